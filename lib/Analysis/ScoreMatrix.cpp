@@ -468,18 +468,18 @@ private:
         source.byData = "tokens that the mask lacks are not read";
   }
 
-  /// Blocks n - 1 and n token by token, and codewords for everything older.
+  /// Blocks n - memory to n token by token, and codewords for everything older.
   template <typename OpTy> void makeVQ(OpTy op) {
     SmallVector<int64_t> q = extents.shapeOf(op.getQuery());
     int64_t n = q[2], codes = extents.shapeOf(op.getCodebook())[1];
-    int64_t block = op.getBlock();
+    int64_t block = op.getBlock(), memory = op.getMemory();
     bool isCausal = true, hasState = true;
     if constexpr (!std::is_same_v<OpTy, attn::VQDecodeOp>) {
       isCausal = op.getCausal();
       hasState = !op.getState().empty();
     }
     auto getFirst = [=](int64_t i) {
-      return isCausal ? std::max<int64_t>(i / block - 1, 0) * block : n;
+      return isCausal ? std::max<int64_t>(i / block - memory, 0) * block : n;
     };
     start(q, n, Mask(isCausal));
     ScoreSource local = makeTokenSource(

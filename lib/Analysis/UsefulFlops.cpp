@@ -113,7 +113,7 @@ public:
   }
 
   /// Scores of the codewords and products with the values of what is read: with
-  /// blocks n and n - 1 one by one where a bias or a state asks for it.
+  /// blocks n - memory to n one by one where a bias or a state asks for it.
   double count(attn::VQOp op) {
     SmallVector<int64_t> q = shapeOf(op.getQuery()), v = shapeOf(op.getValue()),
                          c = shapeOf(op.getCodebook());
@@ -122,9 +122,9 @@ public:
     double heads = double(q[0]) * q[1], rows = q[2], codes = c[1];
     double entries = codes * rows;
     if (op.getCausal()) {
-      bool readsTwo =
+      bool readsMemory =
           op.getBias() || !op.getState().empty() || !op.getNextState().empty();
-      int64_t block = op.getBlock(), lag = readsTwo ? 2 : 1;
+      int64_t block = op.getBlock(), lag = readsMemory ? op.getMemory() + 1 : 1;
       entries = 0;
       for (int64_t i = 0; i < q[2]; ++i) {
         int64_t first = std::max<int64_t>(i / block + 1 - lag, 0) * block;
@@ -140,8 +140,9 @@ public:
                          c = shapeOf(op.getCodebook());
     if (!extents.isKnown)
       return 0;
+    double kept = (double(op.getMemory()) + 1) * op.getBlock();
     return 2.0 * q[0] * q[1] *
-           (double(q[3]) * c[1] + double(v[3]) * (c[1] + 2.0 * op.getBlock()));
+           (double(q[3]) * c[1] + double(v[3]) * (c[1] + kept));
   }
 
   /// An outer product for every key and its application to every row, once.
@@ -172,9 +173,9 @@ public:
     if (!extents.isKnown)
       return 0;
     double heads = double(q[0]) * q[1], codes = c[1], local = 0, cached = 0;
-    int64_t block = op.getBlock();
+    int64_t block = op.getBlock(), memory = op.getMemory();
     for (int64_t i = 0; i < q[2]; ++i) {
-      int64_t first = std::max<int64_t>(i / block - 1, 0) * block;
+      int64_t first = std::max<int64_t>(i / block - memory, 0) * block;
       local += op.getCausal() ? double(i - first + 1) : 0;
       bool readsCache = first > 0 || !op.getCausal() || !op.getState().empty();
       cached += readsCache ? codes : 0;

@@ -329,8 +329,9 @@ static LogicalResult differentiate(VQOp op, OpBuilder &b, Adjoints &adjoints) {
       op.getCodebook(), op.getBias(), op.getState(),
       isSoftmax ? op->getResult(0) : Value(),
       isSoftmax ? op->getResult(1) : Value(), dOutput, dLse, dNextState, dQuery,
-      dKey, dValue, dBias, dState, op.getBlockAttr(), op.getCausalAttr(),
-      op.getPaddedAttr(), op.getScaleAttr(), op.getWeightingAttr());
+      dKey, dValue, dBias, dState, op.getBlockAttr(), op.getMemoryAttr(),
+      op.getCausalAttr(), op.getPaddedAttr(), op.getScaleAttr(),
+      op.getWeightingAttr());
   gradients.assign(backward.getResults());
   return success();
 }

@@ -50,7 +50,8 @@ VQArguments functions::checkVQArguments(Checker &check,
                         codebook,
                         std::move(mask),
                         std::nullopt,
-                        check.integer("block", block, 1)};
+                        check.integer("block", block, 1),
+                        check.integer("memory", options.memory, 0)};
   bool areCodes = arguments.keysAreCodes();
   check.check(!options.padded || areCodes,
               "padded: found True with keys, needed codes of quantize, which "
@@ -90,6 +91,7 @@ void functions::addVQAttributes(Call &call, Checker &check,
                                 const VQArguments &arguments,
                                 const VQFormOptions &options) {
   call.attribute("block", arguments.block);
+  call.attribute("memory", arguments.memory);
   call.attribute("scale", check.scale(options.scale, 1));
   call.attribute("weighting", options.weighting == VQWeighting::Softmax
                                   ? attn::Weighting::Softmax

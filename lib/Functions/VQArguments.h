@@ -23,14 +23,17 @@ struct VQArguments {
   Argument q, k, v, codebook;
   TokenMask mask;
   std::optional<Argument> bias;
-  int64_t block;
+  int64_t block, memory;
 
   bool keysAreCodes() const { return k.elementType == ElementType::I32; }
   Shape output() const {
     return {q.shape[0], q.shape[1], q.shape[2], v.shape[3]};
   }
-  /// Two blocks; those that are too large are found by the operation.
-  int64_t keptTokens() const { return 2 * std::min(block, int64_t(1) << 40); }
+  /// Those that are too many are found by the operation.
+  int64_t keptTokens() const {
+    constexpr int64_t most = int64_t(1) << 40;
+    return std::min(most / block, memory) * block + std::min(most, block);
+  }
 };
 
 VQArguments checkVQArguments(Checker &check, const TensorRef &q,

@@ -41,17 +41,18 @@ VQWindow::VQWindow(KernelBuilder &b, VQBackwardOp op)
   position = numBefore = b.index(0);
   if (op.getState().empty())
     return;
-  int64_t block = op.getBlock();
+  int64_t block = op.getBlock(), memory = op.getMemory();
   position = b.loadIndex(op.getState()[4], {});
-  // The first block has none before it.
-  Value hasOlder = b.less(b.index(block - 1), position);
-  numBefore = b.add(b.rem(position, block),
-                    b.select(hasOlder, b.index(block), numBefore));
+  Value begun = b.rem(position, block);
+  // The first blocks have fewer before them.
+  Value before = b.min(b.sub(position, begun), b.index(memory * block));
+  numBefore = b.add(begun, before);
   numTokens = b.add(numBefore, length);
 }
 
 VQWindowLoops::VQWindowLoops(TeamBuilder &builder, VQBackwardOp op)
     : b(builder), op(op), window(builder, op), block(op.getBlock()),
+      memory(op.getMemory()),
       numCodes(cast<MemRefType>(op.getCodebook().getType()).getDimSize(1)),
       valueWidth(getWidth(op.getValue())), batches(b.extent(op.getValue(), 0)),
       heads(b.extent(op.getValue(), 1)) {}
@@ -134,7 +135,7 @@ void VQWindowLoops::prependKept() {
     b.ifThenElse(
         b.less(at[2], window.numBefore),
         [&] {
-          Value row = b.rem(b.add(start, at[2]), 2 * block);
+          Value row = b.rem(b.add(start, at[2]), (memory + 1) * block);
           copy(op.getState()[2], op.getState()[3], row, at);
         },
         [&] {
@@ -169,10 +170,9 @@ void VQWindowLoops::summarize(Reduction reduction) {
                                  means, counts);
     return;
   }
-  // Block n reads the entry of block n - 1; the next state may have one more.
-  Value entries = b.ceilDiv(window.numTokens, block);
-  if (!hasNext())
-    entries = b.sub(entries, b.index(1));
+  // The last block reads the last entry; the next state may have one more.
+  Value entries = b.sub(b.ceilDiv(window.numTokens, block),
+                        b.index(memory - (hasNext() ? 1 : 0)));
   leading.push_back(b.max(entries, 1));
   window.means = allocate(leading, {numCodes, valueWidth}, state);
   window.counts = allocate(leading, {numCodes}, b.getI32Type());
@@ -188,7 +188,7 @@ void VQWindowLoops::summarize(Reduction reduction) {
 
 Value VQWindowLoops::loadNextMean(KernelBuilder &k, ValueRange at) {
   Value wholeBlocks = k.div(window.numTokens, block);
-  Value entry = k.max(k.sub(wholeBlocks, k.index(1)), 0);
+  Value entry = k.max(k.sub(wholeBlocks, k.index(memory)), 0);
   Value count = k.loadIndex(window.counts, {at[0], at[1], entry, at[2]});
   return loadIf(k, k.less(k.index(0), count), [&]() -> Value {
     Value gradient = k.loadVector(op.getDNextState()[0], at);
@@ -222,10 +222,11 @@ void VQWindowLoops::addLaterSums(Value sums, Value addsNext) {
 }
 
 /// The rows of a state, oldest first, and those of the window are one list, of
-/// which the next state keeps the last ones: row i of the window, from -2 L on,
-/// is row (position + i) mod 2 L of either state.
+/// which the next state keeps the last ones: row i of the window, from
+/// -(memory + 1) L on, is row (position + i) mod (memory + 1) L of either
+/// state.
 void VQWindowLoops::storeTokens(Value gradient, unsigned part, Element sum) {
-  int64_t numKept = 2 * block;
+  int64_t numKept = (memory + 1) * block;
   auto placeOf = [](ValueRange at, Value row) {
     return Values{at[0], at[1], row, at[3]};
   };

@@ -244,7 +244,7 @@ _LINEAR = (
     "Tensor[] query_weights, Tensor[] key_weights, Tensor[] value_weights, Tensor[]? query_biases, "
     "Tensor[]? key_biases, Tensor[]? value_biases, float? scale, bool causal, bool allow_query_lookahead"
 )
-_VQ = "SymInt block" + _TOKENS + ", bool padded, Tensor? bias, float scale, str weighting"
+_VQ = "SymInt block, SymInt memory" + _TOKENS + ", bool padded, Tensor? bias, float scale, str weighting"
 _SEARCH = "SymInt num_basis, SymInt window, float delta, float epsilon, float? scale"
 _TREE = "Tensor nodes[BnF], Tensor? counts[Bn], int ratio, int levels"
 _TURNS = (
@@ -288,7 +288,7 @@ FUNCTIONS: dict[str, Declaration] = {
         "keys[BGtD] like q if return_state",
         "d_out q k v codebook " + _names(_VQ) + " causal out/lse lse d_lse state d_mean d_keys d_values",
         "q k[BGND] v bias state",
-        t=lambda block, **_: 2 * block,
+        t=lambda block, memory, **_: (memory + 1) * block,
     ),
     "conv": declare(
         _QKV + _SEARCH + ", SymInt? group, str algorithm, Tensor? token_mask, Tensor? lengths",

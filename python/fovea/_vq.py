@@ -20,8 +20,9 @@ class VQState(NamedTuple):
     """What `vq` and `vq_decode` know of the tokens so far, p = `position` of them.
 
     With n = p // block, `mean` [B,G,S,E] and `count` [B,G,S] are the mean value and
-    the number of the tokens of blocks 0 .. n-2 with each code; `codes` [B,G,2 block]
-    and `values` [B,G,2 block,E] keep the last tokens, token t in row t % (2 block).
+    the number of the tokens of blocks 0 .. n-memory-1 with each code; `codes` [B,G,R]
+    and `values` [B,G,R,E] keep the last R = (memory + 1) block tokens, token t in row
+    t % R.
     """
 
     mean: Any
@@ -52,7 +53,7 @@ class VQState(NamedTuple):
 
 class VQStateGradient(NamedTuple):
     """The gradient of a `VQState`: for its `mean` [B,G,S,E], and for the quantized
-    `keys` [B,G,2 block,D] and the `values` [B,G,2 block,E] of the tokens it keeps."""
+    `keys` [B,G,R,D] and the `values` [B,G,R,E] of the R tokens it keeps."""
 
     mean: Any
     keys: Any
@@ -66,6 +67,7 @@ def vq(
     codebook: Any,
     *,
     block: int,
+    memory: int = 1,
     causal: bool = True,
     padded: bool = False,
     mask: Any = None,
@@ -88,9 +90,9 @@ def vq(
     With float16 and bfloat16 queries the codebook may be float32: scores are of these
     codewords then.
 
-    `block` tokens form a block; with `causal`, `bias` [B,H,N,2 block] is added to
-    the scores of the block before the query's (its first half) and of the query's
-    own.  `weighting` "squared_relu" takes max(score, 0)^2 instead of the soft-max.
+    `block` tokens form a block; with `causal`, a query reads the tokens of its own
+    block and of `memory` blocks before it one by one.  `bias` [B,H,N,(memory + 1) block]
+    is added to their scores, oldest first.  `weighting` "squared_relu" takes max(score, 0)^2 instead of the soft-max.
     `reduction` chooses how block summaries are combined, with the same result.
 
     `mask` [B,N], if any, is true for tokens that are present; `lengths` [B] says the
@@ -105,7 +107,7 @@ def vq(
     From "Transformer-VQ" (arXiv:2309.16354).
     """
     results = _fovea.vq(
-        q, k, v, codebook, block, *check.tokens(mask, lengths), padded, bias, scale, weighting, causal,
+        q, k, v, codebook, block, memory, *check.tokens(mask, lengths), padded, bias, scale, weighting, causal,
         reduction, state, return_state, return_lse, target, out=out,
     )  # fmt: skip
     if return_state:
@@ -121,6 +123,7 @@ def vq_decode(
     state: VQState | None = None,
     *,
     block: int,
+    memory: int = 1,
     padded: bool = False,
     mask: Any = None,
     lengths: Any = None,
@@ -138,7 +141,7 @@ def vq_decode(
     before.
     """
     out, first = _fovea.vq_decode(
-        q, k, v, codebook, block, *check.tokens(mask, lengths), padded, bias, scale, weighting, state,
+        q, k, v, codebook, block, memory, *check.tokens(mask, lengths), padded, bias, scale, weighting, state,
         target, out=out,
     )  # fmt: skip
     return out, VQState(*(first if state is None else state))
@@ -154,6 +157,7 @@ def vq_backward(
     lse: Any,
     *,
     block: int,
+    memory: int = 1,
     causal: bool = True,
     padded: bool = False,
     mask: Any = None,
@@ -173,8 +177,8 @@ def vq_backward(
     `out` and `lse` are what `vq` returned, None for "squared_relu"; `d_out`
     [B,H,N,E] and `d_lse` [B,H,N] are the gradients for them.  d_k [B,G,N,D] is that
     for the quantized keys, passed straight through to the keys: from the scores of
-    the present and the previous block only, since older tokens are read as
-    codewords, which are constants.  The codebook has no gradient; it moves by
+    the tokens read one by one only, since older ones are read as codewords, which are
+    constants.  The codebook has no gradient; it moves by
     `codebook_update`.  Gradients of absent tokens are zeros, and their rows of q, k, v and d_out
     may hold anything.
 
@@ -183,7 +187,7 @@ def vq_backward(
     from the last to the first, are those of the whole sequence.
     """
     gradients = _fovea.vq_backward(
-        d_out, q, k, v, codebook, block, *check.tokens(mask, lengths), padded, bias, scale, weighting,
+        d_out, q, k, v, codebook, block, memory, *check.tokens(mask, lengths), padded, bias, scale, weighting,
         causal, out, lse, d_lse, state, d_next_state, target, gradients=gradients,
     )  # fmt: skip
     return gradients if state is None else (*gradients[:-1], VQStateGradient(*gradients[-1]))

@@ -110,6 +110,7 @@ struct VQCall {
         codebook(in.array("codebook")), block(in.integer("block", 1)) {}
   template <typename Options> Options readOptions(Reader &in) {
     auto options = in.makeOptions<Options>();
+    options.memory = in.integer("memory", 0);
     in.readTokens(options);
     options.padded = in.flag("padded");
     options.bias = in.optionalArray("bias");

@@ -19,6 +19,8 @@ CASES = {
     "one key head": ({"H": 4, "G": 1, "E": 50}, {"block": 8}),
     "encoder": ({}, {"block": 8, "causal": False}),
     "scale": ({}, {"block": 8, "scale": 0.25}),
+    "no memory": ({"N": 37}, {"block": 8, "memory": 0}),
+    "long memory": ({"N": 37}, {"block": 4, "memory": 3}),
     "squared relu": ({}, {"block": 8, "weighting": "squared_relu"}),
     "encoder, squared relu": ({}, {"block": 8, "causal": False, "weighting": "squared_relu"}),
     "serial": ({}, {"block": 8, "reduction": "serial"}),
@@ -51,17 +53,18 @@ def test_vq(case, shared, target):
         check(both, expect(q, codes, v, codebook, **options, return_lse=True))
 
 
-@pytest.mark.parametrize("type", TYPES)
+@pytest.mark.parametrize("type,memory", [*((type, 1) for type in TYPES), ("float32", 0), ("float32", 3)])
 @pytest.mark.parametrize("with_bias", [True, False])
-def test_windows_and_decoding_continue(type, with_bias, target):
+def test_windows_and_decoding_continue(type, memory, with_bias, target):
     N, block = 29, 4
+    options = {"block": block, "memory": memory}
     q, k, v = make(type, H=4, G=2, N=N)
     codebook = make_codebook(2, 6, 16, type)
     codes = np.random.default_rng(3).integers(0, 6, (1, 2, N), np.int32)
     bias = None
     if with_bias:
-        bias = np.random.default_rng(4).standard_normal((1, 4, N, 2 * block)).astype(TYPES[type])
-    expected = reference.vq(q, codes, v, codebook, block=block, bias=bias)
+        bias = np.random.default_rng(4).standard_normal((1, 4, N, (memory + 1) * block)).astype(TYPES[type])
+    expected = reference.vq(q, codes, v, codebook, **options, bias=bias)
 
     def part(low, high):
         cut = [np.ascontiguousarray(x[:, :, low:high]) for x in (q, codes, v)]
@@ -70,13 +73,13 @@ def test_windows_and_decoding_continue(type, with_bias, target):
     outs, state = [], None
     for low, high in ((0, 5), (5, 16)):
         arrays, local = part(low, high)
-        out, state = fovea.vq(*arrays, codebook, block=block, bias=local, state=state,
+        out, state = fovea.vq(*arrays, codebook, **options, bias=local, state=state,
                               return_state=True, target=target)  # fmt: skip
         outs.append(out)
     for token in range(16, N):
         arrays, local = part(token, token + 1)
         kept = state
-        out, state = fovea.vq_decode(*arrays, codebook, state, block=block, bias=local, target=target)
+        out, state = fovea.vq_decode(*arrays, codebook, state, **options, bias=local, target=target)
         assert all(new is old for new, old in zip(state, kept))
         outs.append(out)
     assert state.position == N

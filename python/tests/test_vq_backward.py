@@ -16,6 +16,9 @@ CASES = {
     "blocks": ({}, {}),
     "grouped queries": ({"H": 6, "G": 2, "B": 2}, {}),
     "bias": ({"H": 4, "G": 2}, {"bias": (1, 4, 37, 16)}),
+    "no memory": ({"H": 4, "G": 2}, {"memory": 0, "bias": (1, 4, 37, 8)}),
+    "long memory": ({"H": 4, "G": 2, "B": 2}, {"memory": 3}),
+    "long memory, bias": ({"H": 4, "G": 2}, {"memory": 2, "bias": (1, 4, 37, 24)}),
     "shared bias": ({"H": 4, "G": 2, "B": 2}, {"bias": (1, 1, 16)}),
     "encoder": ({}, {"causal": False}),
     "squared relu": ({"E": 5}, {"weighting": "squared_relu"}),
@@ -116,14 +119,16 @@ def run_windows(q, k, v, codebook, cuts=CUTS, d_out=None, target="cpu", **option
     "type,weighting",
     [("float64", "softmax"), ("float32", "squared_relu"), ("float16", "softmax"), ("bfloat16", "softmax")],
 )
-@pytest.mark.parametrize("cuts", [CUTS, (0, 5, 600, 1300)], ids=["short", "long"])
-def test_windows_compose(cuts, type, weighting, target):
+@pytest.mark.parametrize(
+    "cuts,memory", [(CUTS, 1), (CUTS, 0), (CUTS, 4), ((0, 5, 600, 1300), 1), ((0, 5, 600, 1300), 150)], ids=str
+)
+def test_windows_compose(cuts, memory, type, weighting, target):
     """Gradients of windows, from the last to the first, are those of the whole: also
     for a window of nothing, and through one that is shorter than a block."""
     q, k, v = make(type, B=2, H=4, G=2, E=5, N=cuts[-1])
     codebook = make_codebook(2, 9, 16, type)
     d_out = np.random.default_rng(8).standard_normal((*q.shape[:3], 5)).astype(TYPES[type])
-    options = {"block": 4, "scale": 0.3, "weighting": weighting}
+    options = {"block": 4, "memory": memory, "scale": 0.3, "weighting": weighting}
     found = run_windows(q, k, v, codebook, cuts, d_out=d_out, target=target, **options)
     codes = reference.quantize(k, codebook)[1]
     expected = reference.vq_backward(d_out, q, codes, v, codebook, **options)
@@ -131,13 +136,16 @@ def test_windows_compose(cuts, type, weighting, target):
         near(one, other, type)
 
 
-@pytest.mark.parametrize("position,length", [(0, 11), (5, 11), (8, 11), (30, 11), (30, 1100)])
-def test_state(position, length, target):
+@pytest.mark.parametrize(
+    "position,length,memory",
+    [(0, 11, 1), (5, 11, 1), (8, 11, 1), (30, 11, 1), (30, 1100, 1), (30, 11, 0), (9, 21, 3), (60, 1100, 5)],
+)
+def test_state(position, length, memory, target):
     """Every part of the gradient of a state, and from every part of the next."""
     q, k, v = make("float64", B=2, H=4, G=2, N=position + length)
     codebook = make_codebook(2, 9, 16, "float64")
     rng = np.random.default_rng(8)
-    options = {"block": 8, "scale": 0.3}
+    options, ring = {"block": 8, "memory": memory, "scale": 0.3}, 8 * (memory + 1)
     first, last = ([x[:, :, rows].copy() for x in (q, k, v)]
                    for rows in (slice(0, position), slice(position, None)))  # fmt: skip
     state = fovea.vq(*first, codebook, **options, return_state=True)[-1]
@@ -151,7 +159,7 @@ def test_state(position, length, target):
 
     def kept(position):
         """The rows of tokens that are read one by one, oldest first."""
-        return np.arange(max(position // 8 - 1, 0) * 8, position) % 16
+        return np.arange(max(position // 8 - memory, 0) * 8, position) % ring
 
     rows, next_rows = kept(position), kept(position + length)
     expected = reference.vq_backward(
@@ -164,10 +172,10 @@ def test_state(position, length, target):
     near(found[3].mean, d_state.mean, "float64")
     # Rows of tokens that nothing reads any more pass on what they get: to the
     # window if it wrote them, else to the state.
-    unread = np.setdiff1d(np.arange(16), next_rows)
-    token = (unread - position) % 16
+    unread = np.setdiff1d(np.arange(ring), next_rows)
+    token = (unread - position) % ring
     written = token < length
-    token += (length - 1 - token) // 16 * 16 * written
+    token += (length - 1 - token) // ring * ring * written
     for index, name in ((1, "keys"), (2, "values")):
         next, want = getattr(d_next, name), gradients[index - 1].copy()
         np.add.at(want, (slice(None), slice(None), token[written]), next[:, :, unread[written]])

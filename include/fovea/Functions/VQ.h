@@ -110,9 +110,11 @@ enum class VQReduction { Auto, Serial, MatMul, Associative, InputScan };
 /// What attention, decoding and gradients have in common. Tokens are those of
 /// keys: codes say themselves which are absent.
 struct VQFormOptions : TokenOptions {
+  /// Blocks before a query's own that it reads one by one.
+  int64_t memory = 1;
   /// Whether codes may be -1: see `attn.vq`.
   bool padded = false;
-  /// Broadcast to [B,H,N,2 block].
+  /// Broadcast to [B,H,N,(memory + 1) block].
   std::optional<TensorRef> bias;
   double scale = 1.0;
   VQWeighting weighting = VQWeighting::Softmax;
@@ -159,7 +161,8 @@ llvm::Expected<OwnedTensor> vq_decode(const TensorRef &q, const TensorRef &k,
 //===----------------------------------------------------------------------===//
 
 /// The gradient of a state: for its mean [B,G,S,E], and for the quantized keys
-/// [B,G,2 block,D] and the values [B,G,2 block,E] of the tokens that it keeps.
+/// [B,G,R,D] and the values [B,G,R,E] of the R = (memory + 1) block tokens that
+/// it keeps.
 struct VQStateGradient {
   OwnedTensor mean, keys, values;
 };

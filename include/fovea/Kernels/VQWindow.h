@@ -15,9 +15,9 @@
 namespace fovea::attn {
 
 /// The tokens that the queries of a window read one by one: those of the block
-/// that it begins in and of the one before it, which the state keeps, and then
-/// its own. So blocks of tokens are those of the sequence, and a token is a row
-/// of queries plus `numBefore`.
+/// that it begins in and of the `memory` before it, which the state keeps, and
+/// then its own. So blocks of tokens are those of the sequence, and a token is
+/// a row of queries plus `numBefore`.
 struct VQWindow {
   using Value = mlir::Value;
 
@@ -32,8 +32,8 @@ struct VQWindow {
   Value queries, dOutputs;
   /// [B, G, tokens] and [B, G, tokens, E].
   Value codes, values;
-  /// Of the values with each code: [B, G, blocks, S, E] as of the block before,
-  /// or [B, G, S, E] of all tokens.
+  /// Of the values with each code: [B, G, blocks, S, E], of which block n reads
+  /// entry n - `memory`, or [B, G, S, E] of all tokens.
   Value means, counts;
 };
 
@@ -70,7 +70,7 @@ public:
   /// Stores all elements of a memref of rank 4.
   void fillRows(Value memref, Element element);
   /// What the mean of the next state at (batch, head, code, column) gives each
-  /// of its tokens: those up to the block before the last whole one.
+  /// of its tokens: those older than the memory of the next token's block.
   Value loadNextMean(KernelBuilder &k, ValueRange at);
   /// Adds to `sums`, [B, G, groups, S, E], those of all later groups of
   /// queries, and where `addsNext` what comes through the means of the next
@@ -92,7 +92,7 @@ private:
   TeamBuilder &b;
   VQBackwardOp op;
   VQWindow window;
-  int64_t block, numCodes, valueWidth;
+  int64_t block, memory, numCodes, valueWidth;
   Value batches, heads;
   KernelBuilder::Values buffers;
 };

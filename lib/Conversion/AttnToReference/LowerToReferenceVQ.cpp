@@ -29,7 +29,7 @@ struct State {
 struct Quantized {
   Value query, codes, values, codebook, bias, output, lse;
   std::optional<State> before, after;
-  int64_t block;
+  int64_t block, memory;
   bool causal, padded;
   double scale;
   Weighting weighting;
@@ -40,12 +40,13 @@ public:
   QuantizedReference(ReferenceBuilder &ref, const Quantized &op)
       : ref(ref), op(op) {
     block = ref.index(op.block);
-    kept = ref.index(2 * op.block);
+    reach = ref.index(op.memory * op.block);
+    kept = ref.index((op.memory + 1) * op.block);
     position =
         op.before ? ref.loadIndex(op.before->position, {}) : ref.index(0);
     numTokens = ref.extent(op.values, 2);
     end = ref.add(position, numTokens);
-    firstKept = startOfPreviousBlock(position);
+    firstKept = startOfMemory(position);
   }
 
   void emit() {
@@ -55,10 +56,10 @@ public:
   }
 
 private:
-  /// The first token of the block before the one that `position` lies in.
-  Value startOfPreviousBlock(Value position) {
+  /// The first token that a query at `position` reads one by one.
+  Value startOfMemory(Value position) {
     Value start = ref.mul(ref.div(position, block), block);
-    return ref.max(ref.sub(start, block), ref.index(0));
+    return ref.max(ref.sub(start, reach), ref.index(0));
   }
   /// The row that keeps token `token`.
   Value keptRow(Value token) {
@@ -112,10 +113,10 @@ private:
           ref.dot(op.query, {b, h, i}, op.codebook, {codebookSet(g), code});
       return ref.mulNumbers(ref.number(op.scale), product);
     };
-    // Column 0 of the bias is the first token of the block before the query's,
-    // which may lie before the sequence.
+    // Column 0 of the bias is the first token of the memory, which may lie
+    // before the sequence.
     Value query = ref.add(position, i);
-    Value biasBegin = ref.sub(ref.mul(ref.div(query, block), block), block);
+    Value biasBegin = ref.sub(ref.mul(ref.div(query, block), block), reach);
     auto visitToken = [&](Value token, Value codes, Value values, Value row,
                           Value state) -> Value {
       auto visitPresent = [&](Value bias) -> Value {
@@ -218,7 +219,7 @@ private:
                           [&] { takeToken(b, g, means, s, values, row); });
       takeToken(b, g, means, s, values, row);
     };
-    Value limit = startOfPreviousBlock(end);
+    Value limit = startOfMemory(end);
     if (op.before)
       ref.forEach(firstKept, ref.min(position, limit), [&](Value token) {
         take(op.before->codes, op.before->values, keptRow(token));
@@ -274,7 +275,7 @@ private:
 
   ReferenceBuilder &ref;
   const Quantized &op;
-  Value block, kept, position, numTokens, end, firstKept;
+  Value block, reach, kept, position, numTokens, end, firstKept;
   /// Of the query, where tokens may be absent.
   Value isPresent;
 };
@@ -292,6 +293,7 @@ static void lowerVQ(VQOp op) {
                      std::nullopt,
                      std::nullopt,
                      static_cast<int64_t>(op.getBlock()),
+                     static_cast<int64_t>(op.getMemory()),
                      op.getCausal(),
                      op.getPadded(),
                      op.getScale().convertToDouble(),
@@ -317,6 +319,7 @@ static void lowerVQDecode(VQDecodeOp op) {
                      state,
                      state,
                      static_cast<int64_t>(op.getBlock()),
+                     static_cast<int64_t>(op.getMemory()),
                      /*causal=*/true,
                      op.getPadded(),
                      op.getScale().convertToDouble(),

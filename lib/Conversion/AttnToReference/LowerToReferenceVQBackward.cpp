@@ -41,10 +41,11 @@ class QuantizedGradient {
 public:
   QuantizedGradient(ReferenceBuilder &ref, VQBackwardOp op)
       : ref(ref), op(op), zero(ref.index(0)), block(ref.index(op.getBlock())),
-        kept(ref.index(2 * op.getBlock())),
+        reach(ref.index(op.getMemory() * op.getBlock())),
+        kept(ref.index((op.getMemory() + 1) * op.getBlock())),
         numTokens(ref.extent(op.getQuery(), 2)) {
     position = hasState() ? ref.loadIndex(op.getState()[4], {}) : zero;
-    firstKept = startOfPreviousBlock(position);
+    firstKept = startOfMemory(position);
   }
 
   void emit() {
@@ -79,10 +80,10 @@ private:
     ref.ifThen(ref.lessOrEqual(zero, code), [&] { body(code); });
   }
 
-  /// The first token of the block before the one that `token` lies in.
-  Value startOfPreviousBlock(Value token) {
+  /// The first token that a query at `token` reads one by one.
+  Value startOfMemory(Value token) {
     Value start = ref.mul(ref.div(token, block), block);
-    return ref.max(ref.sub(start, block), zero);
+    return ref.max(ref.sub(start, reach), zero);
   }
   /// The row that keeps token `token`.
   Value keptRow(Value token) {
@@ -99,7 +100,7 @@ private:
         ref.forEach(numTokens, [&](Value i) {
           Value start = ref.mul(ref.div(ref.add(position, i), block), block);
           ifPresent(op.getCodes(), {b, g, i}, [&](Value) {
-            emitRow({b, h, g, i, ref.sub(start, block), emitDelta(b, h, i)});
+            emitRow({b, h, g, i, ref.sub(start, reach), emitDelta(b, h, i)});
           });
         });
       });
@@ -228,7 +229,7 @@ private:
   /// Adds what the state after the window passes back.
   void passNextState() {
     Value end = ref.add(position, numTokens);
-    Value limit = startOfPreviousBlock(end);
+    Value limit = startOfMemory(end);
     Value counts = ref.allocate(
         {cast<MemRefType>(op.getCodebook().getType()).getDimSize(1)});
     ref.forEach(ref.extent(op.getValue(), 0), [&](Value b) {
@@ -317,7 +318,7 @@ private:
 
   ReferenceBuilder &ref;
   VQBackwardOp op;
-  Value zero, block, kept, numTokens, position, firstKept;
+  Value zero, block, reach, kept, numTokens, position, firstKept;
   Value dQuery, dKey, dValue, dBias;
   SmallVector<Value> dState;
 };

@@ -9,8 +9,8 @@ Transformer-VQ has it, and takes and returns a state; `vq_encoder` is Theorem
 3.5.
 
 `vq_backward` forms all entries: N x N, and with a state those of the tokens that it
-keeps and of its means.  Keys of a query's own block and of the block before pass a
-gradient on to `k`, straight through the quantizer; older ones are read as codewords,
+keeps and of its means.  Keys of a query's own block and of the `memory` blocks before
+pass a gradient on to `k`, straight through the quantizer; older ones are read as codewords,
 which are constants.
 
 With `padded` a code may be -1: nobody reads that token, and it reads nothing.
@@ -41,9 +41,8 @@ _WEIGHTINGS = ("softmax", "squared_relu")
 class VQState(NamedTuple):
     """What later tokens need of earlier ones.
 
-    `position` tokens were taken in.  Those of blocks before the last whole one
-    are in `mean` [B,G,S,E] and `count` [B,G,S]; the others, from the beginning of
-    the block before the one that `position` lies in, are `codes` [B,G,R] and
+    `position` tokens were taken in.  Those that are older than the memory of the block
+    that `position` lies in are in `mean` [B,G,S,E] and `count` [B,G,S]; the others are `codes` [B,G,R] and
     `values` [B,G,R,E].
     """
 
@@ -73,17 +72,18 @@ def _arguments(q, k, v, codebook, weighting, padded):
     return q, _codes(codes, (B, G, N), codebook.shape[1], absent=padded), v, codebook
 
 
-def _local_bias(bias, shape, block, position=0):
-    """The bias [.,.,N,2 Lb] of queries from `position` on as a function of
-    query i and keys j: column 0 is the first key of the block before."""
+def _local_bias(bias, shape, block, memory, position=0):
+    """The bias [.,.,N,(M + 1) Lb] of queries from `position` on as a function of
+    query i and keys j: column 0 is the first key of the memory."""
     if bias is None:
         return lambda b, h, i, j: 0.0
-    bias = np.broadcast_to(_array("bias", bias, 4, "[B,H,N,2 Lb]"), (*shape, 2 * block))
+    columns = (memory + 1) * block
+    bias = np.broadcast_to(_array("bias", bias, 4, "[B,H,N,(M + 1) Lb]"), (*shape, columns))
 
     def value(b, h, i, j):
-        column = j - ((position + i) // block - 1) * block
-        inside = (column >= 0) & (column < 2 * block)
-        return np.where(inside, bias[b, h, i, np.clip(column, 0, 2 * block - 1)], 0.0)
+        column = j - ((position + i) // block - memory) * block
+        inside = (column >= 0) & (column < columns)
+        return np.where(inside, bias[b, h, i, np.clip(column, 0, columns - 1)], 0.0)
 
     return value
 
@@ -107,22 +107,22 @@ def _attend(scores, values, multiplicity, weighting):
     return weights @ values / weights.sum(), top + np.log(weights.sum())
 
 
-def vq(q, k, v, codebook, *, block, causal=True, padded=False, bias=None, scale=1.0,
+def vq(q, k, v, codebook, *, block, memory=1, causal=True, padded=False, bias=None, scale=1.0,
        weighting="softmax", return_lse=False):  # fmt: skip
     """The definition: dense attention over the quantized keys C[codes].
 
     `k` holds keys, which are quantized first, or integer codes [B,G,N].  With
-    `causal`, `bias` [.,.,N,2 Lb] is added to the scores of the keys of a query's
-    own block and of the one before.
+    `causal`, `bias` [.,.,N,(M + 1) Lb] is added to the scores of the keys of a query's
+    own block and of the `memory` before.
     """
     q, codes, v, codebook = _arguments(q, k, v, codebook, weighting, padded)
-    block = _integer("block", block, 1)
+    block, memory = _integer("block", block, 1), _integer("memory", memory, 0)
     if bias is not None and not causal:
         raise ValueError("bias: found one without causal, needed both or none")
     B, H, N, _ = q.shape
     G, E = v.shape[1], v.shape[3]
     scale = _scale(scale, q.shape[3])
-    local = _local_bias(bias, (B, H, N), block)
+    local = _local_bias(bias, (B, H, N), block, memory)
     out, lse = np.zeros((B, H, N, E)), np.zeros((B, H, N))
     for b, h, i in np.ndindex(B, H, N):
         g = h // (H // G)
@@ -160,33 +160,33 @@ def vq_initial_state(B, G, S, E):
     )
 
 
-def vq_linear(q, k, v, codebook, *, block, padded=False, bias=None, scale=1.0,
+def vq_linear(q, k, v, codebook, *, block, memory=1, padded=False, bias=None, scale=1.0,
               weighting="softmax", state=None, return_state=False, return_lse=False):  # fmt: skip
     """Causal `vq` from sources (Theorems 3.6 and 3.7): the block of a query and
-    the one before token by token, and everything older through the codebook, with
+    `memory` before it token by token, and everything older through the codebook, with
     the counts and mean values of its codes.
 
     The tokens continue those of `state`, if there is one.
     """
     q, codes, v, codebook = _arguments(q, k, v, codebook, weighting, padded)
-    block = _integer("block", block, 1)
+    block, memory = _integer("block", block, 1), _integer("memory", memory, 0)
     B, H, N, _ = q.shape
     G, E, S = v.shape[1], v.shape[3], codebook.shape[1]
     if state is None:
         state = vq_initial_state(B, G, S, E)
     position, mean, count = state.position, state.mean, state.count
     _match("state", "shape of mean", mean.shape, (B, G, S, E))
-    local = _local_bias(bias, (B, H, N), block, position)
+    local = _local_bias(bias, (B, H, N), block, memory, position)
     # Token j of the sequence is row j - start of these.
-    start = max(position // block - 1, 0) * block
+    start = max(position // block - memory, 0) * block
     _match("state", "number of local tokens", state.codes.shape[2], position - start)
     codes = np.concatenate([state.codes, codes], axis=2)
     values = np.concatenate([state.values, v], axis=2)
 
     out, lse = np.zeros((B, H, N, E)), np.zeros((B, H, N))
     for n in range(position // block, (position + N) // block + 1):
-        # The cache holds the blocks up to n - 2.
-        first = max(n - 1, 0) * block
+        # The cache holds the blocks before the memory.
+        first = max(n - memory, 0) * block
         if first > start:
             rows = slice(0, first - start)
             mean, count = codebook_accumulate(codes[:, :, rows], values[:, :, rows], mean, count)
@@ -212,12 +212,12 @@ def vq_linear(q, k, v, codebook, *, block, padded=False, bias=None, scale=1.0,
     return results[0] if len(results) == 1 else tuple(results)
 
 
-def vq_decode(q, k, v, codebook, state, *, block, padded=False, bias=None, scale=1.0,
+def vq_decode(q, k, v, codebook, state, *, block, memory=1, padded=False, bias=None, scale=1.0,
               weighting="softmax"):  # fmt: skip
     """One token: its output and the next state."""
     _match("q", "length", np.asarray(q).shape[2], 1)
-    return vq_linear(q, k, v, codebook, block=block, padded=padded, bias=bias, scale=scale,
-                     weighting=weighting, state=state, return_state=True)  # fmt: skip
+    return vq_linear(q, k, v, codebook, block=block, memory=memory, padded=padded, bias=bias,
+                     scale=scale, weighting=weighting, state=state, return_state=True)  # fmt: skip
 
 
 class VQStateGradient(NamedTuple):
@@ -229,12 +229,12 @@ class VQStateGradient(NamedTuple):
     values: np.ndarray
 
 
-def _near(query, token, block, causal):
+def _near(query, token, block, memory, causal):
     """Which tokens a query reads at all, and which of them one by one."""
     i, j = query[:, None], token
     if not causal:
         return np.ones((len(query), len(token)), bool), np.zeros((len(query), len(token)), bool)
-    return j <= i, (j <= i) & (j // block >= i // block - 1)
+    return j <= i, (j <= i) & (j // block >= i // block - memory)
 
 
 def _weigh(scores, product, reads, count, d_lse, weighting):
@@ -267,8 +267,8 @@ def _pass_next(gradient, taken, codes, count, d_k, d_v, d_mean):
             d_mean[b, g, s] += gradient.mean[b, g, s] * count[b, g, s] / total
 
 
-def vq_backward(d_out, q, k, v, codebook, *, block, causal=True, padded=False, bias=None, scale=1.0,
-                weighting="softmax", d_lse=None, state=None, d_next_state=None):  # fmt: skip
+def vq_backward(d_out, q, k, v, codebook, *, block, memory=1, causal=True, padded=False, bias=None,
+                scale=1.0, weighting="softmax", d_lse=None, state=None, d_next_state=None):  # fmt: skip
     """(d_q, d_k, d_v, d_bias) of a scalar with gradients `d_out` and `d_lse` for
     the results of `vq`; d_bias is None without a bias.
 
@@ -276,7 +276,7 @@ def vq_backward(d_out, q, k, v, codebook, *, block, causal=True, padded=False, b
     follows; `d_next_state` is that for the state that it returned.
     """
     q, codes, v, codebook = _arguments(q, k, v, codebook, weighting, padded)
-    block = _integer("block", block, 1)
+    block, memory = _integer("block", block, 1), _integer("memory", memory, 0)
     d_out = _array("d_out", d_out, 4, "[B,H,N,E]")
     B, H, N, D = q.shape
     G, E, S = v.shape[1], v.shape[3], codebook.shape[1]
@@ -290,21 +290,22 @@ def vq_backward(d_out, q, k, v, codebook, *, block, causal=True, padded=False, b
     exists = codes >= 0
     values = np.concatenate([state.values, v, state.mean], 2).astype(v.dtype)
     query, token = state.position + np.arange(N), state.position - kept + np.arange(tokens)
-    reads, near = _near(query, token, block, causal)
+    reads, near = _near(query, token, block, memory, causal)
     # Column of the bias for every pair; it means something for near ones.
-    column = token - (query[:, None] // block - 1) * block
+    column = token - (query[:, None] // block - memory) * block
+    read = (memory + 1) * block
     d_q, d_k, d_values = np.zeros_like(q), np.zeros((B, G, tokens, D)), np.zeros_like(values)
     d_bias = None
     if bias is not None:
-        given = _array("bias", bias, 4, "[B,H,N,2 Lb]")
-        bias = np.broadcast_to(given, (B, H, N, 2 * block))
+        given = _array("bias", bias, 4, "[B,H,N,(M + 1) Lb]")
+        bias = np.broadcast_to(given, (B, H, N, read))
         d_bias = np.zeros(bias.shape)
     for b, h in np.ndindex(B, H):
         g = h // (H // G)
         keys = np.concatenate([codebook[g][codes[b, g]], codebook[g]])
         scores = scale * (q[b, h] @ keys.T)
         if bias is not None:
-            local = np.take_along_axis(bias[b, h], np.clip(column, 0, 2 * block - 1), 1)
+            local = np.take_along_axis(bias[b, h], np.clip(column, 0, read - 1), 1)
             scores[:, :tokens] += np.where(near, local, 0.0)
         count = np.concatenate([np.ones(tokens), state.count[b, g]]).astype(v.dtype)
         present = np.concatenate([reads & exists[b, g], np.broadcast_to(state.count[b, g] > 0, (N, S))], 1)
@@ -327,7 +328,7 @@ def vq_backward(d_out, q, k, v, codebook, *, block, causal=True, padded=False, b
     d_v, d_mean = d_values[:, :, :tokens], d_values[:, :, tokens:]
     if d_next_state is not None:
         end = state.position + N
-        start = max(end // block - 1, 0) * block
+        start = max(end // block - memory, 0) * block
         _pass_next(d_next_state, start - (state.position - kept), codes, state.count, d_k, d_v, d_mean)
         d_k[~exists] = d_v[~exists] = 0.0
     found = d_q, d_k[:, :, kept:], d_v[:, :, kept:], d_bias

@@ -33,7 +33,7 @@ def _fake(q: Tensor, k: Tensor, v: Tensor, *_: Any) -> Tensor:
 
 torch.library.define(
     "fovea::vq_decode",
-    "(Tensor q, Tensor k, Tensor v, Tensor codebook, SymInt block, Tensor? mask, Tensor? lengths, "
+    "(Tensor q, Tensor k, Tensor v, Tensor codebook, SymInt block, SymInt memory, Tensor? mask, Tensor? lengths, "
     f"bool padded, Tensor? bias, float scale, str weighting, {_STATE}, str? target) -> Tensor",
     tags=(torch.Tag.pt2_compliant_tag,),
 )
@@ -50,6 +50,7 @@ def vq_decode(
     state: VQState | None = None,
     *,
     block: int,
+    memory: int = 1,
     padded: bool = False,
     mask: Tensor | None = None,
     lengths: Tensor | None = None,
@@ -59,11 +60,11 @@ def vq_decode(
     target: str | None = None,
 ) -> tuple[Tensor, VQState]:
     if state is None:
-        state = empty_state(q, v, codebook, block)
+        state = empty_state(q, v, codebook, (memory + 1) * block)
     named = {"q": q, "k": k, "v": v, "codebook": codebook, "bias": bias, "state": list(state)}
     refuse_gradients("vq_decode", named)
     parts = state.mean, state.count, state.codes, state.values, state.position
     out = torch.ops.fovea.vq_decode.default(
-        q, k, v, codebook, block, mask, lengths, padded, bias, scale, weighting, *parts, target
+        q, k, v, codebook, block, memory, mask, lengths, padded, bias, scale, weighting, *parts, target
     )
     return out, state

@@ -167,6 +167,7 @@ def vq(
     codebook: Tensor,
     *,
     block: int,
+    memory: int = 1,
     causal: bool = True,
     padded: bool = False,
     mask: Tensor | None = None,
@@ -184,7 +185,7 @@ def vq(
     has_lse = return_lse or weighting == "softmax"
     parts = None if state is None else list(state)
     out, lse, *after = _vq(
-        q, k, v, codebook, block, mask, lengths, padded, bias, scale, weighting, causal, reduction, parts,
+        q, k, v, codebook, block, memory, mask, lengths, padded, bias, scale, weighting, causal, reduction, parts,
         return_state, has_lse, target,
     )  # fmt: skip
     found = (out, lse) if return_lse else (out,)

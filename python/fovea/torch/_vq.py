@@ -15,7 +15,7 @@ from .. import _fovea
 
 class VQState(NamedTuple):
     """What `vq` and `vq_decode` know of the tokens so far: as `fovea.VQState`, and `keys`
-    [B,G,2 block,D], which are zeros.
+    [B,G,(memory + 1) block,D], which are zeros.
 
     Gradients pass from window to window through `mean`, `values` and `keys`, whose gradient
     is that of the quantized keys of the tokens that the state keeps.
@@ -45,21 +45,21 @@ def sum_type(type: torch.dtype) -> torch.dtype:
     return torch.float64 if type == torch.float64 else torch.float32
 
 
-def empty_state(q: Tensor, v: Tensor, codebook: Tensor, block: int) -> VQState:
-    """That before the first token."""
+def empty_state(q: Tensor, v: Tensor, codebook: Tensor, kept: int) -> VQState:
+    """That before the first token; `kept` tokens of later ones have room."""
     heads = v.shape[:2]
     return VQState(
         q.new_zeros(*heads, codebook.shape[1], v.shape[3], dtype=sum_type(q.dtype)),
         q.new_zeros(*heads, codebook.shape[1], dtype=torch.int32),
-        q.new_zeros(*heads, 2 * block, dtype=torch.int32),
-        v.new_zeros(*heads, 2 * block, v.shape[3]),
+        q.new_zeros(*heads, kept, dtype=torch.int32),
+        v.new_zeros(*heads, kept, v.shape[3]),
         q.new_zeros((), dtype=torch.int64),
-        _keys(q, v, block),
+        _keys(q, v, kept),
     )
 
 
-def _keys(q: Tensor, v: Tensor, block: int) -> Tensor:
-    return q.new_zeros(v.shape[0], v.shape[1], 2 * block, q.shape[3])
+def _keys(q: Tensor, v: Tensor, kept: int) -> Tensor:
+    return q.new_zeros(v.shape[0], v.shape[1], kept, q.shape[3])
 
 
 def _vq(*values: Any, out: Any = None) -> Any:
@@ -67,16 +67,16 @@ def _vq(*values: Any, out: Any = None) -> Any:
     if out is not None and return_state:
         out = out[:-1]
     found = _fovea.tensors.vq(*given, _compiled_state(state), return_state, return_lse, target, out=out)
-    q, _, v, _, block, *_ = given
-    return (*found, _keys(q, v, block)) if return_state else found
+    q, _, v, _, block, memory, *_ = given
+    return (*found, _keys(q, v, (memory + 1) * block)) if return_state else found
 
 
 def _vq_backward(*values: Any, out: Any = None) -> Any:
     *given, state, d_mean, d_keys, d_values, target = values
-    _, q, _, v, codebook, block, *_ = given
+    _, q, _, v, codebook, block, memory, *_ = given
     d_next = None
     if d_mean is not None or d_keys is not None or d_values is not None:
-        zeros = empty_state(q, v, codebook, block)
+        zeros = empty_state(q, v, codebook, (memory + 1) * block)
         given_or_zeros = ((d_mean, zeros.mean), (d_keys, zeros.keys), (d_values, zeros.values))
         d_next = tuple(zero if given is None else given for given, zero in given_or_zeros)
     compiled = _compiled_state(state)

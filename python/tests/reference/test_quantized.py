@@ -131,29 +131,31 @@ def test_vq_is_dense_attention_over_quantized_keys():
     assert np.allclose(ref.vq(q, k, v, codebook, block=5, causal=False), expected, rtol=0, atol=1e-13)
 
 
-def test_bias_is_local():
+@pytest.mark.parametrize("memory", [0, 1, 2])
+def test_bias_is_local(memory):
     q, k, v, codebook = tokens(N=11)
     block = 3
     rng = np.random.default_rng(3)
-    bias = rng.standard_normal((2, 1, 11, 2 * block))
+    columns = (memory + 1) * block
+    bias = rng.standard_normal((2, 1, 11, columns))
     full = np.zeros((2, 1, 11, 11))
     for i in range(11):
-        for column in range(2 * block):
-            j = (i // block - 1) * block + column
+        for column in range(columns):
+            j = (i // block - memory) * block + column
             if 0 <= j <= i:
                 full[:, :, i, j] = bias[:, :, i, column]
     k_hat = ref.quantize(k, codebook)[0]
     expected = ref.dense(q, k_hat, v, causal=True, scale=1.0, bias=full)
-    assert np.allclose(ref.vq(q, k, v, codebook, block=block, bias=bias), expected, rtol=0, atol=1e-13)
+    assert np.allclose(ref.vq(q, k, v, codebook, block=block, memory=memory, bias=bias), expected, rtol=0, atol=1e-13)
 
 
 @pytest.mark.parametrize("weighting", ["softmax", "squared_relu"])
 @pytest.mark.parametrize("block", [1, 2, 3, 4, 6, 12, 5, 50])
-@pytest.mark.parametrize("biased", [False, True])
-def test_linear_form_is_the_definition(weighting, block, biased):
+@pytest.mark.parametrize("biased,memory", [(False, 1), (True, 1), (True, 0), (False, 2), (True, 3)])
+def test_linear_form_is_the_definition(weighting, block, biased, memory):
     q, k, v, codebook = tokens()
-    bias = np.random.default_rng(4).standard_normal((1, 4, 12, 2 * block)) if biased else None
-    options = {"block": block, "bias": bias, "weighting": weighting, "scale": 0.8}
+    bias = np.random.default_rng(4).standard_normal((1, 4, 12, (memory + 1) * block)) if biased else None
+    options = {"block": block, "memory": memory, "bias": bias, "weighting": weighting, "scale": 0.8}
     expected = ref.vq(q, k, v, codebook, **options)
     found = ref.vq_linear(q, k, v, codebook, **options)
     assert np.allclose(found, expected, rtol=0, atol=1e-13)

@@ -10,7 +10,7 @@ from loops import ref
 B, H, G, N, D, E, S, L = 2, 4, 2, 11, 3, 2, 4, 3
 
 
-def value(q, k, v, bias, codebook, codes, weights, causal, weighting):
+def value(q, k, v, bias, codebook, codes, weights, causal, weighting, memory):
     """The scalar `sum weights . (out, lse)`, written down entry by entry. Near
     keys are rows of `k`, the others codewords."""
     d_out, d_lse = weights
@@ -19,11 +19,11 @@ def value(q, k, v, bias, codebook, codes, weights, causal, weighting):
         g = h // (H // G)
         scores, values = [], []
         for j in range(i + 1 if causal else N):
-            near = causal and j // L >= i // L - 1
+            near = causal and j // L >= i // L - memory
             key = k[b, g, j] if near else codebook[g, codes[b, g, j]]
             score = 0.7 * (q[b, h, i] @ key)
             if near and bias is not None:
-                score += bias[b % bias.shape[0], h % bias.shape[1], i, j - (i // L - 1) * L]
+                score += bias[b % bias.shape[0], h % bias.shape[1], i, j - (i // L - memory) * L]
             scores.append(score)
             values.append(v[b, g, j])
         scores, values = np.array(scores), np.array(values)
@@ -36,8 +36,10 @@ def value(q, k, v, bias, codebook, codes, weights, causal, weighting):
 
 
 @pytest.mark.parametrize("weighting", ["softmax", "squared_relu"])
-@pytest.mark.parametrize("form", ["causal", "bias", "shared bias", "encoder"])
-def test_central_differences(form, weighting):
+@pytest.mark.parametrize(
+    "form,memory", [("causal", 1), ("bias", 1), ("shared bias", 1), ("encoder", 1), ("bias", 0), ("causal", 2), ("bias", 3)]
+)
+def test_central_differences(form, memory, weighting):
     rng = np.random.default_rng(1)
     causal = form != "encoder"
     codebook = rng.standard_normal((G, S, D))
@@ -49,10 +51,10 @@ def test_central_differences(form, weighting):
     }
     if "bias" in form:
         shape = (1, 1) if "shared" in form else (B, H)
-        arrays["bias"] = rng.standard_normal((*shape, N, 2 * L))
+        arrays["bias"] = rng.standard_normal((*shape, N, (memory + 1) * L))
     weights = rng.standard_normal((B, H, N, E)), rng.standard_normal((B, H, N))
     found = ref.vq_backward(
-        weights[0], arrays["q"], codes, arrays["v"], codebook, block=L, causal=causal,
+        weights[0], arrays["q"], codes, arrays["v"], codebook, block=L, memory=memory, causal=causal,
         bias=arrays.get("bias"), scale=0.7, weighting=weighting,
         d_lse=weights[1] if weighting == "softmax" else None,
     )  # fmt: skip
@@ -61,7 +63,7 @@ def test_central_differences(form, weighting):
         moved = {key: array.copy() for key, array in arrays.items()}
         moved[name][index] += step
         return value(moved["q"], moved["k"], moved["v"], moved.get("bias"), codebook, codes,
-                     weights, causal, weighting)  # fmt: skip
+                     weights, causal, weighting, memory)  # fmt: skip
 
     for (name, array), gradient in zip(arrays.items(), found):
         assert gradient.shape == array.shape
@@ -72,14 +74,14 @@ def test_central_differences(form, weighting):
             assert abs(difference - gradient[index]) <= 1e-6 * np.abs(gradient).max(initial=1)
 
 
-def make_windows(cuts, bias=False, seed=3):
+def make_windows(cuts, bias=False, seed=3, memory=1):
     """Arrays of a sequence, and a function that cuts one to a window."""
     rng = np.random.default_rng(seed)
     total = cuts[-1]
     arrays = {"q": rng.standard_normal((B, H, total, D)), "k": rng.integers(0, S, (B, G, total)),
               "v": rng.standard_normal((B, G, total, E))}  # fmt: skip
     if bias:
-        arrays["bias"] = rng.standard_normal((1, H, total, 2 * L))
+        arrays["bias"] = rng.standard_normal((1, H, total, (memory + 1) * L))
     d_out, d_lse = rng.standard_normal((B, H, total, E)), rng.standard_normal((B, H, total))
     codebook = rng.standard_normal((G, S, D))
 
@@ -90,12 +92,12 @@ def make_windows(cuts, bias=False, seed=3):
 
 
 @pytest.mark.parametrize("weighting", ["softmax", "squared_relu"])
-@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("bias,memory", [(False, 1), (True, 1), (True, 0), (False, 2), (True, 3)])
 @pytest.mark.parametrize("cuts", [(0, 1, 5, 14), (0, 3, 6, 12), (0, 2, 3, 4, 5, 6, 7), (0, 10, 10, 17)])
-def test_windows_compose(cuts, bias, weighting):
+def test_windows_compose(cuts, bias, memory, weighting):
     """Gradients of windows, from the last to the first, are those of the whole."""
-    window, d_out, d_lse = make_windows(cuts, bias)
-    options = {"block": L, "scale": 0.7, "weighting": weighting}
+    window, d_out, d_lse = make_windows(cuts, bias, memory=memory)
+    options = {"block": L, "memory": memory, "scale": 0.7, "weighting": weighting}
     want = ref.vq_backward(d_out, **window(0, cuts[-1]), **options, d_lse=d_lse)
     states = [ref.vq_initial_state(B, G, S, E)]
     for low, high in zip(cuts, cuts[1:]):

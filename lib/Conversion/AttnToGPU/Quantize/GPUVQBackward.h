@@ -6,13 +6,13 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Queries read tokens of their block and the one before one by one, and older
-// ones as codewords with mean values:
+// Queries read tokens of their block and of those of its memory one by one, and
+// older ones as codewords with mean values:
 //
 //   queries   for each 64 queries of a block: dQ = scale dS K over these tokens
 //             and over all codewords
 //   tokens    for each 64 tokens: dK = scale dS^T Q, dV = P^T dO over the
-//             queries of two blocks, and the heads that share them
+//             queries of memory + 1 blocks, and the heads that share them
 //   codes     for each 64 codewords and block of queries: U = P^T dO, the
 //             gradient of the value of any older token with that code
 //   values    U summed over later blocks, and added to dV by the token's code

@@ -109,12 +109,12 @@ Value VQTile::loadValue(const Place &place, Value number, Value column) {
   });
 }
 
-/// Columns of a bias count from the block before the query's.
+/// Columns of a bias count from the first block of the query's memory.
 Value VQTile::loadBias(const Place &place, const Query &query, Value row) {
   Value bias = op.getBias();
   int64_t block = problem.getBlock();
   Value begin = b.mul(b.div(query.token, block), block);
-  Value column = b.add(b.sub(row, begin), block);
+  Value column = b.add(b.sub(row, begin), problem.getMemory() * block);
   return b.loadScalar(bias, {b.broadcastIndex(bias, 0, place.batch),
                              b.broadcastIndex(bias, 1, place.head),
                              b.broadcastIndex(bias, 2, query.row), column});

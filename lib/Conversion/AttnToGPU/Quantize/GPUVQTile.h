@@ -25,6 +25,7 @@ struct VQGradient {
 
   bool isSoftmax() { return op.getWeighting() == Weighting::Softmax; }
   int64_t getBlock() { return op.getBlock(); }
+  int64_t getMemory() { return op.getMemory(); }
   int64_t getNumCodes() {
     return mlir::cast<mlir::MemRefType>(op.getCodebook().getType())
         .getDimSize(1);
@@ -85,7 +86,7 @@ private:
   Values ofCache(const Place &place, Value code) {
     Values at = {place.batch, place.keyHead};
     if (op.getCausal())
-      at.push_back(b.sub(place.block, b.index(1)));
+      at.push_back(b.sub(place.block, b.index(problem.getMemory())));
     at.push_back(code);
     return at;
   }

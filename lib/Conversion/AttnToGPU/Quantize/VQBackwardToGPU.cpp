@@ -48,9 +48,9 @@ VQBackwardLoops::VQBackwardLoops(OpBuilder &builder, VQBackwardOp op,
     : op(op), b(op.getLoc(), builder), loops(b, op),
       problem{op, chooseMath(op, math), loops.getWindow()},
       width(getWidth(op.getQuery())), valueWidth(getWidth(op.getValue())),
-      // Block 1 may read the means of a state; without one, block 2 is the
-      // first that has older tokens.
-      firstCached(loops.hasState() ? 1 : 2),
+      // The block after a memory may read the means of a state; without one,
+      // the next is the first that has older tokens.
+      firstCached(problem.getMemory() + (loops.hasState() ? 0 : 1)),
       batches(b.extent(op.getQuery(), 0)), heads(b.extent(op.getQuery(), 1)),
       keyHeads(b.extent(op.getValue(), 1)),
       // Without heads there are no key heads to divide by.
@@ -134,7 +134,9 @@ void VQBackwardLoops::emitQueries() {
   };
   Value hasCache = isTile;
   if (op.getCausal()) {
-    Value begin = k.max(k.mul(k.sub(at[2], k.index(1)), blockLength), 0);
+    Value begin =
+        k.mul(k.sub(at[2], k.index(problem.getMemory())), blockLength);
+    begin = k.max(begin, 0);
     Value end = k.min(k.add(place.firstQuery, kTile), place.endQuery);
     addRows(begin, k.add(end, problem.window.numBefore), /*isCache=*/false);
     hasCache = k.less(k.index(firstCached - 1), at[2]);
@@ -145,7 +147,8 @@ void VQBackwardLoops::emitQueries() {
         place.endQuery, zero);
 }
 
-/// Gradients of tokens from the queries of their own and the next block.
+/// Gradients of tokens from the queries of their own and the next `memory`
+/// blocks.
 void VQBackwardLoops::emitTokens(Value keySums, Value valueSums) {
   GPUKernelBuilder k = makeBuilder();
   VQTile::Columns columns;
@@ -161,8 +164,9 @@ void VQBackwardLoops::emitTokens(Value keySums, Value valueSums) {
   Value begin = k.mul(at[2], blockLength);
   place.firstRow = k.add(begin, k.mul(at[3], kTile));
   Value endRow = k.min(k.add(begin, blockLength), window.numTokens);
-  place.endQuery = k.sub(k.min(k.add(endRow, blockLength), window.numTokens),
-                         window.numBefore);
+  Value reach = k.mul(blockLength, problem.getMemory());
+  place.endQuery =
+      k.sub(k.min(k.add(endRow, reach), window.numTokens), window.numBefore);
   Value firstQuery = getFirstQuery(k, place.firstRow);
   Value isTile = k.less(place.firstRow, endRow);
   // Nobody may ask for the gradients of tokens that were kept.
@@ -261,7 +265,8 @@ void VQBackwardLoops::storeValues() {
   auto sumOf = [&](KernelBuilder &k, ValueRange at) {
     Value group = k.index(0), sum = k.scalar(0.0);
     if (op.getCausal()) {
-      group = k.add(k.div(at[2], blockLength), 2 - firstCached);
+      group = k.add(k.div(at[2], blockLength),
+                    problem.getMemory() + 1 - firstCached);
       sum = k.loadScalar(valueSums, at);
     }
     Value older = k.select(
@@ -279,7 +284,7 @@ void VQBackwardLoops::storeValues() {
 /// Any of the first three axes may have an extent of 1 and stand for all.
 void VQBackwardLoops::emitBias() {
   Value dBias = op.getDBias();
-  int64_t numColumns = 2 * problem.getBlock();
+  int64_t numColumns = (problem.getMemory() + 1) * problem.getBlock();
   bool sumsBatches = getMemRefType(dBias).getDimSize(0) == 1;
   bool sumsHeads = getMemRefType(dBias).getDimSize(1) == 1;
   bool sumsQueries = getMemRefType(dBias).getDimSize(2) == 1;
@@ -307,8 +312,9 @@ void VQBackwardLoops::emitBias() {
   };
   auto addTile = [&](Value number, ValueRange running) -> Values {
     setTile(number);
-    // The first block has none before it.
-    Value begin = k.mul(k.sub(place.block, one), blockLength);
+    // The first blocks have fewer before them.
+    Value begin =
+        k.mul(k.sub(place.block, k.index(problem.getMemory())), blockLength);
     place.firstRow = k.add(begin, firstColumn);
     VQTile::Entries entries = tile.compute(place, /*rowsAreQueries=*/true,
                                            /*hasGradients=*/true);

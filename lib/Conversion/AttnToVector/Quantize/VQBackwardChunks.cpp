@@ -7,7 +7,7 @@
 //===----------------------------------------------------------------------===//
 //
 // What a chunk of blocks shares with others is small: U, one row for each code,
-// and the gradients of the tokens of the block before it, which its first block
+// and the gradients of the tokens of the blocks before it that its first block
 // reads. Chunks have both for themselves. Behind all tasks, U of a chunk gets
 // those of all later ones, which its tokens have not seen yet.
 //
@@ -43,7 +43,9 @@ void VQBackwardKernel::divideTokens() {
   Value chunkUnits = b.clamp(b.ceilDiv(units, kMinChunks),
                              b.index(llvm::divideCeil(kMinTokens, unit)),
                              b.index(llvm::divideCeil(kTokens, unit)));
-  chunkUnits = b.max(chunkUnits, b.ceilDiv(units, kMaxChunks));
+  // A chunk reads tokens of one other at most.
+  chunkUnits = b.max(b.max(chunkUnits, b.ceilDiv(units, kMaxChunks)),
+                     op.getCausal() ? memory : 0);
   numChunks = b.div(b.add(units, b.sub(chunkUnits, b.index(1))), chunkUnits);
   numChunks = b.max(numChunks, 1);
   // Sums over queries have one order.
@@ -55,11 +57,11 @@ void VQBackwardKernel::divideTokens() {
   Value leading[] = {b.extent(window.values, 0), b.extent(window.values, 1),
                      numChunks};
   chunkSums = loops.allocate(leading, {numCodes, valueWidth}, state);
-  if (!op.getCausal())
+  if (!op.getCausal() || memory == 0)
     return;
-  keysBefore = loops.allocate(leading, {block, width}, state);
+  keysBefore = loops.allocate(leading, {getReach(), width}, state);
   if (op.getBias())
-    valuesBefore = loops.allocate(leading, {block, valueWidth}, state);
+    valuesBefore = loops.allocate(leading, {getReach(), valueWidth}, state);
 }
 
 void VQBackwardKernel::beginChunk(Value batchIndex, Value headIndex,
@@ -74,17 +76,26 @@ void VQBackwardKernel::beginChunk(Value batchIndex, Value headIndex,
           castToAnyRows(b, b.rowView(dValue, {batch, keyHead})), zero};
 }
 
-/// Of the block before the present one.
-VQBackwardKernel::TokenRows VQBackwardKernel::rowsBefore() {
-  Value isOther = b.equal(blockBegin, chunkBegin);
-  auto select = [&](Value others, Value own) {
-    if (!others)
-      return own;
-    Value view = b.rowView(others, {batch, keyHead, chunk});
-    return b.select(isOther, castToAnyRows(b, view), own);
-  };
-  return {select(keysBefore, rows.keys), select(valuesBefore, rows.values),
-          b.select(isOther, getBlockBefore(), zero)};
+void VQBackwardKernel::forTokens(
+    Value low, Value high,
+    function_ref<void(const TokenRows &, Value, Value)> body) {
+  if (!keysBefore)
+    return body(rows, low, high);
+  // The code for both parts is the same.
+  Value middle = b.clamp(chunkBegin, low, high);
+  b.loop(zero, b.index(2), 1, [&](Value part) {
+    Value isOther = b.equal(part, zero);
+    auto select = [&](Value others, Value own) {
+      if (!others)
+        return own;
+      Value view = b.rowView(others, {batch, keyHead, chunk});
+      return b.select(isOther, castToAnyRows(b, view), own);
+    };
+    Value firstOther = b.sub(chunkBegin, b.index(getReach()));
+    body({select(keysBefore, rows.keys), select(valuesBefore, rows.values),
+          b.select(isOther, firstOther, zero)},
+         b.select(isOther, low, middle), b.select(isOther, middle, high));
+  });
 }
 
 /// Adds U of the chunks from `later` on to the gradients of tokens' values.
@@ -110,8 +121,8 @@ void VQBackwardKernel::addChunks() {
   // Where no token of the window goes to a mean, those of the state stay there.
   Value isLeft;
   if (loops.hasNext())
-    isLeft =
-        b.less(b.div(window.numTokens, block), b.index(op.getBias() ? 1 : 2));
+    isLeft = b.less(b.div(window.numTokens, block),
+                    b.index(op.getBias() ? 1 : memory + 1));
   loops.addLaterSums(chunkSums, isLeft);
   b.forAll({batches, heads, numChunks}, [&](ValueRange at) {
     beginChunk(at[0], at[1], at[2]);
@@ -122,17 +133,19 @@ void VQBackwardKernel::addChunks() {
     }
     Value next = b.add(chunk, 1);
     b.ifThen(b.less(next, numChunks), [&] {
-      // With a bias, U of the next chunk is for tokens before the last block:
-      // those of that block were read by its first block one by one.
+      // With a bias, U of the next chunk is for tokens before the last blocks:
+      // those of these were read by its first block one by one.
       Value end = chunkEnd;
       if (op.getBias()) {
-        end = b.sub(chunkEnd, b.index(block));
+        end = b.sub(chunkEnd, b.index(getReach()));
         addValueGradients(end, chunkEnd, b.add(next, 1));
       }
       addValueGradients(chunkBegin, end, next);
+      if (memory == 0)
+        return;
       auto addRows = [&](Value from, Value to) {
-        Value begin = b.sub(chunkEnd, b.index(block));
-        b.loop(zero, b.index(block), 1, [&](Value row) {
+        Value begin = b.sub(chunkEnd, b.index(getReach()));
+        b.loop(zero, b.index(getReach()), 1, [&](Value row) {
           b.forColumns(
               cast<MemRefType>(to.getType()).getDimSize(1),
               [&](KernelBuilder &k, Value column) {

@@ -31,6 +31,7 @@ VQBackwardKernel::VQBackwardKernel(TeamBuilder &builder, VQBackwardOp op)
       width(getType(op.getQuery()).getDimSize(3)),
       valueWidth(getType(op.getValue()).getDimSize(3)),
       numCodes(getType(op.getCodebook()).getDimSize(1)), block(op.getBlock()),
+      memory(op.getMemory()),
       isSoftmax(op.getWeighting() == Weighting::Softmax) {}
 
 //===----------------------------------------------------------------------===//
@@ -169,20 +170,24 @@ void VQBackwardKernel::emitBlock(Value n) {
   blockIndex = n;
   blockBegin = b.mul(n, block);
   blockEnd = b.min(b.add(blockBegin, block), window.numTokens);
-  // From here on the tokens of the block before take part, and before anything
-  // else those of the chunk's last block.
-  TokenRows before = rowsBefore();
+  // From here on the tokens of the block `memory` before take part, and before
+  // anything else those that the chunk's last block reads beside them.
+  Value memoryBegin = getMemoryBegin();
+  Value memoryEnd = b.max(b.sub(blockBegin, b.index(getReach() - block)), 0);
+  if (memory == 0)
+    memoryEnd = blockEnd;
   Value isLast = b.equal(blockEnd, chunkEnd);
-  Value end = b.select(isLast, blockEnd, blockBegin);
-  clearKeyGradients(before, getBlockBefore(), blockBegin);
-  clearKeyGradients(rows, blockBegin, end);
-  if (op.getBias()) {
-    takeValueGradients(rows, blockBegin, end);
-    addNextMean(b.add(n, 1));
-    takeValueGradients(before, getBlockBefore(), blockBegin);
-  } else {
-    addNextMean(b.add(n, 2));
-  }
+  Value end = b.select(isLast, blockEnd, memoryEnd);
+  auto clear = [&](Value low, Value high) {
+    forTokens(low, high, [&](const TokenRows &rows, Value low, Value high) {
+      clearKeyGradients(rows, low, high);
+      if (op.getBias())
+        takeValueGradients(rows, low, high);
+    });
+  };
+  clear(memoryEnd, end);
+  addNextMean(b.add(n, op.getBias() ? 1 : memory + 1));
+  clear(memoryBegin, memoryEnd);
   // Tokens that were kept have no queries here.
   Value begin = blockBegin;
   if (loops.hasState())
@@ -202,7 +207,7 @@ void VQBackwardKernel::emitBlock(Value n) {
 
 /// Adds the gradient for the means of the next state to U, if `nextBlock` is
 /// the block that the next token lies in: the tokens of these means, which are
-/// those up to the second block before it, take theirs from now on.
+/// those before its memory, take theirs from now on.
 void VQBackwardKernel::addNextMean(Value nextBlock) {
   if (!loops.hasNext())
     return;
@@ -236,8 +241,10 @@ void VQBackwardKernel::emitHead() {
     return;
   }
   emitLocal();
-  // The first block with one before it has none older, but for the state's.
-  Value hasCache = b.less(b.index(loops.hasState() ? 0 : 1), blockIndex);
+  // The first block with `memory` before it has none older, but for the
+  // state's.
+  Value hasCache =
+      b.less(b.index(loops.hasState() ? memory - 1 : memory), blockIndex);
   b.ifThen(hasCache, [&] { emitCache(); });
   emitQueryGradient();
   if (op.getBias())
@@ -395,7 +402,7 @@ void VQBackwardKernel::lookAhead(Value code) {
 void VQBackwardKernel::emitCache() {
   Values at{batch, keyHead};
   if (op.getCausal())
-    at.push_back(b.sub(blockIndex, b.index(1)));
+    at.push_back(b.sub(blockIndex, b.index(memory)));
   auto with = [&](ValueRange more) {
     Values position(at);
     position.append(more.begin(), more.end());

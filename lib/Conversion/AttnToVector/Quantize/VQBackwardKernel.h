@@ -24,7 +24,7 @@
 // takes its gradient from U, and only its own tile is added. With a bias that
 // holds for cached tokens, and local ones are added one by one.
 //
-// A chunk begins with U = 0, and adds to the tokens of the block before it in
+// A chunk begins with U = 0, and adds to the tokens of the blocks before it in
 // rows of its own. Both are added up behind all tasks (VQBackwardChunks.cpp).
 //
 // With a state, the tokens that it keeps and queries read come before the
@@ -60,13 +60,16 @@ private:
 
   // Chunks (VQBackwardChunks.cpp).
   /// Where gradients of tokens from `first` on are summed. Without a bias
-  /// nothing is added to the values of the block before.
+  /// nothing is added to values before the chunk.
   struct TokenRows {
     Value keys, values, first;
   };
   void divideTokens();
   void beginChunk(Value batch, Value head, Value chunk);
-  TokenRows rowsBefore();
+  /// `body` for tokens `low .. high` of the chunk and of those before it.
+  void forTokens(
+      Value low, Value high,
+      llvm::function_ref<void(const TokenRows &, Value low, Value high)> body);
   void addChunks();
   void addValueGradients(Value low, Value high, Value chunk);
 
@@ -106,7 +109,11 @@ private:
   /// Scores are in base 2 for the exponential.
   double getScoreFactor() const { return isSoftmax ? softmax::kLog2E : 1.0; }
   double getScale() { return op.getScale().convertToDouble(); }
-  Value getBlockBefore() { return b.max(b.sub(blockBegin, b.index(block)), 0); }
+  /// The tokens of `memory` blocks, and the first of them for this block.
+  int64_t getReach() const { return memory * block; }
+  Value getMemoryBegin() {
+    return b.max(b.sub(blockBegin, b.index(getReach())), 0);
+  }
   Value biasIndex(Value memref, int64_t dim, Value index) {
     return b.broadcastIndex(memref, dim, index);
   }
@@ -118,7 +125,7 @@ private:
   mlir::FloatType state;
   int64_t tile;
   Value zero;
-  int64_t width, valueWidth, numCodes, block;
+  int64_t width, valueWidth, numCodes, block, memory;
   bool isSoftmax;
   bool sumsBias = false; // the gradient of a bias that broadcasts
 

@@ -23,16 +23,10 @@ void VQBackwardKernel::emitLocal() {
       emitTokens(target, low, b.min(b.add(low, kStep), end), isOwn);
     });
   };
-  // The code for tokens of the block before and of this one is the same.
-  TokenRows before = rowsBefore();
-  b.loop(zero, b.index(2), 1, [&](Value part) {
-    Value isBefore = b.equal(part, zero);
-    TokenRows target = {b.select(isBefore, before.keys, rows.keys),
-                        b.select(isBefore, before.values, rows.values),
-                        b.select(isBefore, before.first, rows.first)};
-    emitSteps(target, b.select(isBefore, getBlockBefore(), blockBegin),
-              b.select(isBefore, blockBegin, first), /*isOwn=*/false);
-  });
+  forTokens(getMemoryBegin(), first,
+            [&](const TokenRows &target, Value begin, Value end) {
+              emitSteps(target, begin, end, /*isOwn=*/false);
+            });
   emitSteps(rows, first, b.add(first, count), /*isOwn=*/true);
   if (dBias && !sumsBias)
     clearBiasGradient();
@@ -107,7 +101,7 @@ void VQBackwardKernel::emitLocalScores(Value low, Value number, bool isOwn) {
          {biasIndex(op.getBias(), 0, batch), biasIndex(op.getBias(), 1, head)},
          firstRow,
          count,
-         b.add(b.sub(low, blockBegin), block),
+         b.add(b.sub(low, blockBegin), getReach()),
          number,
          getScoreFactor(),
          /*isLong=*/true});
@@ -175,7 +169,7 @@ void VQBackwardKernel::emitLocalScores(Value low, Value number, bool isOwn) {
 
 /// Where several entries share a bias their gradients are added up.
 void VQBackwardKernel::addBiasGradient(Value low, Value number) {
-  Value column = b.add(b.sub(low, blockBegin), block);
+  Value column = b.add(b.sub(low, blockBegin), getReach());
   b.loop(zero, count, 1, [&](Value row) {
     b.loop(zero, number, 1, [&](Value i) {
       Value at[] = {biasIndex(dBias, 0, batch), biasIndex(dBias, 1, head),
@@ -188,7 +182,7 @@ void VQBackwardKernel::addBiasGradient(Value low, Value number) {
 }
 
 void VQBackwardKernel::storeBiasGradient(Value low, Value number) {
-  Value column = b.add(b.sub(low, blockBegin), block);
+  Value column = b.add(b.sub(low, blockBegin), getReach());
   int64_t lanes = b.getLanes();
   auto at = [&](Value row, Value i) -> Values {
     return {batch, head, b.add(firstRow, row), b.add(column, i)};
@@ -240,14 +234,14 @@ Value VQBackwardKernel::isBiasAligned() {
 
 /// The bias of tokens before the sequence and after the tile is not read.
 void VQBackwardKernel::clearBiasGradient() {
-  Value end = b.add(b.sub(b.add(first, count), blockBegin), block);
-  Value begin = b.select(b.equal(blockIndex, zero), b.index(block), zero);
+  Value end = b.add(b.sub(b.add(first, count), blockBegin), getReach());
+  Value begin = b.max(b.sub(b.index(getReach()), blockBegin), 0);
   b.loop(zero, count, 1, [&](Value row) {
     auto clear = [&](KernelBuilder &k, Value column) {
       k.storeVector(k.splat(0.0), dBias,
                     {batch, head, k.add(firstRow, row), column});
     };
     b.forColumns(zero, begin, clear);
-    b.forColumns(end, b.index(2 * block), clear);
+    b.forColumns(end, b.index(getReach() + block), clear);
   });
 }

@@ -20,14 +20,24 @@ using attn::detail::shaped;
 // What both operations share
 //===----------------------------------------------------------------------===//
 
-/// Checks the length of a block.
-static LogicalResult verifyBlockLength(Operation *op, int64_t block) {
+/// Checks the length of a block, and how many are read token by token.
+template <typename OpTy> static LogicalResult verifyBlocks(OpTy op) {
+  constexpr int64_t maxTokens = 1 << 30;
+  auto block = static_cast<int64_t>(op.getBlock());
+  auto memory = static_cast<int64_t>(op.getMemory());
   if (block < 1)
-    return op->emitOpError()
+    return op.emitOpError()
            << "expects a block of at least 1 token, but got " << block;
-  if (block > (1 << 30))
-    return op->emitOpError()
-           << "expects a block of at most 1073741824 tokens, but got " << block;
+  if (block > maxTokens)
+    return op.emitOpError() << "expects a block of at most " << maxTokens
+                            << " tokens, but got " << block;
+  if (memory < 0)
+    return op.emitOpError()
+           << "expects a memory of at least 0 blocks, but got " << memory;
+  if (memory > maxTokens / block)
+    return op.emitOpError()
+           << "expects a memory of at most " << maxTokens / block
+           << " blocks of " << block << " tokens, but got " << memory;
   return success();
 }
 
@@ -51,7 +61,7 @@ MutableOperandRange VQOp::getDpsInitsMutable() {
 }
 
 LogicalResult VQOp::verify() {
-  if (failed(verifyBlockLength(*this, getBlock())))
+  if (failed(verifyBlocks(*this)))
     return failure();
   if (!getCausal()) {
     if (getBias())
@@ -116,7 +126,7 @@ LogicalResult VQDecodeOp::verify() {
   if (getState().empty())
     return emitOpError("expects 5 operands of state (mean, count, kept codes, "
                        "kept values, position), but got 0");
-  return verifyBlockLength(*this, getBlock());
+  return verifyBlocks(*this);
 }
 
 //===----------------------------------------------------------------------===//
@@ -129,7 +139,7 @@ MutableOperandRange VQBackwardOp::getDpsInitsMutable() {
 }
 
 LogicalResult VQBackwardOp::verify() {
-  if (failed(verifyBlockLength(*this, getBlock())))
+  if (failed(verifyBlocks(*this)))
     return failure();
   bool hasState = !getState().empty();
   if (!getCausal() && getBias())

@@ -106,11 +106,14 @@ void ContractOperands::forEachRelation(
 }
 
 int64_t ContractOperands::getNumber(const ExtentSpec &spec) const {
-  if (spec.attribute.empty())
-    return *spec.factor;
-  std::optional<int64_t> attribute = getAttribute(spec.attribute);
-  int64_t product;
-  if (!attribute || llvm::MulOverflow(*spec.factor, *attribute, product))
+  auto get = [&](StringRef name, int64_t otherwise) {
+    return name.empty() ? std::optional(otherwise) : getAttribute(name);
+  };
+  std::optional<int64_t> addend = get(spec.addend, 0),
+                         attribute = get(spec.attribute, 1);
+  int64_t sum, product;
+  if (!addend || !attribute || llvm::AddOverflow(*spec.factor, *addend, sum) ||
+      llvm::MulOverflow(sum, *attribute, product))
     return ShapedType::kDynamic;
   return product;
 }

@@ -125,8 +125,15 @@ private:
       return extent;
     int64_t factor;
     StringRef rest = text;
+    // The number is alone or behind an attribute, as in "(memory + 1) * block".
+    if (rest.consume_front("(")) {
+      std::tie(text, rest) = rest.split(" + ");
+      extent.addend = text.str();
+    }
     if (!rest.consumeInteger(10, factor)) {
       extent.factor = factor;
+      if (extent.addend.empty() != !rest.consume_front(")"))
+        fail(text);
       if (rest.consume_front(" * "))
         extent.attribute = rest.str();
       else if (!rest.empty())
@@ -155,6 +162,8 @@ std::string ExtentSpec::getText() const {
   if (!factor)
     return symbol;
   std::string number = std::to_string(*factor);
+  if (!addend.empty())
+    number = "(" + addend + " + " + number + ")";
   return attribute.empty() ? number : number + " * " + attribute;
 }
 

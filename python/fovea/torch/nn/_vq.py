@@ -38,18 +38,20 @@ class VectorQuantized(Pattern):
         *,
         num_codes: int = 512,
         block: int = 512,
+        memory: int = 1,
         rate: float = 0.99,
         normalize: bool = True,
         device: Any = None,
         dtype: torch.dtype | None = None,
     ):
         super().__init__()
-        for name, value in (("num_codes", num_codes), ("block", block)):
-            if value < 1:
-                raise ValueError(f"{name}: found {value}, needed at least 1")
+        for name, value, least in (("num_codes", num_codes, 1), ("block", block, 1), ("memory", memory, 0)):
+            if value < least:
+                raise ValueError(f"{name}: found {value}, needed at least {least}")
         if not 0 <= rate <= 1:
             raise ValueError(f"rate: found {rate}, needed a number of [0,1]")
-        self.num_codes, self.block, self.rate, self.normalize = num_codes, block, rate, normalize
+        self.num_codes, self.block, self.memory = num_codes, block, memory
+        self.rate, self.normalize = rate, normalize
         codebook = torch.empty(key_heads, num_codes, width, device=device, dtype=dtype)
         sums = torch.promote_types(codebook.dtype, torch.float32)
         self.register_buffer("codebook", codebook)
@@ -70,7 +72,7 @@ class VectorQuantized(Pattern):
         return {**super().__getstate__(), "_loss": None}
 
     def extra_repr(self) -> str:
-        text = f"num_codes={self.num_codes}, block={self.block}, rate={self.rate}"
+        text = f"num_codes={self.num_codes}, block={self.block}, memory={self.memory}, rate={self.rate}"
         return text + ("" if self.normalize else ", normalize=False")
 
     def _normalized(self, x: Tensor) -> Tensor:
@@ -108,15 +110,17 @@ class VectorQuantized(Pattern):
             self._loss = loss_of_keys(k, k_hat, mask=present)
             self._follow(k.detach(), codes)
         return vq(
-            q, k, v, codebook, block=self.block, causal=causal, mask=present,
+            q, k, v, codebook, block=self.block, memory=self.memory, causal=causal, mask=present,
             scale=1.0 if self.normalize else scale, state=state, return_state=return_state,
         )  # fmt: skip
 
 
 class VQAttention(Multihead):
-    """Attention over quantized keys: O(N (S + 2 block)), in windows of any length.
+    """Attention over quantized keys: O(N (S + (memory + 1) block)), in windows of any length.
 
-    Keys are replaced by the nearest of `num_codes` codewords of their head.  Queries and keys
+    Keys are replaced by the nearest of `num_codes` codewords of their head.  Causal queries read
+    the tokens of their own block and of `memory` blocks before it one by one, from which keys
+    have gradients, and older ones as codewords.  Queries and keys
     are first divided by their root mean square and the square root of the temperature,
     sqrt(D); `normalize=False` leaves them and scales scores by 1/sqrt(D).  The codebook is a
     buffer: in training, every call moves it towards the means of the keys that chose each
@@ -157,6 +161,7 @@ class VQAttention(Multihead):
         *,
         num_codes: int = 512,
         block: int = 512,
+        memory: int = 1,
         rate: float = 0.99,
         normalize: bool = True,
         gated: bool = False,
@@ -167,8 +172,8 @@ class VQAttention(Multihead):
         super().__init__(embed_dim, num_heads, dropout, bias, device=device, dtype=dtype, **projections)
         self.gate_proj = nn.Linear(embed_dim, embed_dim, bias=bias, device=device, dtype=dtype) if gated else None
         self.pattern = VectorQuantized(
-            num_heads, self.num_key_heads, self.head_dim, self.head_dim, num_codes=num_codes, block=block, rate=rate,
-            normalize=normalize, device=device, dtype=dtype,
+            num_heads, self.num_key_heads, self.head_dim, self.head_dim, num_codes=num_codes, block=block, memory=memory,
+            rate=rate, normalize=normalize, device=device, dtype=dtype,
         )  # fmt: skip
 
     def forward(  # type: ignore[override]

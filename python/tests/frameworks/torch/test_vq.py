@@ -36,15 +36,17 @@ def test_keys_get_the_gradient_of_their_codewords():
         np.testing.assert_array_equal(one.numpy(), other)
 
 
-@pytest.mark.parametrize("cuts", [(8, 16), (5, 6, 17), (1, 23)])
-def test_gradients_of_windows_are_those_of_the_sequence(cuts):
+@pytest.mark.parametrize("cuts,memory", [((8, 16), 1), ((5, 6, 17), 1), ((1, 23), 1), ((5, 6, 17), 0), ((1, 13), 3)])
+def test_gradients_of_windows_are_those_of_the_sequence(cuts, memory):
     inputs, codebook = tensors()
-    whole = fovea.torch.vq(*inputs, codebook, block=BLOCK)
+    options = {"block": BLOCK, "memory": memory}
+    whole = fovea.torch.vq(*inputs, codebook, **options)
     state, parts = None, []
     for first, last in zip((0, *cuts), (*cuts, 24)):
         window = [each[:, :, first:last] for each in inputs]
-        out, state = fovea.torch.vq(*window, codebook, block=BLOCK, state=state, return_state=True)
+        out, state = fovea.torch.vq(*window, codebook, **options, state=state, return_state=True)
         parts.append(out)
+    assert state.codes.shape[2] == (memory + 1) * BLOCK
     assert isinstance(state, fovea.torch.VQState) and state.position.item() == 24
     torch.testing.assert_close(torch.cat(parts, 2), whole, rtol=0, atol=1e-5)
     for one, other in zip(gradients(torch.cat(parts, 2), inputs), gradients(whole, inputs), strict=True):
@@ -136,7 +138,7 @@ def test_decoding_compiles_and_passes_opcheck():
     found, state = decode(inputs, codebook, None, step)
     torch.testing.assert_close(found, expected, rtol=0, atol=0)
     first = [each[:, :, :1].contiguous() for each in inputs]
-    arguments = (*first, codebook, BLOCK, None, None, False, None, 1.0, "softmax", *state[:5], None)
+    arguments = (*first, codebook, BLOCK, 1, None, None, False, None, 1.0, "softmax", *state[:5], None)
     assert set(torch.library.opcheck(torch.ops.fovea.vq_decode.default, arguments).values()) == {"SUCCESS"}
 
 

@@ -7,7 +7,7 @@ against the same; whole, and windows with a state, a gradient for the next, or b
 import numpy as np
 from cases import BOUNDS, Checker, normal, state
 from kernels import NAMES
-from vq_cases import backward_module, codebook_type, drop_tokens, spoil_absent
+from vq_cases import backward_module, codebook_type, drop_tokens, read_tokens, spoil_absent
 from vq_state_gradients import backward, forward, make_gradient, make_state
 
 check = Checker()
@@ -16,6 +16,7 @@ FACTORS = {
     # The CPU divides the longest one into chunks.
     "N": [1, 31, 63, 64, 65, 130, 1100 if check.library.target == "cpu" else 300],
     "block": [1, 5, 16, 64, 200],
+    "memory": [1, 1, 0, 2, 5],
     "codes": [1, 3, 16, 50],
     "width": [(16, 16), (5, 20), (64, 64), (80, 1), (1, 130), (24, 300)],
     # B, H, G, and whether heads share the codebook.
@@ -42,7 +43,7 @@ def make_bias(rng, case, B, H, N):
     full = {
         "full": (B, H, N), "masked": (B, H, N), "heads": (1, H, N), "broadcast": (1, H, 1),
     }[case["bias"]]  # fmt: skip
-    bias = normal(rng, (*full, 2 * case["block"]), case["dtype"])
+    bias = normal(rng, (*full, read_tokens(case)), case["dtype"])
     if case["bias"] == "masked":
         # Whole rows, too: such a query reads only what is cached, or nothing.
         bias[rng.random(bias.shape) < 0.3] = -np.inf
@@ -62,7 +63,7 @@ def run(index, case):
         "q": normal(rng, (B, H, N, D), dtype), "z": rng.integers(0, S, (B, G, N), np.int32),
         "v": normal(rng, (B, G, N, E), dtype), "c": normal(rng, (1 if shared else G, S, D), codebook_type(case)),
     }  # fmt: skip
-    options = {key: case[key] for key in ("block", "causal", "weighting", "padded")} | {"scale": 0.3}
+    options = {key: case[key] for key in ("block", "memory", "causal", "weighting", "padded")} | {"scale": 0.3}
     inputs = [arrays[n] for n in "qzvc"]
     if case["padded"]:
         drop_tokens(rng, arrays["z"])
@@ -73,7 +74,7 @@ def run(index, case):
     if case["position"]:
         blocks, tokens = case["position"]
         position = blocks * case["block"] + tokens % case["block"]
-        parts = make_state(rng, position, case["block"], B, G, S, E, dtype)
+        parts = make_state(rng, position, case["block"], case["memory"], B, G, S, E, dtype)
         if case["padded"]:
             drop_tokens(rng, parts[2])
             spoil_absent(parts[2], parts[3])
@@ -88,7 +89,7 @@ def run(index, case):
         spoil_absent(arrays["z"], arrays["d_out"], *[arrays[n] for n in ("d_lse",) if n in arrays])
     if case["next"]:
         sums = state(dtype) if case["sums"] else dtype
-        d_next = make_gradient(rng, case["block"], B, G, S, D, E, dtype, sums)
+        d_next = make_gradient(rng, read_tokens(case), B, G, S, D, E, dtype, sums)
         arrays |= dict(zip(("nm", "nk", "nv"), d_next))
     expected = dict(zip(("dq", "dk", "dv", "db", "dm", "dkk", "dkv"), backward(
         check.reference, arrays["d_out"], inputs, parts, d_next, **options)))  # fmt: skip

@@ -6,7 +6,7 @@ the products of the tiles before, against dense attention in NumPy."""
 
 import numpy as np
 from cases import BOUNDS, Checker, normal
-from vq_cases import expected, module
+from vq_cases import expected, module, read_tokens
 
 check = Checker()
 
@@ -14,6 +14,7 @@ FACTORS = {
     # Whole tiles, and some rows or queries more or less.
     "N": [1, 256, 257, 333, 500],
     "block": [100, 128, 250, 256],
+    "memory": [1, 0, 2],
     "codes": [1, 70],
     # Many turns of the product for each vector of the bias, a few, and too few.
     "width": [(16, 16), (5, 20), (64, 64), (16, 130), (80, 1)],
@@ -36,10 +37,11 @@ def run(index, case):
     q, v = normal(rng, (B, H, N, D), dtype), normal(rng, (B, G, N, E), dtype)
     c = normal(rng, (1 if shared else G, S, D), dtype)
     z = rng.integers(0, S, (B, G, N), np.int32)
-    bias = normal(rng, (B, H, N, 2 * block), dtype)
+    kept = read_tokens(case)
+    bias = normal(rng, (B, H, N, kept), dtype)
     if case["masks"]:
         masked = rng.random(bias.shape) < 0.3
-        masked[:, :, np.arange(N), block + np.arange(N) % block] = False
+        masked[:, :, np.arange(N), kept - block + np.arange(N) % block] = False
         bias[masked] = -np.inf
     # Each window reads a bias that ends where its memory ends.
     out, lse = expected(case, q, z, v, c, bias)

@@ -8,9 +8,20 @@ from cases import state, tensor
 from kernels import NAMES
 
 
+def read_tokens(case):
+    """How many tokens are read one by one at most, which a state keeps."""
+    return (case["memory"] + 1) * case["block"]
+
+
+def attributes_of(case):
+    """What all three operations have."""
+    return [f"block = {case['block']} : i64", f"memory = {case['memory']} : i64", "scale = 3.0e-01 : f64",
+            f"weighting = #attn.weighting<{case['weighting']}>"]  # fmt: skip
+
+
 def state_types(case, E):
     B, _, G, _ = case["heads"]
-    kept = 2 * case["block"]
+    kept = read_tokens(case)
     dtype, S = case["dtype"], case["codes"]
     return [
         tensor((B, G, S, E), state(dtype)), tensor((B, G, S), "i32"), tensor((B, G, kept), "i32"),
@@ -42,7 +53,7 @@ def codebook_type(case):
 
 def module(case, N, has_state, returns_state, has_bias):
     (D, E), (B, H, G, shared) = case["width"], case["heads"]
-    dtype, dynamic, S, block = case["dtype"], case["dynamic"], case["codes"], case["block"]
+    dtype, dynamic, S, kept = case["dtype"], case["dynamic"], case["codes"], read_tokens(case)
     length = None if dynamic else N
     q = tensor((B, H, length, D), dtype)
     z = tensor((B, G, length), "i32")
@@ -52,7 +63,7 @@ def module(case, N, has_state, returns_state, has_bias):
     arguments = [f"%q: {q}", f"%z: {z}", f"%v: {v}", f"%c: {c}"]
     text = f"attn.vq ins(%q, %z, %v, %c : {q}, {z}, {v}, {c})\n"
     if has_bias:
-        shape = (B, H, length, 2 * block) if has_bias == "full" else (1, H, 1, 2 * block)
+        shape = (B, H, length, kept) if has_bias == "full" else (1, H, 1, kept)
         bias = tensor(shape, dtype)
         arguments.append(f"%b: {bias}")
         text += f"    bias(%b : {bias})\n"
@@ -76,9 +87,7 @@ def module(case, N, has_state, returns_state, has_bias):
             body += f"  %t{i} = tensor.empty() : {part}\n"
         text += f"    next_state({', '.join(f'%t{i}' for i in range(5))} : {', '.join(parts)})\n"
         results += parts
-    attributes = [f"block = {block} : i64", "scale = 3.0e-01 : f64",
-                  f"reduction = #attn.reduction<{case['reduction']}>",
-                  f"weighting = #attn.weighting<{case['weighting']}>", *flags(case)]
+    attributes = [*attributes_of(case), f"reduction = #attn.reduction<{case['reduction']}>", *flags(case)]
     types = ", ".join(results)
     return (
         f"func.func @f({', '.join(arguments)}) -> ({types}) {{\n{body}"
@@ -90,24 +99,22 @@ def module(case, N, has_state, returns_state, has_bias):
 def decoder(case, has_bias):
     """attn.vq_decode as a function of everything that returns everything."""
     (D, E), (B, H, G, shared) = case["width"], case["heads"]
-    dtype, S, block = case["dtype"], case["codes"], case["block"]
+    dtype, S, kept = case["dtype"], case["codes"], read_tokens(case)
     names = ["%q", "%z", "%v", "%c"]
     types = [tensor((B, H, 1, D), dtype), tensor((B, G, 1), "i32"), tensor((B, G, 1, E), dtype),
              tensor((1 if shared else G, S, D), codebook_type(case))]
     text = f"attn.vq_decode ins({', '.join(names)} : {', '.join(types)})\n"
     if has_bias:
         names.append("%b")
-        types.append(tensor((B, H, 1, 2 * block), dtype))
+        types.append(tensor((B, H, 1, kept), dtype))
         text += f"    bias(%b : {types[-1]})\n"
-    parts = [tensor((B, G, S, E), state(dtype)), tensor((B, G, S), "i32"), tensor((B, G, 2 * block), "i32"),
-             tensor((B, G, 2 * block, E), dtype), "tensor<i64>"]
+    parts = state_types(case, E)
     out = tensor((B, H, 1, E), dtype)
-    kept = [f"%s{i}" for i in range(5)]
-    text += f"    outs(%o : {out}) state({', '.join(kept)} : {', '.join(parts)})\n"
+    names_of_state = [f"%s{i}" for i in range(5)]
+    text += f"    outs(%o : {out}) state({', '.join(names_of_state)} : {', '.join(parts)})\n"
     results = ", ".join([out] + parts)
-    arguments = ", ".join(f"{n}: {t}" for n, t in zip(names + kept, types + parts))
-    attributes = [f"block = {block} : i64", "scale = 3.0e-01 : f64",
-                  f"weighting = #attn.weighting<{case['weighting']}>"] + ["padded"] * case.get("padded", False)
+    arguments = ", ".join(f"{n}: {t}" for n, t in zip(names + names_of_state, types + parts))
+    attributes = attributes_of(case) + ["padded"] * case.get("padded", False)
     return (
         f"func.func @f({arguments}) -> ({results}) {{\n  %o = tensor.empty() : {out}\n  %r:6 = {text}"
         f"    {{{', '.join(attributes)}}} -> {results}\n  return {', '.join(f'%r#{i}' for i in range(6))} : {results}\n}}\n"
@@ -116,7 +123,7 @@ def decoder(case, has_bias):
 
 def empty_state(case):
     (_, E), (B, _, G, _) = case["width"], case["heads"]
-    S, kept = case["codes"], 2 * case["block"]
+    S, kept = case["codes"], read_tokens(case)
     return [np.zeros((B, G, S, E), NAMES[state(case["dtype"])]), np.zeros((B, G, S), np.int32),
             np.zeros((B, G, kept), np.int32), np.zeros((B, G, kept, E), NAMES[case["dtype"]]),
             np.zeros((), np.int64)]
@@ -163,8 +170,7 @@ def backward_module(case, shapes):
     text += clause("forward", ["out", "lse"]) + clause("gradient", ["d_out", "d_lse"])
     text += clause("d_next_state", ["nm", "nk", "nv"]) + clause("outs", ["dq", "dk", "dv"])
     text += clause("d_bias", ["db"]) + clause("d_state", ["dm", "dkk", "dkv"])
-    attributes = [f"block = {case['block']} : i64", "scale = 3.0e-01 : f64",
-                  f"weighting = #attn.weighting<{case['weighting']}>", *flags(case)]
+    attributes = [*attributes_of(case), *flags(case)]
     found = ", ".join(results.values())
     arguments = ", ".join(f"%{n}: {t}" for n, t in types.items())
     text = (
@@ -178,7 +184,7 @@ def backward_module(case, shapes):
 def expected(case, q, z, v, c, bias):
     """Dense attention over C[codes] with the local bias."""
     B, H, N, _ = q.shape
-    G, block = v.shape[1], case["block"]
+    G, block, kept = v.shape[1], case["block"], read_tokens(case)
     groups = H // G
     c = np.broadcast_to(c, (G, *c.shape[1:])).astype(float)
     absent = z < 0
@@ -189,10 +195,10 @@ def expected(case, q, z, v, c, bias):
     score = 0.3 * np.einsum("bhnd,bhmd->bhnm", q.astype(float), np.repeat(keys, groups, 1))
     i, j = np.arange(N)[:, None], np.arange(N)
     if bias is not None:
-        column = j - (i // block * block - block)
-        full = np.broadcast_to(bias.astype(float), (B, H, N, 2 * block))
-        local = np.take_along_axis(full, np.broadcast_to(np.clip(column, 0, 2 * block - 1), score.shape), -1)
-        score = score + np.where((column >= 0) & (column < 2 * block), local, 0)
+        column = j - (i // block - case["memory"]) * block
+        full = np.broadcast_to(bias.astype(float), (B, H, N, kept))
+        local = np.take_along_axis(full, np.broadcast_to(np.clip(column, 0, kept - 1), score.shape), -1)
+        score = score + np.where((column >= 0) & (column < kept), local, 0)
     values = np.repeat(v.astype(float), groups, 1)
     holds = j <= i if case["causal"] else np.ones((N, N), bool)
     holds = holds & ~absent[:, :, None, :] & ~absent[..., None]

@@ -6,13 +6,14 @@ NumPy, and against the reference pipeline: whole, and in windows with a state.""
 
 import numpy as np
 from cases import BOUNDS, Checker, normal, state
-from vq_cases import codebook_type, drop_tokens, expected, module, spoil_absent
+from vq_cases import codebook_type, drop_tokens, expected, module, read_tokens, spoil_absent
 
 check = Checker()
 
 FACTORS = {
     "N": [1, 7, 31, 32, 33, 96, 130],
     "block": [1, 5, 16, 32, 64, 200],
+    "memory": [1, 1, 0, 2, 5],
     "codes": [1, 3, 16, 50],
     "width": [(16, 16), (5, 20), (64, 64), (80, 1), (1, 130)],
     # B, H, G, and whether heads share the codebook.
@@ -60,7 +61,8 @@ def run(index, case):
         spoil_absent(z, q, v)
     bias = None
     if case["bias"]:
-        bias = normal(rng, (B, H, N, 2 * block) if case["bias"] == "full" else (1, H, 1, 2 * block), dtype)
+        kept = read_tokens(case)
+        bias = normal(rng, (B, H, N, kept) if case["bias"] == "full" else (1, H, 1, kept), dtype)
     out, lse = expected(case, q, z, v, c, bias)
     has_lse = case["lse"] and lse is not None
     cuts = [0, N]
@@ -84,7 +86,7 @@ def run(index, case):
             check.close(np.concatenate([p[1] for p in parts], axis=2), lse, 1e-5, what + " lse", absolute=True)
         if case["cut"] is not None:
             mean, count, kept_codes, kept_values, position = found[-5:]
-            old = max(N // block - 1, 0) * block
+            old = max(N // block - case["memory"], 0) * block
             exact = (z[:, :, :old, None] == np.arange(S)).sum(axis=2)
             check.require((count == exact).all(), what + " count")
             check.require(position == N, what + f" position {position}")
@@ -95,7 +97,7 @@ def run(index, case):
                     np.add.at(sums[b, g], z[b, g, tokens], v[b, g, tokens].astype(float))
             check.close(mean, sums / np.maximum(exact, 1)[..., None], BOUNDS[state(dtype)], what + " mean")
             for t in range(old, N):
-                row = t % (2 * block)
+                row = t % read_tokens(case)
                 check.require((kept_codes[:, :, row] == z[:, :, t]).all(), what + f" kept code {t}")
                 same = (kept_values[:, :, row] == v[:, :, t]) | (z[:, :, t] < 0)[..., None]
                 check.require(same.all(), what + f" kept value {t}")

@@ -22,7 +22,7 @@ def contiguous(array):
 
 def case_of(**fields):
     case = {
-        "width": (8, 12), "heads": (1, 1, 1, True), "codes": 6, "block": 4, "dtype": "f32", "dynamic": False,
+        "width": (8, 12), "heads": (1, 1, 1, True), "codes": 6, "block": 4, "memory": 1, "dtype": "f32", "dynamic": False,
         "causal": True, "weighting": "softmax", "reduction": "auto", "lse": False,
     }
     return case | fields

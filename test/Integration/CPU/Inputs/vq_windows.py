@@ -10,13 +10,14 @@ import itertools
 import numpy as np
 from cases import BOUNDS, Checker, normal, state
 from kernels import NAMES
-from vq_cases import backward_module, codebook_type, decoder, drop_tokens, empty_state, expected, module, spoil_absent
+from vq_cases import backward_module, codebook_type, decoder, drop_tokens, empty_state, expected, module, read_tokens, spoil_absent
 
 check = Checker()
 
 FACTORS = {
     "N": [5, 8],
-    "block": [2, 3, 4],
+    "block": [1, 2, 3, 4],
+    "memory": [1, 1, 0, 2, 3],
     # B, H, G, and whether heads share the codebook.
     "heads": [(1, 2, 2, True), (1, 4, 2, False), (2, 2, 2, True), (2, 1, 1, True)],
     "reduction": ["auto", "serial", "matmul", "associative", "input_scan"],
@@ -42,7 +43,7 @@ class Sequence:
                      "v": normal(rng, (B, G, N, E), dtype)}  # fmt: skip
         self.codebook = normal(rng, (1 if shared else G, S, D), codebook_type(case))
         if case["bias"]:
-            self.rows["bias"] = normal(rng, (B, H, N, 2 * case["block"]), dtype)
+            self.rows["bias"] = normal(rng, (B, H, N, read_tokens(case)), dtype)
         self.d_rows = {"d_out": normal(rng, (B, H, N, E), dtype)}
         self.is_softmax = case["weighting"] == "softmax"
         if self.is_softmax:
@@ -56,7 +57,7 @@ class Sequence:
         """The output, and the gradients of query, keys, values and bias."""
         q, z, v, bias = (self.rows.get(name) for name in ("q", "z", "v", "bias"))
         out = expected(self.case, q, z, v, self.codebook, bias)[0]
-        options = {key: self.case[key] for key in ("block", "weighting", "padded")} | {"scale": 0.3, "bias": bias}
+        options = {key: self.case[key] for key in ("block", "memory", "weighting", "padded")} | {"scale": 0.3, "bias": bias}
         gradients = check.reference.vq_backward(
             self.d_rows["d_out"], q, z, v, self.codebook, d_lse=self.d_rows.get("d_lse"), **options)  # fmt: skip
         return out, [gradient for gradient in gradients if gradient is not None]
@@ -106,11 +107,11 @@ def check_state(sequence, parts, position, what):
     _, count, codes, values, found = parts
     z, v = sequence.rows["z"], sequence.rows["v"]
     block, S = sequence.case["block"], sequence.case["codes"]
-    first = max(position // block - 1, 0) * block
+    first = max(position // block - sequence.case["memory"], 0) * block
     counts = (z[:, :, :first, None] == np.arange(S)).sum(axis=2)
     check.require(found == position and (count == counts).all(), f"{what}: counts {count.tolist()}")
     tokens = np.arange(first, position)
-    rows = tokens % (2 * block)
+    rows = tokens % read_tokens(sequence.case)
     same_values = (values[:, :, rows] == v[:, :, tokens]) | (z[:, :, tokens] < 0)[..., None]
     same = (codes[:, :, rows] == z[:, :, tokens]).all() and same_values.all()
     check.require(same, f"{what}: kept tokens")

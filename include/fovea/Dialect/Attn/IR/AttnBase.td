@@ -81,7 +81,8 @@ def Attn_Rank4Or5 : AnyTypeOf<[Attn_Rank4, Attn_Rank5],
 ///              | `T|sum`   either
 ///              | `~T`      any whose sums have the same type
 ///              | `i32` | `i64`
-///   extent   ::= letters (`~` | `!`)? | number `!` | number `*` attribute `!` | `_`
+///   extent   ::= letters (`~` | `!`)? | number `!` | factor `*` attribute `!` | `_`
+///   factor   ::= number | `(` attribute `+` number `)`
 ///
 /// Extents with the same letters are equal. Lower-case letters belong to one
 /// element of a list: element `i` of every list with `m` shares it. With `~` an

@@ -28,28 +28,28 @@ def Attn_VQOp : Attn_Op<"vq", [AttrSizedOperandSegments]> {
     ```
 
     equal to `attn.dense` over these keys to rounding, in time
-    `O(N (S + 2 L) (D + E))`. A codebook in the type of sums is not rounded to that of
+    `O(N (S + (M + 1) L) (D + E))`. A codebook in the type of sums is not rounded to that of
     the queries. With `weighting = squared_relu` the weight of an entry
     is `max(scale * q[i] . C[codes[j]] + bias[i, j], 0)^2`, without normaliser.
 
     $shapes
 
-    `L` is `block`. Blocks of `L` tokens count from the start of the sequence; a
-    query of block `n` reads the tokens of blocks `n - 1` and `n` one by one, and
-    everything older as `S` codewords, each with the mean of the values and the
-    logarithm of the number of the tokens that have its code. The bias is that of
-    the tokens read one by one: column `c < L` belongs to token `c` of block `n - 1`,
-    column `L + c` to token `c` of block `n`. Without `causal` there is one soft-max
-    over all `S` codewords, and no block matters.
+    `L` is `block`, and `M` is `memory`, 1 unless given. Blocks of `L` tokens count
+    from the start of the sequence; a query of block `n` reads the tokens of blocks
+    `n - M` to `n` one by one, and everything older as `S` codewords, each with the
+    mean of the values and the logarithm of the number of the tokens that have its
+    code. The bias is that of the tokens read one by one: column `m L + c` belongs to
+    token `c` of block `n - M + m`. Without `causal` there is one soft-max over all
+    `S` codewords, and no block matters.
 
     *State.* A long sequence may come in windows of any length. `state` is what
     earlier windows left, `next_state` what this one leaves:
 
     | part | shape | after `p` tokens, with `n = p / L` |
     |---|---|---|
-    | `mean` | `[B, G, S, E]`, `f32` (`f64` for `f64` data) | mean values of the tokens of blocks up to `n - 2`, by code |
+    | `mean` | `[B, G, S, E]`, `f32` (`f64` for `f64` data) | mean values of the tokens of blocks up to `n - M - 1`, by code |
     | `count` | `[B, G, S]`, `i32` | how many tokens these are |
-    | `kept_codes`, `kept_values` | `[B, G, 2 L]`, `[B, G, 2 L, E]` | of the last tokens: token `t` is row `t mod 2 L` |
+    | `kept_codes`, `kept_values` | `[B, G, (M + 1) L]`, `[B, G, (M + 1) L, E]` | of the last tokens: token `t` is row `t mod (M + 1) L` |
     | `position` | `i64` | `p` |
 
     All zeros is the state before the first token. Windows agree with the whole
@@ -88,16 +88,17 @@ def Attn_VQOp : Attn_Op<"vq", [AttrSizedOperandSegments]> {
     Attn_Arg<Attn_Int3, "i32[B, G, N]", "a code outside `0 .. S - 1` fails the invocation; -1 is one with `padded`">:$codes,
     Attn_Arg<Attn_Rank4, "T[B, G, N, E!]">:$value,
     Attn_Arg<Attn_Rank3, "T|sum[G~, S!, D!]">:$codebook,
-    Attn_Arg<Optional<Attn_Rank4>, "T|sum[B~, H~, N~, 2 * block!]", "with `causal` only">:$bias,
+    Attn_Arg<Optional<Attn_Rank4>, "T|sum[B~, H~, N~, (memory + 1) * block!]", "with `causal` only">:$bias,
     Attn_Arg<Variadic<Attn_VQStateOperand>,
-        "{mean: sum[B, G, S, E]; count: i32[B, G, S]; kept codes: i32[B, G, 2 * block!]; kept values: T[B, G, 2 * block!, E]; position: i64[]}",
+        "{mean: sum[B, G, S, E]; count: i32[B, G, S]; kept codes: i32[B, G, (memory + 1) * block!]; kept values: T[B, G, (memory + 1) * block!, E]; position: i64[]}",
         "what earlier windows left">:$state,
     Attn_Arg<Attn_Rank4, "T[B, H, N, E!]">:$output,
     Attn_Arg<Optional<Attn_Rank3>, "sum[B, H, N]", "not with `squared_relu`">:$lse,
     Attn_Arg<Variadic<Attn_VQStateOperand>,
-        "{mean: sum[B, G, S, E]; count: i32[B, G, S]; kept codes: i32[B, G, 2 * block!]; kept values: T[B, G, 2 * block!, E]; position: i64[]}",
+        "{mean: sum[B, G, S, E]; count: i32[B, G, S]; kept codes: i32[B, G, (memory + 1) * block!]; kept values: T[B, G, (memory + 1) * block!, E]; position: i64[]}",
         "what this window leaves">:$next_state,
     I64Attr:$block,
+    DefaultValuedAttr<I64Attr, "1">:$memory,
     UnitAttr:$causal,
     UnitAttr:$padded,
     DefaultValuedAttr<Attn_FiniteAttr, "1.0">:$scale,
@@ -128,7 +129,7 @@ def Attn_VQDecodeOp : Attn_Op<"vq_decode",
   let summary = "one token of attention over quantized keys";
   let details = [{
     Takes one token into the state of `attn.vq` and computes its output row, in
-    `O((S + 2 L) (D + E))` however many tokens came before: what `attn.vq` does with
+    `O((S + (M + 1) L) (D + E))` however many tokens came before: what `attn.vq` does with
     `N = 1`, `causal` and `state`, and in place on the state.
 
     $shapes
@@ -136,7 +137,7 @@ def Attn_VQDecodeOp : Attn_Op<"vq_decode",
     The results are the output and the state after the token. The state is updated:
     in place after bufferization, where what it held before is not needed any more.
     Once in `L` tokens a block of values moves from the kept tokens to the means.
-    `block` is `L`; it, `scale`, `weighting` and `padded` are those of `attn.vq`.
+    `block` is `L`; it, `memory`, `scale`, `weighting` and `padded` are those of `attn.vq`.
 
     Example:
 
@@ -158,12 +159,13 @@ def Attn_VQDecodeOp : Attn_Op<"vq_decode",
     Attn_Arg<Attn_Int3, "i32[B, G, 1!]">:$codes,
     Attn_Arg<Attn_Rank4, "T[B, G, 1!, E!]">:$value,
     Attn_Arg<Attn_Rank3, "T|sum[G~, S!, D!]">:$codebook,
-    Attn_Arg<Optional<Attn_Rank4>, "T|sum[B~, H~, 1!, 2 * block!]">:$bias,
+    Attn_Arg<Optional<Attn_Rank4>, "T|sum[B~, H~, 1!, (memory + 1) * block!]">:$bias,
     Attn_Arg<Attn_Rank4, "T[B, H, 1!, E!]">:$output,
     Attn_Arg<Variadic<Attn_VQStateOperand>,
-        "{mean: sum[B, G, S, E]; count: i32[B, G, S]; kept codes: i32[B, G, 2 * block!]; kept values: T[B, G, 2 * block!, E]; position: i64[]}",
+        "{mean: sum[B, G, S, E]; count: i32[B, G, S]; kept codes: i32[B, G, (memory + 1) * block!]; kept values: T[B, G, (memory + 1) * block!, E]; position: i64[]}",
         "as in `attn.vq`">:$state,
     I64Attr:$block,
+    DefaultValuedAttr<I64Attr, "1">:$memory,
     UnitAttr:$padded,
     DefaultValuedAttr<Attn_FiniteAttr, "1.0">:$scale,
     DefaultValuedAttr<Attn_WeightingAttr,
@@ -206,7 +208,7 @@ def Attn_VQBackwardOp : Attn_Op<"vq_backward", [AttrSizedOperandSegments, Attn_S
 
     `d_key` is the gradient for the quantized keys, which the straight-through
     estimator gives to the keys themselves. A query reads the tokens of its own
-    block and of the block before it one by one; older ones it reads as codewords,
+    block and of `memory` blocks before it one by one; older ones it reads as codewords,
     which are constants here, as in the authors' code: the codebook moves by
     `attn.codebook_update`. So `d_query` and `d_value` equal those of dense
     attention over the quantized keys, and `d_key` does where scores of older
@@ -239,7 +241,7 @@ def Attn_VQBackwardOp : Attn_Op<"vq_backward", [AttrSizedOperandSegments, Attn_S
     kept in, `f32` (`f64` for `f64` data); they are summed in the latter, over the
     query heads that share a key head and over the axes along which the bias was
     broadcast, in an order that does not depend on the number of threads. Time is
-    `O(N (S + 2 L) (D + E))`, memory for `N / L` copies of the codewords' means.
+    `O(N (S + (M + 1) L) (D + E))`, memory for `N / L` copies of the codewords' means.
 
     Example:
 
@@ -260,23 +262,24 @@ def Attn_VQBackwardOp : Attn_Op<"vq_backward", [AttrSizedOperandSegments, Attn_S
     Attn_Arg<Attn_Int3, "i32[B, G, N]", "a code outside `0 .. S - 1` fails the invocation; -1 is one with `padded`">:$codes,
     Attn_Arg<Attn_Rank4, "T[B, G, N, E!]">:$value,
     Attn_Arg<Attn_Rank3, "T|sum[G~, S!, D!]">:$codebook,
-    Attn_Arg<Optional<Attn_Rank4>, "T|sum[B~, H~, N~, 2 * block!]", "with `causal` only">:$bias,
+    Attn_Arg<Optional<Attn_Rank4>, "T|sum[B~, H~, N~, (memory + 1) * block!]", "with `causal` only">:$bias,
     Attn_Arg<Variadic<Attn_VQStateOperand>,
-        "{mean: sum[B, G, S, E]; count: i32[B, G, S]; kept codes: i32[B, G, 2 * block!]; kept values: T[B, G, 2 * block!, E]; position: i64[]}",
+        "{mean: sum[B, G, S, E]; count: i32[B, G, S]; kept codes: i32[B, G, (memory + 1) * block!]; kept values: T[B, G, (memory + 1) * block!, E]; position: i64[]}",
         "as in `attn.vq`">:$state,
     Attn_Arg<Optional<Attn_Rank4>, "T[B, H, N, E]", "with `softmax` only">:$output,
     Attn_Arg<Optional<Attn_Rank3>, "sum[B, H, N]", "with `softmax` only">:$lse,
     Attn_Arg<Attn_Rank4, "T[B, H, N, E]">:$d_output,
     Attn_Arg<Optional<Attn_Rank3>, "~T[B, H, N]">:$d_lse,
     Attn_Arg<Variadic<Attn_Rank4>,
-        "{mean: T|sum[B, G, S, E]; kept keys: T|sum[B, G, 2 * block!, D]; kept values: T|sum[B, G, 2 * block!, E]}">:$d_next_state,
+        "{mean: T|sum[B, G, S, E]; kept keys: T|sum[B, G, (memory + 1) * block!, D]; kept values: T|sum[B, G, (memory + 1) * block!, E]}">:$d_next_state,
     Attn_Arg<Attn_Rank4, "gradient of query">:$d_query,
     Attn_Arg<Attn_Rank4, "T|sum[B, G, N, D]">:$d_key,
     Attn_Arg<Attn_Rank4, "gradient of value">:$d_value,
     Attn_Arg<Optional<Attn_Rank4>, "gradient of bias">:$d_bias,
     Attn_Arg<Variadic<Attn_Rank4>,
-        "{mean: T|sum[B, G, S, E]; kept keys: T|sum[B, G, 2 * block!, D]; kept values: T|sum[B, G, 2 * block!, E]}">:$d_state,
+        "{mean: T|sum[B, G, S, E]; kept keys: T|sum[B, G, (memory + 1) * block!, D]; kept values: T|sum[B, G, (memory + 1) * block!, E]}">:$d_state,
     I64Attr:$block,
+    DefaultValuedAttr<I64Attr, "1">:$memory,
     UnitAttr:$causal,
     UnitAttr:$padded,
     DefaultValuedAttr<Attn_FiniteAttr, "1.0">:$scale,

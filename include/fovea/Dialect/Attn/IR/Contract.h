@@ -48,9 +48,10 @@ struct ExtentSpec {
   /// extent that may be anything. Lower-case letters belong to one element of
   /// the lists that have them.
   std::string symbol;
-  /// A number: `factor` times the attribute of that name, if there is a name.
+  /// A number: `factor`, and the attribute `addend` more if it has a name,
+  /// times `attribute` if that has one.
   std::optional<int64_t> factor;
-  std::string attribute;
+  std::string addend, attribute;
   /// `~`: an extent of 1 in the type broadcasts.
   bool mayBroadcast = false;
   /// `!`: known from the type, and at least 1.

@@ -8,11 +8,11 @@
 //
 // A query of block n reads
 //
-//   local   the tokens of blocks n - 1 and n, through their codes
+//   local   the tokens of blocks n - memory to n, through their codes
 //   cache   the codebook, with mean values and log counts of older tokens
 //
-// Where neither a bias nor a state tells blocks n - 1 and n - 2 apart, block
-// n - 1 goes to the cache as well: the local source is block n alone. Any block
+// Where neither a bias nor a state tells these blocks from older ones, all but
+// block n go to the cache as well: the local source is block n alone. Any block
 // gives the same result then. Where queries are computed block by block, blocks
 // become small: fewer tokens are read one by one.
 //
@@ -20,8 +20,10 @@
 // tokens into a block numbers its own blocks from 0, and its query i is row
 // first + i of first + N, so that ranges and masks of attn.stream fit; `first`
 // is then n - rows in the range of a source of N rows. What the state keeps is
-// two sources more: `older`, the block before block 0 of the window, and
-// `begun`, the `first` tokens of block 0 that came before.
+// more sources: `begun`, the `first` tokens of block 0 that came before, and
+// the `memory` blocks before block 0 of the window. The state keeps memory + 1
+// blocks in a ring, so these lie behind block 0 and before it: `older` and then
+// `newer`, either of which may be empty.
 //
 //===----------------------------------------------------------------------===//
 
@@ -53,14 +55,15 @@ public:
   DecoderForm(OpBuilder &builder, VQOp op)
       : op(op), b(builder, op.getLoc(), op.getCodebook()),
         window{op.getCodes(), op.getValue()}, block(op.getBlock()),
-        numTokens(b.extent(op.getValue(), 2)) {}
+        memory(op.getMemory()), numTokens(b.extent(op.getValue(), 2)) {}
 
   /// The results of the operation.
   SmallVector<Value> expand(Reduction reduction) {
     bool hasState = !op.getState().empty() || !op.getNextState().empty();
     readState();
     readWindow = b.read(window, op.getPadded());
-    lag = hasState || op.getBias() ? 2 : 1;
+    isFree = !hasState && !op.getBias();
+    lag = isFree ? 1 : memory + 1;
     numRows = b.apply(b.s[0] + b.s[1], {first, numTokens});
     setBlock(op.getBlock());
     std::optional<int64_t> known = getConstantIntValue(numBlocks);
@@ -73,7 +76,7 @@ public:
     }
     if (reduction != Reduction::InputScan)
       return expandAtOnce(reduction);
-    if (lag == 1)
+    if (isFree)
       setBlock(std::min(block, kFreeBlock));
     return expandInOrder();
   }
@@ -95,15 +98,12 @@ private:
     kept = {state[2], state[3]};
     position = b.loadPosition(state[4]);
     first = b.apply(b.s[0] % block, {position});
-    OpFoldResult half =
-        b.apply(b.s[0] % (2 * block) - b.s[0] % block, {position});
-    begun = b.slice(kept, half, first);
+    Ring ring = b.readRing(kept, position, block, memory);
+    begun = b.slice(kept, ring.start, first);
     readBegun = b.read(begun, op.getPadded());
-    // The first block has none before it.
-    OpFoldResult size =
-        b.min({b.s[0] - b.s[0] % block, b.constantExpr(block)}, {position});
-    older = b.slice(kept, b.apply(block - b.s[0], {half}), size);
-    readOlder = b.read(older, op.getPadded());
+    readOlder = b.read(ring.older, op.getPadded());
+    if (ring.newer)
+      readNewer = b.read(*ring.newer, op.getPadded());
   }
 
   /// The stream of the queries from row `firstRow` on.
@@ -122,13 +122,16 @@ private:
                   exprs.range(begin, end), mask, hasBias);
     };
     AffineExpr tokenStart = start;
+    AffineExpr reach = b.constantExpr((lag - 1) * block);
     if (!op.getState().empty()) {
-      addLocal(readOlder, start, exprs.rows, MaskAttr());
-      addLocal(readBegun, start - block, exprs.rows, MaskAttr());
+      if (memory > 0)
+        addLocal(readOlder, start, exprs.rows, MaskAttr());
+      if (memory > 1)
+        addLocal(readNewer, start - reach + exprs.rows, exprs.rows, MaskAttr());
+      addLocal(readBegun, start - reach, exprs.rows, MaskAttr());
       tokenStart = start + exprs.rows - exprs.queries;
     }
-    addLocal(readWindow, tokenStart - (lag - 1) * block, tokenStart + block,
-             causal);
+    addLocal(readWindow, tokenStart - reach, tokenStart + block, causal);
     if (cache.mean) {
       // Nothing is older than the first blocks of a sequence.
       int64_t rows = cast<RankedTensorType>(b.table.getType()).getDimSize(2);
@@ -173,18 +176,27 @@ private:
     return b.accumulate(b.slice(window, begin, size), summary);
   }
 
+  /// Takes block `index - memory` of the window, which lies before it.
+  Summary takeKept(OpFoldResult index, Summary summary) {
+    if (op.getState().empty())
+      return summary;
+    OpFoldResult later = b.apply(b.s[0] + b.s[1] * block, {position, index});
+    return b.accumulate(b.getOldest(kept, later, block, memory), summary);
+  }
+
   /// What the cache of the block after block `index` has more than that of
-  /// block `index`: block `index` itself, or the one before it.
+  /// block `index`: the block `lag - 1` before it.
   Summary advance(OpFoldResult index, const Summary &summary) {
     if (lag == 1)
       return takeBlock(index, summary);
+    Value isKept =
+        arith::CmpIOp::create(b.builder, b.loc, arith::CmpIPredicate::slt,
+                              b.value(index), b.value(b.constant(memory)));
     return b.when(
-        b.equal(index, b.constant(0)), summary,
+        isKept, summary,
+        [&](const Summary &before) { return takeKept(index, before); },
         [&](const Summary &before) {
-          return op.getState().empty() ? before : b.accumulate(older, before);
-        },
-        [&](const Summary &before) {
-          return takeBlock(b.apply(b.s[0] - 1, {index}), before);
+          return takeBlock(b.apply(b.s[0] - memory, {index}), before);
         });
   }
 
@@ -261,32 +273,36 @@ private:
       sizes.pop_back();
       return {mean, b.empty(sizes, b.builder.getI32Type())};
     };
-    if (lag == 1) {
+    if (isFree) {
       // The scan's entries are the caches.
       entries = scan(window, initial, allocate(numBlocks));
     } else {
-      // Entry t is the cache of block t. The first two are the state, and the
-      // state with the block before the window; the scan starts with what the
-      // window's first block completes. One entry more is the next state.
-      OpFoldResult count = b.max({b.s[0] + 1, b.constantExpr(3)}, {numBlocks});
-      entries = allocate(count);
-      Summary second =
-          op.getState().empty() ? initial : b.accumulate(older, initial);
-      Summary third = takeBlock(b.constant(0), second);
-      entries = b.insertEntry(initial, entries, b.constant(0));
-      entries = b.insertEntry(second, entries, b.constant(1));
+      // Entry t is the cache of block t. The first are the state, and the state
+      // with the blocks before the window, one by one; the scan starts with
+      // what the window's first block completes. One entry more is the next
+      // state.
+      OpFoldResult count =
+          b.max({b.s[0] + 1, b.constantExpr(lag + 1)}, {numBlocks});
+      entries = b.insertEntry(initial, allocate(count), b.constant(0));
+      Summary last = initial;
+      for (int64_t index = 0; index < memory; ++index) {
+        last = takeKept(b.constant(index), last);
+        entries = b.insertEntry(last, entries, b.constant(index + 1));
+      }
+      last = takeBlock(b.constant(0), last);
       OpFoldResult offset = b.min({block - b.s[0], b.s[1]}, {first, numTokens});
       OpFoldResult left = b.apply(b.s[0] - b.s[1], {numTokens, offset});
       // A slice of nothing has to begin inside.
       if (getConstantIntValue(left) == 0)
         offset = b.constant(0);
       Tokens rest = b.slice(window, offset, left);
-      OpFoldResult size = b.apply(b.s[0] - 2, {count});
-      Summary scanned = scan(rest, third,
-                             {b.slice(entries.mean, 2, b.constant(2), size),
-                              b.slice(entries.count, 2, b.constant(2), size)});
-      entries = {b.insert(scanned.mean, entries.mean, 2, b.constant(2)),
-                 b.insert(scanned.count, entries.count, 2, b.constant(2))};
+      OpFoldResult size = b.apply(b.s[0] - lag, {count}),
+                   begin = b.constant(lag);
+      Summary scanned = scan(rest, last,
+                             {b.slice(entries.mean, 2, begin, size),
+                              b.slice(entries.count, 2, begin, size)});
+      entries = {b.insert(scanned.mean, entries.mean, 2, begin),
+                 b.insert(scanned.count, entries.count, 2, begin)};
     }
     SmallVector<Value> results(buildStream(op.getQuery(), op.getBias(),
                                            op.getOutput(), op.getLse(), entries,
@@ -306,7 +322,7 @@ private:
     if (!before.codes)
       before = {b.fillZero(op.getNextState()[2]),
                 b.fillZero(op.getNextState()[3])};
-    Tokens after = b.keep(window, before, position, block);
+    Tokens after = b.keep(window, before, position, (memory + 1) * block);
     OpFoldResult end = b.apply(b.s[0] + b.s[1], {position, numTokens});
     SmallVector<Value> parts = {summary.mean, summary.count, after.codes,
                                 after.values, b.storePosition(end)};
@@ -319,9 +335,11 @@ private:
 
   VQOp op;
   VQBuilder b;
-  Tokens window, kept, older, begun;
-  ReadTokens readWindow, readOlder, readBegun;
-  int64_t block, lag;
+  Tokens window, kept, begun;
+  ReadTokens readWindow, readOlder, readNewer, readBegun;
+  int64_t block, memory, lag;
+  /// Whether any block gives the same result.
+  bool isFree;
   OpFoldResult numTokens, position, first, numRows, numBlocks;
   Summary initial;
 };
@@ -409,8 +427,8 @@ private:
 // VQDecodeOp
 //===----------------------------------------------------------------------===//
 
-/// The token is put into the state first; the present and the previous block
-/// are then halves of what the state keeps.
+/// The token is put into the state first; the present block and those before it
+/// are then rows of what the state keeps.
 struct ExpandVQDecode : OpRewritePattern<VQDecodeOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(VQDecodeOp op,
@@ -422,76 +440,46 @@ struct ExpandVQDecode : OpRewritePattern<VQDecodeOp> {
     widenQuery(rewriter, op);
     Location loc = op.getLoc();
     VQBuilder b(rewriter, loc, op.getCodebook());
-    int64_t block = op.getBlock();
+    int64_t block = op.getBlock(), memory = op.getMemory();
     OperandRange state = op.getState();
     OpFoldResult position = b.loadPosition(state[4]);
     OpFoldResult row = b.apply(b.s[0] % block, {position});
-    OpFoldResult half =
-        b.apply(b.s[0] % (2 * block) - b.s[0] % block, {position});
-    OpFoldResult otherHalf = b.apply(block - b.s[0], {half});
-    Tokens kept = b.keep({op.getCodes(), op.getValue()}, {state[2], state[3]},
-                         position, block);
     OpFoldResult size = b.constant(block);
-    ReadTokens present = b.read(b.slice(kept, half, size), op.getPadded());
-    Tokens previous = b.slice(kept, otherHalf, size);
-    ReadTokens readPrevious = b.read(previous, op.getPadded());
+    Tokens kept = b.keep({op.getCodes(), op.getValue()}, {state[2], state[3]},
+                         position, (memory + 1) * block);
+    Ring ring = b.readRing(kept, position, block, memory);
 
-    // The first block has none before it.
-    Type stateType = getElementTypeOrSelf(state[0]);
-    Value hasPrevious =
-        arith::CmpIOp::create(rewriter, loc, arith::CmpIPredicate::sge,
-                              b.value(position), b.value(size));
-    auto number = [&](double value) -> Value {
-      return arith::ConstantOp::create(rewriter, loc,
-                                       FloatAttr::get(stateType, value));
-    };
-    Value none = number(-std::numeric_limits<double>::infinity());
-    Value weight;
-    if (op.getPadded()) {
-      Value zero = arith::ConstantIntOp::create(rewriter, loc, 0, 32),
-            full = number(0.0);
-      weight = b.mapCodes(
-          previous.codes, stateType,
-          [&](OpBuilder &nested, Value code) -> Value {
-            Value isPresent = arith::CmpIOp::create(
-                nested, loc, arith::CmpIPredicate::sge, code, zero);
-            Value isRead =
-                arith::AndIOp::create(nested, loc, isPresent, hasPrevious);
-            return arith::SelectOp::create(nested, loc, isRead, full, none);
-          });
-    } else {
-      weight = tensor::FromElementsOp::create(
-          rewriter, loc, RankedTensorType::get({1, 1, 1}, stateType),
-          Value(arith::SelectOp::create(rewriter, loc, hasPrevious, number(0.0),
-                                        none)));
-    }
-
-    Value presentBias, previousBias;
-    if (op.getBias()) {
-      previousBias = b.slice(op.getBias(), 3, b.constant(0), size);
-      presentBias = b.slice(op.getBias(), 3, size, size);
-    }
     RangeExprs exprs(getContext());
     StreamSources sources;
-    sources.add({b.table, present.values, present.logWeights, presentBias,
-                 present.codes, SourceAttr()},
-                exprs.allRows(), getCausalMask(getContext(), true));
-    sources.add({b.table, readPrevious.values, weight, previousBias,
-                 readPrevious.codes, SourceAttr()},
-                exprs.allRows());
+    auto addTokens = [&](const Tokens &tokens, OpFoldResult firstColumn,
+                         MaskAttr mask) {
+      ReadTokens read = b.read(tokens, op.getPadded());
+      Value bias;
+      if (op.getBias())
+        bias = b.slice(op.getBias(), 3, firstColumn, b.extent(read.codes, 2));
+      sources.add({b.table, read.values, read.logWeights, bias, read.codes,
+                   SourceAttr()},
+                  exprs.allRows(), mask);
+    };
+    // Row `row` of a block: later rows hold tokens that are older than all.
+    addTokens(b.slice(kept, ring.start, size), b.constant(memory * block),
+              getCausalMask(getContext(), true));
+    if (memory > 0)
+      addTokens(ring.older, b.constant(0), MaskAttr());
+    if (ring.newer)
+      addTokens(*ring.newer, b.apply(memory * block - b.s[0], {ring.start}),
+                MaskAttr());
     Summary summary = {state[0], state[1]};
     b.addCache(sources, summary, exprs.allRows());
-    // Row `row` of a block: later rows hold tokens of two blocks before.
     StreamOp stream = sources.build(
         rewriter, loc, op.getQuery(), op.getOutput(), /*lse=*/Value(),
         /*block=*/0, op.getScale().convertToDouble(), op.getWeighting(),
         b.value(row), b.value(size));
 
-    // The last token of a block sends the block before to the cache.
+    // The last token of a block sends the oldest block to the cache.
     Value isLast = b.equal(row, b.constant(block - 1));
-    Value moves = arith::AndIOp::create(rewriter, loc, isLast, hasPrevious);
-    Summary after = b.when(moves, summary, [&](const Summary &before) {
-      return b.accumulate(previous, before);
+    Summary after = b.when(isLast, summary, [&](const Summary &before) {
+      return b.accumulate(b.getOldest(kept, position, block, memory), before);
     });
     OpFoldResult next = b.apply(b.s[0] + 1, {position});
     SmallVector<Value> results = {stream->getResult(0), after.mean,

@@ -262,11 +262,11 @@ void VQBuilder::addCache(StreamSources &sources, const Summary &summary,
 //===----------------------------------------------------------------------===//
 
 Tokens VQBuilder::keep(const Tokens &tokens, Tokens kept, OpFoldResult position,
-                       int64_t block) {
+                       int64_t numRows) {
   OpFoldResult rows = extent(tokens.codes, 2);
-  OpFoldResult first = max({s[0] - 2 * block, constantExpr(0)}, {rows});
+  OpFoldResult first = max({s[0] - numRows, constantExpr(0)}, {rows});
   auto copyRow = [&](OpFoldResult row, Tokens kept) -> Tokens {
-    OpFoldResult target = apply((s[0] + s[1]) % (2 * block), {position, row});
+    OpFoldResult target = apply((s[0] + s[1]) % numRows, {position, row});
     Tokens token = slice(tokens, row, constant(1));
     return {insert(token.codes, kept.codes, 2, target),
             insert(token.values, kept.values, 2, target)};
@@ -282,6 +282,39 @@ Tokens VQBuilder::keep(const Tokens &tokens, Tokens kept, OpFoldResult position,
                         {loop.getRegionIterArg(0), loop.getRegionIterArg(1)});
   scf::YieldOp::create(builder, loc, ValueRange{next.codes, next.values});
   return {loop.getResult(0), loop.getResult(1)};
+}
+
+OpFoldResult VQBuilder::getRow(OpFoldResult position, int64_t block,
+                               int64_t memory) {
+  return apply(s[0] % ((memory + 1) * block) - s[0] % block, {position});
+}
+
+Ring VQBuilder::readRing(const Tokens &kept, OpFoldResult position,
+                         int64_t block, int64_t memory) {
+  OpFoldResult start = getRow(position, block, memory);
+  // A slice of nothing has to begin inside.
+  OpFoldResult next = apply((s[0] + block) % ((memory + 1) * block), {start});
+  // A single block is whole, on either side. The first blocks have fewer before
+  // them, none of which lies behind.
+  if (memory <= 1)
+    return {start,
+            slice(kept, next,
+                  min({s[0] - s[0] % block, constantExpr(block)}, {position})),
+            std::nullopt};
+  OpFoldResult numOlder = min(
+      {memory * block - s[0], s[1] - s[1] % block - s[0]}, {start, position});
+  return {start, slice(kept, next, numOlder), slice(kept, constant(0), start)};
+}
+
+Tokens VQBuilder::getOldest(const Tokens &kept, OpFoldResult position,
+                            int64_t block, int64_t memory) {
+  // The block after the present one takes its place.
+  OpFoldResult row = getRow(apply(s[0] + block, {position}), block, memory);
+  OpFoldResult end =
+      max({s[0] - s[0] % block + (1 - memory) * block, constantExpr(0)},
+          {position});
+  OpFoldResult size = min({s[0], constantExpr(block)}, {end});
+  return slice(kept, row, size);
 }
 
 OpFoldResult VQBuilder::loadPosition(Value position) {

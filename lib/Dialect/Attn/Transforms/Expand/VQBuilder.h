@@ -35,6 +35,15 @@ struct ReadTokens {
   mlir::Value codes, values, logWeights = {};
 };
 
+/// What a state keeps, a ring of blocks: the row of the present one, and the
+/// blocks before it, of which those behind it in the ring are older. One block
+/// is `older` wherever it lies.
+struct Ring {
+  mlir::OpFoldResult start;
+  Tokens older;
+  std::optional<Tokens> newer;
+};
+
 /// Emits the parts that expansions are made of.
 class VQBuilder {
 public:
@@ -100,9 +109,15 @@ public:
                 mlir::AffineMap range);
 
   /// Puts the last tokens where the state keeps them: token t of the sequence
-  /// in row t mod 2 L. `position` is that of the first of `tokens`.
+  /// in row t mod `numRows`. `position` is that of the first of `tokens`.
   Tokens keep(const Tokens &tokens, Tokens kept, OpFoldResult position,
-              int64_t block);
+              int64_t numRows);
+  /// The present block is that of token `position`.
+  Ring readRing(const Tokens &kept, OpFoldResult position, int64_t block,
+                int64_t memory);
+  /// The block that is `memory` before it, empty if there is none.
+  Tokens getOldest(const Tokens &kept, OpFoldResult position, int64_t block,
+                   int64_t memory);
   /// The position that a state holds.
   OpFoldResult loadPosition(Value position);
   Value storePosition(OpFoldResult position);
@@ -116,6 +131,8 @@ private:
   using Slice = std::tuple<llvm::SmallVector<OpFoldResult>,
                            llvm::SmallVector<OpFoldResult>,
                            llvm::SmallVector<OpFoldResult>>;
+  /// Where the ring has the block of token `position`.
+  OpFoldResult getRow(OpFoldResult position, int64_t block, int64_t memory);
   Slice getSlice(Value tensor, int64_t dim, OpFoldResult offset,
                  OpFoldResult size);
   mlir::AffineMap getMap(llvm::ArrayRef<AffineExpr> exprs,

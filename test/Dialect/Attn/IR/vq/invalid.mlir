@@ -100,6 +100,31 @@ func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x16xi32>, %v: tensor<2x2x16
 
 // -----
 
+// The memory.
+func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x16xi32>, %v: tensor<2x2x16x6xf32>, %c: tensor<2x5x8xf32>, %o: tensor<2x4x16x6xf32>, %b: tensor<2x4x16x8xf32>) {
+  // expected-error @below {{'attn.vq' op expects a memory of at least 0 blocks, but got -1}}
+  %0:1 = attn.vq ins(%q, %z, %v, %c : tensor<2x4x16x8xf32>, tensor<2x2x16xi32>, tensor<2x2x16x6xf32>, tensor<2x5x8xf32>) outs(%o : tensor<2x4x16x6xf32>) {block = 4 : i64, memory = -1 : i64, causal} -> tensor<2x4x16x6xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x16xi32>, %v: tensor<2x2x16x6xf32>, %c: tensor<2x5x8xf32>, %o: tensor<2x4x16x6xf32>, %b: tensor<2x4x16x8xf32>) {
+  // expected-error @below {{'attn.vq' op expects a memory of at most 268435456 blocks of 4 tokens, but got 268435457}}
+  %0:1 = attn.vq ins(%q, %z, %v, %c : tensor<2x4x16x8xf32>, tensor<2x2x16xi32>, tensor<2x2x16x6xf32>, tensor<2x5x8xf32>) outs(%o : tensor<2x4x16x6xf32>) {block = 4 : i64, memory = 268435457 : i64, causal} -> tensor<2x4x16x6xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x16xi32>, %v: tensor<2x2x16x6xf32>, %c: tensor<2x5x8xf32>, %o: tensor<2x4x16x6xf32>, %b: tensor<2x4x16x8xf32>) {
+  // expected-error @below {{'attn.vq' op expects extent 3 of bias to be 12 ((memory + 1) * block), but got 8}}
+  %0:1 = attn.vq ins(%q, %z, %v, %c : tensor<2x4x16x8xf32>, tensor<2x2x16xi32>, tensor<2x2x16x6xf32>, tensor<2x5x8xf32>) bias(%b : tensor<2x4x16x8xf32>) outs(%o : tensor<2x4x16x6xf32>) {block = 4 : i64, memory = 2 : i64, causal} -> tensor<2x4x16x6xf32>
+  return
+}
+
+// -----
+
 // Tokens.
 func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<1x2x16xi32>, %v: tensor<1x2x16x6xf32>, %c: tensor<2x5x8xf32>, %o: tensor<2x4x16x6xf32>, %b: tensor<2x4x16x8xf32>, %l: tensor<2x4x16xf32>, %m: tensor<2x2x5x6xf32>, %n: tensor<2x2x5xi32>, %kz: tensor<2x2x8xi32>, %kv: tensor<2x2x8x6xf32>, %p: tensor<i64>) {
   // expected-error @below {{'attn.vq' op expects extent 0 of codes to be 2 (extent 0 of query), but got 1}}
@@ -151,7 +176,7 @@ func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x3x16xi32>, %v: tensor<2x3x16
 
 // The bias.
 func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x16xi32>, %v: tensor<2x2x16x6xf32>, %c: tensor<2x5x8xf32>, %o: tensor<2x4x16x6xf32>, %b: tensor<2x4x16x4xf32>, %l: tensor<2x4x16xf32>, %m: tensor<2x2x5x6xf32>, %n: tensor<2x2x5xi32>, %kz: tensor<2x2x8xi32>, %kv: tensor<2x2x8x6xf32>, %p: tensor<i64>) {
-  // expected-error @below {{'attn.vq' op expects extent 3 of bias to be 8 (2 * block), but got 4}}
+  // expected-error @below {{'attn.vq' op expects extent 3 of bias to be 8 ((memory + 1) * block), but got 4}}
   %0:1 = attn.vq ins(%q, %z, %v, %c : tensor<2x4x16x8xf32>, tensor<2x2x16xi32>, tensor<2x2x16x6xf32>, tensor<2x5x8xf32>) bias(%b : tensor<2x4x16x4xf32>) outs(%o : tensor<2x4x16x6xf32>) {block = 4 : i64, causal} -> tensor<2x4x16x6xf32>
   return
 }
@@ -281,7 +306,7 @@ func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x16xi32>, %v: tensor<2x2x16
 // -----
 
 func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x16xi32>, %v: tensor<2x2x16x6xf32>, %c: tensor<2x5x8xf32>, %o: tensor<2x4x16x6xf32>, %b: tensor<2x4x16x8xf32>, %l: tensor<2x4x16xf32>, %m: tensor<2x2x5x6xf32>, %n: tensor<2x2x5xi32>, %kz: tensor<2x2x4xi32>, %kv: tensor<2x2x8x6xf32>, %p: tensor<i64>) {
-  // expected-error @below {{'attn.vq' op expects extent 2 of kept codes of state to be 8 (2 * block), but got 4}}
+  // expected-error @below {{'attn.vq' op expects extent 2 of kept codes of state to be 8 ((memory + 1) * block), but got 4}}
   %0:1 = attn.vq ins(%q, %z, %v, %c : tensor<2x4x16x8xf32>, tensor<2x2x16xi32>, tensor<2x2x16x6xf32>, tensor<2x5x8xf32>) state(%m, %n, %kz, %kv, %p : tensor<2x2x5x6xf32>, tensor<2x2x5xi32>, tensor<2x2x4xi32>, tensor<2x2x8x6xf32>, tensor<i64>) outs(%o : tensor<2x4x16x6xf32>) {block = 4 : i64, causal} -> tensor<2x4x16x6xf32>
   return
 }
@@ -289,7 +314,7 @@ func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x16xi32>, %v: tensor<2x2x16
 // -----
 
 func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x16xi32>, %v: tensor<2x2x16x6xf32>, %c: tensor<2x5x8xf32>, %o: tensor<2x4x16x6xf32>, %b: tensor<2x4x16x8xf32>, %l: tensor<2x4x16xf32>, %m: tensor<2x2x5x6xf32>, %n: tensor<2x2x5xi32>, %kz: tensor<2x2x8xi32>, %kv: tensor<2x2x16x6xf32>, %p: tensor<i64>) {
-  // expected-error @below {{'attn.vq' op expects extent 2 of kept values of next_state to be 8 (2 * block), but got 16}}
+  // expected-error @below {{'attn.vq' op expects extent 2 of kept values of next_state to be 8 ((memory + 1) * block), but got 16}}
   %0:6 = attn.vq ins(%q, %z, %v, %c : tensor<2x4x16x8xf32>, tensor<2x2x16xi32>, tensor<2x2x16x6xf32>, tensor<2x5x8xf32>) outs(%o : tensor<2x4x16x6xf32>) next_state(%m, %n, %kz, %kv, %p : tensor<2x2x5x6xf32>, tensor<2x2x5xi32>, tensor<2x2x8xi32>, tensor<2x2x16x6xf32>, tensor<i64>) {block = 4 : i64, causal} -> tensor<2x4x16x6xf32>, tensor<2x2x5x6xf32>, tensor<2x2x5xi32>, tensor<2x2x8xi32>, tensor<2x2x16x6xf32>, tensor<i64>
   return
 }
@@ -338,7 +363,7 @@ func.func @f(%q: tensor<2x4x2x8xf32>, %z: tensor<2x2x2xi32>, %v: tensor<2x2x2x6x
 // -----
 
 func.func @f(%q: tensor<2x4x1x8xf32>, %z: tensor<2x2x1xi32>, %v: tensor<2x2x1x6xf32>, %c: tensor<2x5x8xf32>, %o: tensor<2x4x1x6xf32>, %b: tensor<2x4x1x5xf32>, %l: tensor<2x4x16xf32>, %m: tensor<2x2x5x6xf32>, %n: tensor<2x2x5xi32>, %kz: tensor<2x2x8xi32>, %kv: tensor<2x2x8x6xf32>, %p: tensor<i64>) {
-  // expected-error @below {{'attn.vq_decode' op expects extent 3 of bias to be 8 (2 * block), but got 5}}
+  // expected-error @below {{'attn.vq_decode' op expects extent 3 of bias to be 8 ((memory + 1) * block), but got 5}}
   %0:6 = attn.vq_decode ins(%q, %z, %v, %c : tensor<2x4x1x8xf32>, tensor<2x2x1xi32>, tensor<2x2x1x6xf32>, tensor<2x5x8xf32>) bias(%b : tensor<2x4x1x5xf32>) outs(%o : tensor<2x4x1x6xf32>) state(%m, %n, %kz, %kv, %p : tensor<2x2x5x6xf32>, tensor<2x2x5xi32>, tensor<2x2x8xi32>, tensor<2x2x8x6xf32>, tensor<i64>) {block = 4 : i64} -> tensor<2x4x1x6xf32>, tensor<2x2x5x6xf32>, tensor<2x2x5xi32>, tensor<2x2x8xi32>, tensor<2x2x8x6xf32>, tensor<i64>
   return
 }
@@ -346,7 +371,7 @@ func.func @f(%q: tensor<2x4x1x8xf32>, %z: tensor<2x2x1xi32>, %v: tensor<2x2x1x6x
 // -----
 
 func.func @f(%q: tensor<2x4x1x8xf32>, %z: tensor<2x2x1xi32>, %v: tensor<2x2x1x6xf32>, %c: tensor<2x5x8xf32>, %o: tensor<2x4x1x6xf32>, %b: tensor<2x4x1x8xf32>, %l: tensor<2x4x16xf32>, %m: tensor<2x2x5x6xf32>, %n: tensor<2x2x5xi32>, %kz: tensor<2x2x8xi32>, %kv: tensor<2x2x8x6xf32>, %p: tensor<i64>) {
-  // expected-error @below {{'attn.vq_decode' op expects extent 2 of kept codes of state to be 0 (2 * block), but got 8}}
+  // expected-error @below {{'attn.vq_decode' op expects extent 2 of kept codes of state to be 0 ((memory + 1) * block), but got 8}}
   %0:6 = attn.vq_decode ins(%q, %z, %v, %c : tensor<2x4x1x8xf32>, tensor<2x2x1xi32>, tensor<2x2x1x6xf32>, tensor<2x5x8xf32>) outs(%o : tensor<2x4x1x6xf32>) state(%m, %n, %kz, %kv, %p : tensor<2x2x5x6xf32>, tensor<2x2x5xi32>, tensor<2x2x8xi32>, tensor<2x2x8x6xf32>, tensor<i64>) {block = 0 : i64} -> tensor<2x4x1x6xf32>, tensor<2x2x5x6xf32>, tensor<2x2x5xi32>, tensor<2x2x8xi32>, tensor<2x2x8x6xf32>, tensor<i64>
   return
 }
@@ -387,7 +412,7 @@ func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x16xi32>, %v: tensor<2x2x16
 // -----
 
 func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x16xi32>, %v: tensor<2x2x16x6xf32>, %c: tensor<1x5x8xf32>, %b: tensor<2x4x16x8xf32>, %o: tensor<2x4x16x6xf32>, %l: tensor<2x4x16xf32>, %d: tensor<2x4x16x6xf32>, %e: tensor<2x4x16xf32>, %dq: tensor<2x4x16x8xf32>, %dk: tensor<2x2x16x8xf32>, %dv: tensor<2x2x16x6xf32>, %db: tensor<2x4x16x8xf32>) {
-  // expected-error @below {{'attn.vq_backward' op expects extent 3 of bias to be 0 (2 * block), but got 8}}
+  // expected-error @below {{'attn.vq_backward' op expects extent 3 of bias to be 0 ((memory + 1) * block), but got 8}}
   %0:4 = attn.vq_backward ins(%q, %z, %v, %c : tensor<2x4x16x8xf32>, tensor<2x2x16xi32>, tensor<2x2x16x6xf32>, tensor<1x5x8xf32>) bias(%b : tensor<2x4x16x8xf32>) forward(%o, %l : tensor<2x4x16x6xf32>, tensor<2x4x16xf32>) gradient(%d, %e : tensor<2x4x16x6xf32>, tensor<2x4x16xf32>) outs(%dq, %dk, %dv : tensor<2x4x16x8xf32>, tensor<2x2x16x8xf32>, tensor<2x2x16x6xf32>) d_bias(%db : tensor<2x4x16x8xf32>) {block = 0 : i64, causal} -> tensor<2x4x16x8xf32>, tensor<2x2x16x8xf32>, tensor<2x2x16x6xf32>, tensor<2x4x16x8xf32>
   return
 }
@@ -395,7 +420,7 @@ func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x16xi32>, %v: tensor<2x2x16
 // -----
 
 func.func @f(%q: tensor<2x4x16x8xf32>, %z: tensor<2x2x16xi32>, %v: tensor<2x2x16x6xf32>, %c: tensor<1x5x8xf32>, %b: tensor<2x4x16x9xf32>, %o: tensor<2x4x16x6xf32>, %l: tensor<2x4x16xf32>, %d: tensor<2x4x16x6xf32>, %e: tensor<2x4x16xf32>, %dq: tensor<2x4x16x8xf32>, %dk: tensor<2x2x16x8xf32>, %dv: tensor<2x2x16x6xf32>, %db: tensor<2x4x16x9xf32>) {
-  // expected-error @below {{'attn.vq_backward' op expects extent 3 of bias to be 8 (2 * block), but got 9}}
+  // expected-error @below {{'attn.vq_backward' op expects extent 3 of bias to be 8 ((memory + 1) * block), but got 9}}
   %0:4 = attn.vq_backward ins(%q, %z, %v, %c : tensor<2x4x16x8xf32>, tensor<2x2x16xi32>, tensor<2x2x16x6xf32>, tensor<1x5x8xf32>) bias(%b : tensor<2x4x16x9xf32>) forward(%o, %l : tensor<2x4x16x6xf32>, tensor<2x4x16xf32>) gradient(%d, %e : tensor<2x4x16x6xf32>, tensor<2x4x16xf32>) outs(%dq, %dk, %dv : tensor<2x4x16x8xf32>, tensor<2x2x16x8xf32>, tensor<2x2x16x6xf32>) d_bias(%db : tensor<2x4x16x9xf32>) {block = 4 : i64, causal} -> tensor<2x4x16x8xf32>, tensor<2x2x16x8xf32>, tensor<2x2x16x6xf32>, tensor<2x4x16x9xf32>
   return
 }
@@ -619,7 +644,7 @@ func.func @f(%q: tensor<1x2x3x8xf32>, %z: tensor<1x1x3xi32>, %v: tensor<1x1x3x6x
 // -----
 
 func.func @f(%q: tensor<1x2x3x8xf32>, %z: tensor<1x1x3xi32>, %v: tensor<1x1x3x6xf32>, %c: tensor<1x5x8xf32>, %m: tensor<1x1x5x6xf32>, %n: tensor<1x1x5xi32>, %kz: tensor<1x1x8xi32>, %kv: tensor<1x1x8x6xf32>, %p: tensor<i64>, %d: tensor<1x2x3x6xf32>, %dk: tensor<1x1x3x8xf32>, %dkk: tensor<1x1x8x8xf32>, %bad: tensor<1x1x7x6xf32>) {
-  // expected-error @below {{'attn.vq_backward' op expects extent 2 of kept values of d_state to be 8 (2 * block), but got 7}}
+  // expected-error @below {{'attn.vq_backward' op expects extent 2 of kept values of d_state to be 8 ((memory + 1) * block), but got 7}}
   %0:6 = attn.vq_backward ins(%q, %z, %v, %c : tensor<1x2x3x8xf32>, tensor<1x1x3xi32>, tensor<1x1x3x6xf32>, tensor<1x5x8xf32>) state(%m, %n, %kz, %kv, %p : tensor<1x1x5x6xf32>, tensor<1x1x5xi32>, tensor<1x1x8xi32>, tensor<1x1x8x6xf32>, tensor<i64>) gradient(%d : tensor<1x2x3x6xf32>) d_next_state(%m, %dkk, %kv : tensor<1x1x5x6xf32>, tensor<1x1x8x8xf32>, tensor<1x1x8x6xf32>) outs(%q, %dk, %v : tensor<1x2x3x8xf32>, tensor<1x1x3x8xf32>, tensor<1x1x3x6xf32>) d_state(%m, %dkk, %bad : tensor<1x1x5x6xf32>, tensor<1x1x8x8xf32>, tensor<1x1x7x6xf32>) {block = 4 : i64, causal, weighting = #attn.weighting<squared_relu>} -> tensor<1x2x3x8xf32>, tensor<1x1x3x8xf32>, tensor<1x1x3x6xf32>, tensor<1x1x5x6xf32>, tensor<1x1x8x8xf32>, tensor<1x1x7x6xf32>
   return
 }

@@ -10,7 +10,7 @@ They have the names and arguments of those of `fovea`, take tensors on the CPU o
 and return tensors there.
 """
 
-from . import _vmap  # noqa: F401  (registers its rules)
+from . import _backend, _vmap  # noqa: F401  (register a backend of torch.compile, and rules)
 from . import nn as nn
 from ._decode import *
 from ._fallbacks import *

@@ -73,6 +73,13 @@ _dense = make_call("dense")
 _dense_out = make_call("dense", is_first=True)
 
 
+def _extend(term: Any, rank: int) -> Any:
+    """With all axes, as gradients have them."""
+    if not isinstance(term, Tensor) or term.dim() >= rank:
+        return term
+    return term[(None,) * (rank - term.dim())]
+
+
 @documented(ops.dense)
 def dense(
     q: Tensor,
@@ -91,6 +98,7 @@ def dense(
     return_lse: bool = False,
     target: str | None = None,
 ) -> Any:
+    log_weight, bias, sink = _extend(log_weight, 3), _extend(bias, 4), _extend(sink, 2)
     run = _dense if return_lse else _dense_out
     return run(q, k, v, scale, causal, window, log_weight, bias, sink, prefix, lengths, query_lengths, target)
 

@@ -44,10 +44,10 @@ def _refusal(query: Tensor, key: Tensor, dropout: float, is_causal: bool) -> str
     return None
 
 
-def _arguments(
-    query: Tensor, key: Tensor, value: Tensor, is_causal: bool, mask: Tensor | None, scale: float | None
-) -> tuple[list[Tensor], list[Any]]:
-    """q, k, v and options of `dense`.  A causal mask of PyTorch aligns the first query with
+def read_call(
+    query: Tensor, key: Tensor, value: Tensor, is_causal: bool, mask: Tensor | None
+) -> tuple[list[Tensor], Tensor | None, Tensor | None]:
+    """q, k, v, log_weight and bias of `dense`.  A causal mask of PyTorch aligns the first query with
     the first key, that of `dense` the last ones: keys that no query reads are left out."""
     if is_causal and query.shape[2] < key.shape[2]:
         key, value = key[:, :, : query.shape[2]], value[:, :, : query.shape[2]]
@@ -58,7 +58,15 @@ def _arguments(
     # The same for all heads and queries: a weight of keys costs less than a bias.
     if mask is not None and mask.dim() == 4 and all(mask.shape[axis] == 1 for axis in (1, 2)):
         log_weight, mask = mask[:, 0], None
-    return [query, key, value], [scale, is_causal, None, log_weight, mask, None, None, None, None]
+    return [query, key, value], log_weight, mask
+
+
+def _arguments(
+    query: Tensor, key: Tensor, value: Tensor, is_causal: bool, mask: Tensor | None, scale: float | None
+) -> tuple[list[Tensor], list[Any]]:
+    """q, k, v and options of the compiled `dense`."""
+    tensors, log_weight, bias = read_call(query, key, value, is_causal, mask)
+    return tensors, [scale, is_causal, None, log_weight, bias, None, None, None, None]
 
 
 def _turned(like: Tensor, *, tokens: int | None = None) -> tuple[Tensor, Tensor]:
@@ -164,7 +172,7 @@ class _Provider:
         as well are for callers of its own, which `scaled_dot_product_attention` is not."""
         reason = _explain(query, key, value, attn_mask, dropout_p, is_causal, enable_gqa)
         if reason is None:
-            (q, k, v), (_, _, _, log_weight, bias, *_) = _arguments(query, key, value, is_causal, attn_mask, scale)
+            (q, k, v), log_weight, bias = read_call(query, key, value, is_causal, attn_mask)
             out = dense(q, k, v, scale=scale, causal=is_causal, log_weight=log_weight, bias=bias)
             return out, query.new_empty(0)
         record_fallback(_CALLER, reason)

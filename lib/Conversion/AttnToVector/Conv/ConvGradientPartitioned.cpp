@@ -15,7 +15,10 @@
 //
 // Columns are real and imaginary parts of one number. Of conj(V) G, summed over
 // the columns, the inverse transform has what both parts add up to as its real
-// part; what is left in the imaginary part is dropped.
+// part; what is left in the imaginary part is dropped. That real part is the
+// inverse of the sum at a frequency and the conjugate one at its negative,
+// which are added before their lanes are: twice the lags of a window, or, with
+// those of another as imaginary part, of two.
 //
 //===----------------------------------------------------------------------===//
 
@@ -46,11 +49,13 @@ private:
   Value judgeBlock(Value block, Value first, Value end) override;
 
   void transformRows(Value block, Value columns);
-  void correlate(Value frequency);
-  void correlateTile(Value frequency, Value segment, Value count,
+  void clearBehindLast();
+  void correlate(Value frequency, Value mirror);
+  void correlateTile(Value frequency, Value mirror, Value segment, Value count,
                      Value distance);
+  void prefetch(Value memref, Value count, const Frequency &frequency);
   /// Windows whose frequencies are summed at a time: a vector of real and
-  /// imaginary parts. As many blocks of zeros, less one, are behind the last.
+  /// imaginary parts.
   int64_t tileWindows() const { return lanes / 2; }
   void invertWindows(Value first);
   void sumDeltas();
@@ -66,9 +71,9 @@ private:
   ConvTransform &transform;
   ConvSpectra s;
   int64_t lanes, numGroups;
-  /// Spectra of g [blocks, groups, rows, 2 lanes], and of the gradients of
-  /// windows [rows, re or im, windows]; these themselves, later and earlier
-  /// half [2, windows x block].
+  /// Spectra of g [blocks, groups, rows, 2 lanes], the last of which is zero,
+  /// and of the gradients of windows [rows, re or im, windows]; these
+  /// themselves, later and earlier half [2, windows x block].
   Value rowSpectra, lagSpectra, lagSums;
 };
 } // namespace
@@ -79,8 +84,7 @@ ConvGradientPartitioned::ConvGradientPartitioned(ConvGradientTables &tables,
       s(t, transform, b.getNumGroups()), lanes(plan.lanes),
       numGroups(b.getNumGroups()) {
   Type state = b.getStateType();
-  rowSpectra = transform.allocate(b.add(s.pieces.numBlocks, tileWindows() - 1),
-                                  numGroups);
+  rowSpectra = transform.allocate(b.add(s.pieces.numBlocks, 1), numGroups);
   lagSpectra = b.allocate(
       state, {b.index(transform.length), b.index(2), s.pieces.maxWindows});
   // Vectors of lags begin anywhere in a window, also in the last one.
@@ -118,12 +122,39 @@ void ConvGradientPartitioned::transformRows(Value block, Value columns) {
   });
 }
 
+/// Blocks behind the last are all this one.
+void ConvGradientPartitioned::clearBehindLast() {
+  b.forAll({b.index(numGroups), b.index(transform.length)},
+           [&](ValueRange task) {
+             Value zero = b.splat(0.0);
+             transform.storeRow({zero, zero}, rowSpectra,
+                                {s.pieces.numBlocks, task[0], task[1]});
+           });
+}
+
+/// Asks for a frequency that follows, of so many spectra.
+void ConvGradientPartitioned::prefetch(Value memref, Value count,
+                                       const Frequency &frequency) {
+  b.loop(b.index(0), count, 1, [&](Value index) {
+    for (int64_t group = 0; group < numGroups; ++group)
+      transform.prefetchRow(memref, {index, b.index(group), frequency.next},
+                            b.index(0), /*locality=*/2);
+  });
+}
+
 void ConvGradientPartitioned::emit() {
-  b.forAll({b.index(numGroups), b.add(s.pieces.numBlocks, tileWindows() - 1)},
+  b.forAll({b.index(numGroups), s.pieces.numBlocks},
            [&](ValueRange task) { transformRows(task[1], task[0]); });
-  transform.forAllFrequencies([&](Value frequency) { correlate(frequency); });
-  b.forAll({b.div(s.pieces.numWindows, lanes)},
-           [&](ValueRange task) { invertWindows(b.mul(task[0], lanes)); });
+  clearBehindLast();
+  s.windows.forAllPairs([&](Value frequency, Value mirror) {
+    transform.forBoth(frequency, mirror, [&](const Frequency &each) {
+      prefetch(rowSpectra, s.pieces.numBlocks, each);
+      prefetch(s.memref, s.pieces.numPieces, each);
+    });
+    correlate(frequency, mirror);
+  });
+  b.forAll({b.div(s.pieces.numWindows, 2 * lanes)},
+           [&](ValueRange task) { invertWindows(b.mul(task[0], 2 * lanes)); });
   sumDeltas();
   g.profiles.storeWeighted([&](Value segment, Value lag) {
     // Halves of windows follow each other as their lags do; a segment has one
@@ -141,10 +172,12 @@ void ConvGradientPartitioned::emit() {
     return b.fsub(b.fadd(later, earlier), deltas);
   });
   // The spectra of values have done their duty.
-  transform.forAllFrequencies([&](Value at) {
-    Frequency frequency = transform.locate(at, b.sub(at, b.index(1)));
-    b.loop(b.index(0), s.pieces.numPieces, plan.outputs,
-           [&](Value piece) { multiplyPieces(frequency, piece); });
+  s.windows.forAllPairs([&](Value frequency, Value mirror) {
+    transform.forBoth(frequency, mirror, [&](const Frequency &each) {
+      prefetch(rowSpectra, s.pieces.numBlocks, each);
+      b.loop(b.index(0), s.pieces.numPieces, plan.outputs,
+             [&](Value piece) { multiplyPieces(each, piece); });
+    });
   });
   b.forAll({b.index(numGroups), s.pieces.numPieces},
            [&](ValueRange task) { invertPiece(task[1], task[0]); });
@@ -154,44 +187,55 @@ void ConvGradientPartitioned::emit() {
 // Profiles
 //===----------------------------------------------------------------------===//
 
-void ConvGradientPartitioned::correlate(Value frequency) {
-  for (int64_t part : {0, 1})
-    b.loop(b.index(0), s.pieces.numWindows, lanes, [&](Value window) {
-      b.storeVector(b.splat(0.0), lagSpectra,
-                    {frequency, b.index(part), window});
-    });
+void ConvGradientPartitioned::correlate(Value frequency, Value mirror) {
+  for (Value at : {frequency, mirror})
+    for (int64_t part : {0, 1})
+      b.loop(b.index(0), s.pieces.numWindows, lanes, [&](Value window) {
+        b.storeVector(b.splat(0.0), lagSpectra, {at, b.index(part), window});
+      });
   b.loop(b.index(0), b.numBases, 1, [&](Value segment) {
     Value count = s.pieces.count(segment);
     b.ifThen(b.less(b.index(0), count), [&] {
       Value block = s.pieces.firstBlock(segment);
       b.loop(b.index(0), b.sub(s.pieces.numBlocks, block), tileWindows(),
              [&](Value distance) {
-               correlateTile(frequency, segment, count, distance);
+               correlateTile(frequency, mirror, segment, count, distance);
              });
     });
   });
 }
 
-/// A few windows of a segment with `count` pieces, from `distance` on. At
-/// distances that there are no blocks for, g is zero.
-void ConvGradientPartitioned::correlateTile(Value frequency, Value segment,
-                                            Value count, Value distance) {
+/// A few windows of a segment with `count` pieces, from `distance` on, at a
+/// frequency and its negative. At distances that there are no blocks for, g is
+/// zero.
+void ConvGradientPartitioned::correlateTile(Value frequency, Value mirror,
+                                            Value segment, Value count,
+                                            Value distance) {
   Value block = b.add(s.pieces.firstBlock(segment), distance);
   Value firstPiece = s.pieces.first(segment);
   // Real parts, then imaginary ones.
   Values sums(lanes, b.splat(0.0));
   auto visit = [&](Value t, Value columns, ValueRange carried) {
     Values next(carried);
-    ComplexRow value =
-        transform.loadRow(s.memref, {b.add(firstPiece, t), columns, frequency});
-    value = transform.conjugate(value);
-    for (int64_t u = 0; u < tileWindows(); ++u) {
-      ComplexRow row = transform.loadRow(
-          rowSpectra, {b.add(b.add(block, t), u), columns, frequency});
-      Value parts[] = {next[u], next[tileWindows() + u]};
-      transform.addProduct(row, value, parts);
-      next[u] = parts[0];
-      next[tileWindows() + u] = parts[1];
+    for (bool isMirror : {false, true}) {
+      Value at = isMirror ? mirror : frequency;
+      ComplexRow value =
+          transform.loadRow(s.memref, {b.add(firstPiece, t), columns, at});
+      // conj(V) G; V conj(G) has the parts of -i V and of g the other way
+      // round.
+      ComplexRow factor = transform.conjugate(value);
+      if (isMirror)
+        factor = {value.im, arith::NegFOp::create(b, value.re)};
+      for (int64_t u = 0; u < tileWindows(); ++u) {
+        Value rowBlock = b.min(b.add(b.add(block, t), u), s.pieces.numBlocks);
+        ComplexRow row = transform.loadRow(rowSpectra, {rowBlock, columns, at});
+        if (isMirror)
+          std::swap(row.re, row.im);
+        Value parts[] = {next[u], next[tileWindows() + u]};
+        transform.addProduct(row, factor, parts);
+        next[u] = parts[0];
+        next[tileWindows() + u] = parts[1];
+      }
     }
     return next;
   };
@@ -211,36 +255,60 @@ void ConvGradientPartitioned::correlateTile(Value frequency, Value segment,
     Value half = vector::ExtractStridedSliceOp::create(
         b, parts, ArrayRef<int64_t>{part * tileWindows()},
         ArrayRef<int64_t>{tileWindows()}, ArrayRef<int64_t>{1});
-    vector::MaskedStoreOp::create(b, lagSpectra,
-                                  ValueRange{frequency, b.index(part), window},
-                                  isThere, half);
+    // That of the negative is conjugate.
+    Value minus = arith::NegFOp::create(b, half);
+    for (auto [at, numbers] :
+         {std::pair(frequency, half), std::pair(mirror, part ? minus : half)})
+      vector::MaskedStoreOp::create(b, lagSpectra,
+                                    ValueRange{at, b.index(part), window},
+                                    isThere, numbers);
   }
 }
 
-/// Turns as many windows back as a vector has lanes, from `first` on.
+/// Turns twice as many windows back as a vector has lanes, from `first` on.
+/// They are real, so every other one is imaginary: a window shares rounding
+/// errors with its neighbour, which is of the same segment.
 void ConvGradientPartitioned::invertWindows(Value first) {
   Value work =
       b.scratch({transform.length, plan.getColumns()}, b.getStateType());
+  auto loadPairs = [&](Value frequency, int64_t part) {
+    auto load = [&](int64_t offset) {
+      return b.loadVector(lagSpectra,
+                          {frequency, b.index(part), b.add(first, offset)});
+    };
+    Value low = load(0), high = load(lanes);
+    SmallVector<int64_t> even, odd;
+    for (int64_t lane = 0; lane < lanes; ++lane) {
+      even.push_back(2 * lane);
+      odd.push_back(2 * lane + 1);
+    }
+    return std::pair<Value, Value>(
+        vector::ShuffleOp::create(b, low, high, even),
+        vector::ShuffleOp::create(b, low, high, odd));
+  };
   auto visit = [&](Value position, FFTKernel::Rows &rows) {
     for (auto [k, row] : llvm::enumerate(rows)) {
-      Value frequency = b.add(position, k);
-      row.re = b.loadVector(lagSpectra, {frequency, b.index(0), first});
-      row.im = b.loadVector(lagSpectra, {frequency, b.index(1), first});
+      auto [re, otherRe] = loadPairs(b.add(position, k), /*part=*/0);
+      auto [im, otherIm] = loadPairs(b.add(position, k), /*part=*/1);
+      row = {b.fsub(re, otherIm), b.fadd(im, otherRe)};
     }
   };
   transform.emit(FFTKernel::kInverse, work, /*at=*/{}, FFTKernel::Steps(),
                  visit);
-  Value factor = b.splat(1.0 / transform.length);
+  Value factor = b.splat(0.5 / transform.length);
   for (int64_t half : {0, 1})
     b.loop(b.index(0), b.index(plan.block), lanes, [&](Value at) {
       Value from = b.add(at, half * plan.block);
-      Values rows;
-      for (int64_t t = 0; t < lanes; ++t)
-        rows.push_back(
-            b.fmul(b.loadVector(work, {b.add(from, t), b.index(0)}), factor));
-      for (auto [t, numbers] : llvm::enumerate(b.transpose(rows))) {
-        Value window = b.mul(b.add(first, t), plan.block);
-        b.storeVector(numbers, lagSums, {b.index(half), b.add(window, at)});
+      for (int64_t other : {0, 1}) {
+        Value column = b.index(other * lanes);
+        Values rows;
+        for (int64_t t = 0; t < lanes; ++t)
+          rows.push_back(
+              b.fmul(b.loadVector(work, {b.add(from, t), column}), factor));
+        for (auto [t, numbers] : llvm::enumerate(b.transpose(rows))) {
+          Value window = b.mul(b.add(first, 2 * t + other), plan.block);
+          b.storeVector(numbers, lagSums, {b.index(half), b.add(window, at)});
+        }
       }
     });
 }

@@ -34,15 +34,17 @@ func.func @toeplitz(%b: memref<1x2x3x200xf32>, %m: memref<1x2x3xi32>, %v: memref
   return
 }
 
-// Spectra of values and of rows, two products of them for every frequency, and
-// one inverse transform for each window and each piece.
+// Spectra of values and of rows, and zeros behind these, two products of them for
+// every frequency, and one inverse transform for two windows and for each piece.
 // CHECK-LABEL: func.func @partitioned(
 //       CHECK:   call @fovea_rt_fft_twiddles
 //       CHECK:   memref.store {{.*}} : memref<7x4xindex>
-//       CHECK:   scf.forall {{.*}} in (2, 11) {
-// Lags: eight windows, summed over the pieces of a segment and over lanes.
+//       CHECK:   scf.forall {{.*}} in (2, 4) {
+//       CHECK:   scf.forall {{.*}} in (2, 128) {
+// Lags: eight windows at a frequency and its negative, summed over the pieces of
+// a segment and over lanes.
 //       CHECK:   scf.forall {{.*}} in (16) {
-// CHECK-COUNT-32:    vector.fma
+// CHECK-COUNT-64:    vector.fma
 // CHECK-COUNT-30:    vector.shuffle
 //       CHECK:     vector.maskedstore
 // Values: four pieces and two groups of columns.

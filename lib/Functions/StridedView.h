@@ -34,6 +34,13 @@ public:
     std::swap(swapped.strides[axis], swapped.strides[other]);
     return swapped;
   }
+  /// With one more axis in front, of extent 1.
+  StridedView lead() const {
+    StridedView led = *this;
+    led.shape.insert(led.shape.begin(), 1);
+    led.strides.insert(led.strides.begin(), 0);
+    return led;
+  }
 
   /// Valid as long as this object.
   operator TensorRef() const {

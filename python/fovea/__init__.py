@@ -16,7 +16,7 @@ queries and of keys, N and M queries and keys, D and E columns of a head.
 versions of the functions here.
 """
 
-from . import _caches, _conv, _explain, _low_rank, _quantize, _rope, _vq, _weights, compiler, ops, tree
+from . import _caches, _conv, _explain, _low_rank, _quantize, _rope, _varlen, _vq, _weights, compiler, ops, tree
 from ._caches import *
 from ._conv import *
 from ._explain import *
@@ -24,6 +24,7 @@ from ._fovea import VERSION, FoveaError, Kernel
 from ._low_rank import *
 from ._quantize import *
 from ._rope import *
+from ._varlen import *
 from ._vq import *
 from ._weights import *
 from .compiler import *
@@ -40,6 +41,7 @@ __all__ = (
     + _low_rank.__all__
     + _quantize.__all__
     + _rope.__all__
+    + _varlen.__all__
     + _vq.__all__
     + _weights.__all__
     + compiler.__all__

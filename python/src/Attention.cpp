@@ -9,6 +9,7 @@
 #include "AttentionReader.h"
 #include "Functions.h"
 #include "fovea/Functions/FastMultipole.h"
+#include "fovea/Functions/Varlen.h"
 
 namespace nb = nanobind;
 using namespace llvm;
@@ -44,6 +45,64 @@ static nb::object callDenseBackward(Reader &in) {
     found.append(in.give(std::move(gradients.logWeight)));
   if (options.bias && options.returnDBias)
     found.append(in.give(std::move(gradients.bias)));
+  if (options.sink)
+    found.append(in.give(std::move(gradients.sink)));
+  return nb::tuple(found);
+}
+
+//===----------------------------------------------------------------------===//
+// Packed sequences
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// Arrays of both functions.
+struct VarlenArrays {
+  explicit VarlenArrays(Reader &in)
+      : q(in.array("q")), k(in.array("k")), v(in.array("v")),
+        queryStarts(in.array("cu_seqlens_q")),
+        keyStarts(in.array("cu_seqlens_k")) {}
+
+  TensorRef q, k, v, queryStarts, keyStarts;
+};
+} // namespace
+
+static void readVarlenForm(Reader &in, VarlenFormOptions &options) {
+  options.scale = in.optionalNumber("scale");
+  options.causal = in.flag("causal");
+  options.window = in.optionalInteger("window", 0);
+  options.prefix = in.optionalInteger("prefix", 0);
+  options.sink = in.optionalArray("sink");
+}
+
+static nb::object callVarlen(Reader &in) {
+  VarlenArrays arrays(in);
+  VarlenOptions options;
+  readVarlenForm(in, options);
+  options.returnLse = in.flag("return_lse");
+  options.out = in.getMemory();
+  return giveAttention(in, in.run([&] {
+    return varlen(arrays.q, arrays.k, arrays.v, arrays.queryStarts,
+                  arrays.keyStarts, options);
+  }),
+                       options.returnLse);
+}
+
+static nb::object callVarlenBackward(Reader &in) {
+  TensorRef dOut = in.array("d_out");
+  VarlenArrays arrays(in);
+  TensorRef out = in.array("out"), lse = in.array("lse");
+  VarlenBackwardOptions options;
+  options.dLse = in.optionalArray("d_lse");
+  readVarlenForm(in, options);
+  options.gradients = in.getMemory();
+  VarlenGradients gradients = in.run([&] {
+    return varlen_backward(dOut, arrays.q, arrays.k, arrays.v,
+                           arrays.queryStarts, arrays.keyStarts, out, lse,
+                           options);
+  });
+  nb::list found;
+  for (OwnedTensor *gradient : {&gradients.q, &gradients.k, &gradients.v})
+    found.append(in.give(std::move(*gradient)));
   if (options.sink)
     found.append(in.give(std::move(gradients.sink)));
   return nb::tuple(found);
@@ -170,6 +229,8 @@ static nb::object callLinearBackward(Reader &in) {
 void python::defineAttention(nb::module_ &m) {
   define<callDense>(m, "dense");
   define<callDenseBackward>(m, "dense_backward");
+  define<callVarlen>(m, "varlen");
+  define<callVarlenBackward>(m, "varlen_backward");
   define<callMultipole>(m, "fast_multipole");
   define<callMultipoleBackward>(m, "fast_multipole_backward");
   define<callLinear>(m, "fast_multipole_linear");

@@ -204,6 +204,17 @@ class Cases:
         tree = self._tree()
         return (self.data(*tree.nodes.shape), tree, *ROOTS), {}
 
+    def varlen(self):
+        starts = np.array([0, 20, 21, N], np.int32)
+        q, k, v = (x[0].swapaxes(0, 1).copy() for x in (self.q, self.k, self.v))
+        return (q, k, v, starts, starts), {"causal": True, "sink": self.data(H), "return_lse": True}
+
+    def varlen_backward(self):
+        arguments, options = self.varlen()
+        out, lse = fovea.varlen(*arguments, **options)
+        del options["return_lse"]
+        return (self.data(N, H, E), *arguments, out, lse), {**options, "d_lse": self.sums(H, N)}
+
 
 # Functions that compute nothing from arrays, or change a cache.
 OTHERS = {

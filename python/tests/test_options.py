@@ -17,6 +17,7 @@ import fovea
 
 q, k, v = make(N=20, D=8)
 out, lse = fovea.dense(q, k, v, return_lse=True)
+packed = tuple(x[0].swapaxes(0, 1).copy() for x in (q, k, v))
 weights = make_weights(20, 4, 2, 8), make_weights(20, 4, 2, 8)
 multipole = q, k, v, *weights
 multipole_out = fovea.fast_multipole(*multipole, group=4, return_lse=True)
@@ -38,6 +39,8 @@ CALLS = {
     "fast_multipole_linear": ((q, k, v, weights[0], *weights), dict(group=4, scale=1.0)),
     "fast_multipole_backward": ((out, *multipole, *multipole_out), dict(group=4, scale=1.0)),
     "fast_multipole_linear_backward": ((out, q, k, v, weights[0], *weights), dict(group=4, scale=1.0)),
+    "varlen": ((*packed, [0, 20], [0, 20]), dict(window=3, scale=1.0)),
+    "varlen_backward": ((packed[2], *packed, [0, 20], [0, 20], packed[2], lse[0]), dict(window=3, scale=1.0)),
     "vq": ((q, k, v, codebook), dict(block=2)),
     "vq_backward": ((out, q, k, v, codebook, *vq_out), dict(block=2)),
     "vq_decode": ((*one, codebook), dict(block=2)),
@@ -104,13 +107,16 @@ def test_options(name):
     # Now there is a kernel.
     expected = function(*arguments, **given)
     found = list(options(name, functions()[name]))
-    # A table of frequencies is made without a kernel.
-    assert ("target", "str", "cpu") in found or name == "rope_frequencies"
+    # A table of frequencies is made without a kernel, and packed sequences are the CPU's.
+    assert ("target", "str", "cpu") in found or name in ("rope_frequencies", "varlen", "varlen_backward")
     for option, kind, value in found:
-        for wrong in WRONG[kind](value):
+        # Some exclude others, such as a prefix a window: a number will do to be wrong.
+        for wrong in WRONG[kind](3 if value is None else value):
             for _ in range(2):
                 with pytest.raises(ValueError, match=f"^{option}: found "):
                     function(*arguments, **{**given, option: wrong})
+        if value is None:
+            continue
         right = {"int": np.int64, "float": np.float64, "bool": np.bool_, "str": np.str_}[kind](value)
         assert same(function(*arguments, **{**given, option: right}), expected)
 

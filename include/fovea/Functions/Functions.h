@@ -21,5 +21,6 @@
 #include "fovea/Functions/Tokens.h"
 #include "fovea/Functions/Tree.h"
 #include "fovea/Functions/VQ.h"
+#include "fovea/Functions/Varlen.h"
 
 #endif // FOVEA_FUNCTIONS_FUNCTIONS_H

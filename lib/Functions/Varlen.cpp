@@ -1,0 +1,398 @@
+//===- Varlen.cpp - Attention of packed sequences -------------------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Every sequence is a call of dense attention on views of its rows, by the
+// kernel for all lengths. Long ones run one after the other, each on all
+// threads; short ones, which have too little for several threads, at the same
+// time, the longest first.
+//
+//===----------------------------------------------------------------------===//
+
+#include "fovea/Functions/Varlen.h"
+#include "Memory.h"
+#include "StridedView.h"
+#include "fovea/ExecutionEngine/Elements.h"
+#include "fovea_rt/abi.h"
+#include "fovea_rt/fovea_rt.h"
+#include "llvm/ADT/STLExtras.h"
+#include <numeric>
+#include <tuple>
+
+using namespace llvm;
+using namespace fovea;
+using namespace fovea::functions;
+
+//===----------------------------------------------------------------------===//
+// Sequences
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// Where the sequences of `numRows` rows begin and end, checked.
+class Starts {
+public:
+  Starts(Checker &check, StringRef name, const TensorRef &array,
+         int64_t numRows);
+
+  size_t size() const { return starts.size() - 1; }
+  int64_t getLength(size_t sequence) const {
+    return starts[sequence + 1] - starts[sequence];
+  }
+  /// The rows of a sequence of [T,H,D] as [1,H,N,D].
+  StridedView getRows(const TensorRef &array, size_t sequence) const {
+    return StridedView(array)
+        .slice(0, starts[sequence], getLength(sequence))
+        .swap(0, 1)
+        .lead();
+  }
+  /// Those of [H,T] as [1,H,N].
+  StridedView getColumns(const TensorRef &array, size_t sequence) const {
+    return StridedView(array)
+        .slice(1, starts[sequence], getLength(sequence))
+        .lead();
+  }
+
+private:
+  SmallVector<int64_t> starts{0};
+};
+
+/// The arguments of both functions.
+struct Packed {
+  Packed(Checker &check, const TensorRef &q, const TensorRef &k,
+         const TensorRef &v, const TensorRef &queryStarts,
+         const TensorRef &keyStarts);
+
+  /// Calls `run` for every sequence, of several threads, and returns the error
+  /// of the first sequence that has one.
+  Error forEach(function_ref<Error(size_t)> run) const;
+  Shape getOutputShape() const { return {q.shape[0], q.shape[1], v.shape[2]}; }
+  Shape getLseShape() const { return {q.shape[1], q.shape[0]}; }
+
+  Argument q, k, v;
+  Starts queries, keys;
+};
+} // namespace
+
+Starts::Starts(Checker &check, StringRef name, const TensorRef &array,
+               int64_t numRows) {
+  Argument given(name, array);
+  check.elementType(given, {ElementType::I32, ElementType::I64});
+  check.check(given.shape.size() == 1 && given.shape[0] >= 1,
+              name + ": found shape " + toTuple(given.shape) +
+                  ", needed one number more than there are sequences");
+  if (check.hasFailed())
+    return;
+  OwnedTensor copy;
+  Expected<TensorRef> readable =
+      prepare(given, /*takesStrides=*/false, copy, [&] { return name.str(); });
+  if (!readable) {
+    check.fail(readable.takeError());
+    return;
+  }
+  starts.clear();
+  for (int64_t i = 0; i < given.shape[0]; ++i) {
+    int64_t found = readable->elementType == ElementType::I32
+                        ? static_cast<const int32_t *>(readable->data)[i]
+                        : static_cast<const int64_t *>(readable->data)[i];
+    int64_t least = starts.empty() ? 0 : starts.back();
+    check.check(found >= least && found <= numRows,
+                name + ": found " + Twine(found) + " at place " + Twine(i) +
+                    ", needed " + Twine(least) + " to " + Twine(numRows));
+    starts.push_back(found);
+  }
+  check.check(starts.front() == 0, name + ": found " + Twine(starts.front()) +
+                                       " at place 0, needed 0");
+  check.check(starts.back() == numRows,
+              name + ": found " + Twine(starts.back()) +
+                  " at the end, needed " + Twine(numRows) +
+                  ", the number of rows");
+}
+
+Packed::Packed(Checker &check, const TensorRef &queries,
+               const TensorRef &keysGiven, const TensorRef &values,
+               const TensorRef &queryStarts, const TensorRef &keyStarts)
+    : q(check.tensor("q", queries, 3, "[T,H,D]")),
+      k(check.tensor("k", keysGiven, 3, "[S,G,D]")),
+      v(check.tensor("v", values, 3, "[S,G,E]")),
+      queries(check, "cu_seqlens_q", queryStarts, q.shape[0]),
+      keys(check, "cu_seqlens_k", keyStarts, k.shape[0]) {
+  for (const Argument *other : {&k, &v})
+    check.elementType(*other, {q.elementType});
+  check.match("k", "head width", k.shape[2], q.shape[2]);
+  check.match("v", "length", v.shape[0], k.shape[0]);
+  check.match("v", "heads", v.shape[1], k.shape[1]);
+  check.check(k.shape[1] != 0 && q.shape[1] % k.shape[1] == 0,
+              "q: found " + Twine(q.shape[1]) +
+                  " heads, needed a multiple of the " + Twine(k.shape[1]) +
+                  " of k");
+  check.match("cu_seqlens_k", "sequences", keys.size(), this->queries.size());
+}
+
+Error Packed::forEach(function_ref<Error(size_t)> run) const {
+  size_t count = queries.size();
+  SmallVector<int64_t> work(count);
+  for (size_t i = 0; i < count; ++i)
+    work[i] = queries.getLength(i) * (keys.getLength(i) + 1);
+  int64_t threads = fovea_rt_num_threads(),
+          total = std::accumulate(work.begin(), work.end(), int64_t(0));
+  // In the order of their work; loops hand out the last index first.
+  SmallVector<size_t> order(count);
+  std::iota(order.begin(), order.end(), size_t(0));
+  sort(order, [&](size_t a, size_t b) {
+    return std::tie(work[a], a) < std::tie(work[b], b);
+  });
+  std::vector<std::optional<Error>> failures(count);
+  size_t numShort = threads == 1 ? 0 : count;
+  while (numShort > 0 && work[order[numShort - 1]] * 4 * threads > total)
+    --numShort;
+  for (size_t sequence : ArrayRef(order).drop_front(numShort))
+    failures[sequence].emplace(run(sequence));
+
+  struct Loop {
+    function_ref<Error(size_t)> run;
+    ArrayRef<size_t> order;
+    std::vector<std::optional<Error>> &failures;
+  } loop{run, ArrayRef(order).take_front(numShort), failures};
+  void *arguments[] = {&loop};
+  fovea_rt_status status = fovea_rt_invoke(
+      [](void **given) {
+        auto &loop = *static_cast<Loop *>(given[0]);
+        fovea_rt_parallel_for(
+            loop.order.size(), /*scratch_bytes=*/0,
+            [](int64_t index, void *, void *context) {
+              auto &loop = *static_cast<Loop *>(context);
+              size_t sequence = loop.order[index];
+              loop.failures[sequence].emplace(loop.run(sequence));
+            },
+            &loop);
+      },
+      arguments);
+  Error first = status == FOVEA_RT_OK
+                    ? Error::success()
+                    : createStringError(fovea_rt_last_error());
+  for (std::optional<Error> &failure : failures) {
+    if (!failure)
+      continue;
+    if (first)
+      consumeError(std::move(*failure));
+    else
+      first = std::move(*failure);
+  }
+  return first;
+}
+
+//===----------------------------------------------------------------------===//
+// Attention
+//===----------------------------------------------------------------------===//
+
+/// The memory for a result, or new memory.
+static Expected<OwnedTensor> makeResult(const std::optional<Argument> &place,
+                                        ElementType type,
+                                        ArrayRef<int64_t> shape) {
+  if (place)
+    return getView(place->getRef());
+  return allocate(type, shape);
+}
+
+/// Fails where results lie in what is read, or in one another.
+static Error checkResults(ArrayRef<std::optional<Argument>> places,
+                          ArrayRef<Argument> read) {
+  for (auto [index, place] : enumerate(places)) {
+    if (!place)
+      continue;
+    for (const Argument &argument : read)
+      if (Error error = checkSeparate(*place, argument))
+        return error;
+    for (const std::optional<Argument> &other : places.take_front(index))
+      if (other)
+        if (Error error = checkSeparate(*place, *other))
+          return error;
+  }
+  return Error::success();
+}
+
+template <typename Options>
+static Options makeDenseOptions(const VarlenFormOptions &form) {
+  Options options;
+  options.scale = form.scale;
+  options.causal = form.causal;
+  options.window = form.window;
+  options.prefix = form.prefix;
+  options.sink = form.sink;
+  return options;
+}
+
+Expected<AttentionResult> fovea::varlen(const TensorRef &q, const TensorRef &k,
+                                        const TensorRef &v,
+                                        const TensorRef &queryStarts,
+                                        const TensorRef &keyStarts,
+                                        const VarlenOptions &options) {
+  Checker check;
+  Packed packed(check, q, k, v, queryStarts, keyStarts);
+  ElementType type = packed.q.elementType, state = getStateType(type);
+  Shape outputShape = packed.getOutputShape(), lseShape = packed.getLseShape();
+  checkPlaces(check, options.out, options.returnLse ? 2 : 1);
+  std::optional<Argument> places[] = {
+      getPlace(check, options.out, 0, type, outputShape, Target::CPU),
+      getPlace(check, options.out, 1, state, lseShape, Target::CPU)};
+  if (check.hasFailed())
+    return check.takeError();
+  if (Error error = checkResults(places, {packed.q, packed.k, packed.v}))
+    return std::move(error);
+  AttentionResult result;
+  Expected<OwnedTensor> output = makeResult(places[0], type, outputShape);
+  if (!output)
+    return output.takeError();
+  result.output = std::move(*output);
+  if (options.returnLse) {
+    Expected<OwnedTensor> lse = makeResult(places[1], state, lseShape);
+    if (!lse)
+      return lse.takeError();
+    result.lse = std::move(*lse);
+  }
+  Error error = packed.forEach([&](size_t sequence) {
+    auto call = makeDenseOptions<DenseOptions>(options);
+    StridedView rows = packed.queries.getRows(result.output.getRef(), sequence);
+    StridedView lse =
+        options.returnLse
+            ? packed.queries.getColumns(result.lse.getRef(), sequence)
+            : rows;
+    call.returnLse = options.returnLse;
+    if (options.returnLse)
+      call.out = {TensorRef(rows), TensorRef(lse)};
+    else
+      call.out = TensorRef(rows);
+    return dense(packed.queries.getRows(packed.q.getRef(), sequence),
+                 packed.keys.getRows(packed.k.getRef(), sequence),
+                 packed.keys.getRows(packed.v.getRef(), sequence), call)
+        .takeError();
+  });
+  if (error)
+    return std::move(error);
+  return std::move(result);
+}
+
+//===----------------------------------------------------------------------===//
+// Gradients
+//===----------------------------------------------------------------------===//
+
+/// The sink in the type of sums, in which gradients of sequences add up.
+static Expected<OwnedTensor> widen(const TensorRef &array, ElementType state) {
+  Expected<OwnedTensor> contiguous = copyArray(array);
+  if (!contiguous)
+    return contiguous;
+  Expected<OwnedTensor> wide = allocate(state, array.shape);
+  if (!wide)
+    return wide;
+  for (int64_t i = 0; i < wide->getNumElements(); ++i)
+    setElement(wide->getData(), state, i,
+               getElement(contiguous->getData(), array.elementType, i));
+  return wide;
+}
+
+Expected<VarlenGradients>
+fovea::varlen_backward(const TensorRef &dOut, const TensorRef &q,
+                       const TensorRef &k, const TensorRef &v,
+                       const TensorRef &queryStarts, const TensorRef &keyStarts,
+                       const TensorRef &out, const TensorRef &lse,
+                       const VarlenBackwardOptions &options) {
+  Checker check;
+  Packed packed(check, q, k, v, queryStarts, keyStarts);
+  ElementType type = packed.q.elementType, state = getStateType(type);
+  Shape outputShape = packed.getOutputShape(), lseShape = packed.getLseShape();
+  Argument gradient = check.like("d_out", dOut, type, outputShape),
+           output = check.like("out", out, type, outputShape),
+           sums = check.like("lse", lse, state, lseShape);
+  std::optional<Argument> dLse =
+      check.likeIf("d_lse", options.dLse, state, lseShape);
+  SmallVector<Argument, 5> wanted{packed.q, packed.k, packed.v};
+  if (options.sink)
+    wanted.push_back(
+        check.scoreTerm("sink", *options.sink, type, {1, packed.q.shape[1]}));
+  checkPlaces(check, options.gradients, wanted.size());
+  SmallVector<std::optional<Argument>, 4> places;
+  for (auto [index, argument] : enumerate(wanted))
+    places.push_back(getPlace(
+        check, options.gradients, index, argument.elementType,
+        index == 3 ? ArrayRef(options.sink->shape) : ArrayRef(argument.shape),
+        Target::CPU));
+  if (check.hasFailed())
+    return check.takeError();
+  SmallVector<Argument, 8> read(wanted.begin(), wanted.end());
+  read.append({gradient, output, sums});
+  if (dLse)
+    read.push_back(*dLse);
+  if (Error error = checkResults(places, read))
+    return std::move(error);
+  SmallVector<OwnedTensor, 4> results;
+  for (auto [argument, place] : zip_equal(wanted, places)) {
+    Expected<OwnedTensor> result =
+        makeResult(place, argument.elementType,
+                   results.size() == 3 ? options.sink->shape : argument.shape);
+    if (!result)
+      return result.takeError();
+    results.push_back(std::move(*result));
+  }
+  OwnedTensor sink;
+  if (options.sink) {
+    Expected<OwnedTensor> wide = widen(wanted[3].getRef(), state);
+    if (!wide)
+      return wide.takeError();
+    sink = std::move(*wide);
+  }
+
+  std::vector<OwnedTensor> sinkShares(packed.queries.size());
+  Error error = packed.forEach([&](size_t sequence) -> Error {
+    auto call = makeDenseOptions<DenseBackwardOptions>(options);
+    auto ofQueries = [&](const TensorRef &array) {
+      return packed.queries.getRows(array, sequence);
+    };
+    auto ofKeys = [&](const TensorRef &array) {
+      return packed.keys.getRows(array, sequence);
+    };
+    StridedView dq = ofQueries(results[0].getRef()),
+                dk = ofKeys(results[1].getRef()),
+                dv = ofKeys(results[2].getRef()),
+                dSums = packed.queries.getColumns(
+                    dLse ? dLse->getRef() : sums.getRef(), sequence);
+    call.gradients = {TensorRef(dq), TensorRef(dk), TensorRef(dv)};
+    if (dLse)
+      call.dLse = TensorRef(dSums);
+    if (options.sink) {
+      call.sink = sink.getRef();
+      call.gradients = {TensorRef(dq), TensorRef(dk), TensorRef(dv),
+                        std::nullopt};
+    }
+    Expected<DenseGradients> found = dense_backward(
+        ofQueries(gradient.getRef()), ofQueries(packed.q.getRef()),
+        ofKeys(packed.k.getRef()), ofKeys(packed.v.getRef()),
+        ofQueries(output.getRef()),
+        packed.queries.getColumns(sums.getRef(), sequence), call);
+    if (!found)
+      return found.takeError();
+    sinkShares[sequence] = std::move(found->sink);
+    return Error::success();
+  });
+  if (error)
+    return std::move(error);
+  VarlenGradients gradients{
+      std::move(results[0]), std::move(results[1]), std::move(results[2]), {}};
+  if (!options.sink)
+    return std::move(gradients);
+  // In the order of the sequences, and rounded once.
+  fillElements(results[3].getRef(), 0);
+  std::vector<double> total(sink.getNumElements());
+  for (const OwnedTensor &share : sinkShares)
+    for (auto [index, sum] : enumerate(total))
+      sum += getElement(share.getData(), state, index);
+  OwnedTensor rounded = reserve(wanted[3].elementType, options.sink->shape);
+  for (auto [index, sum] : enumerate(total))
+    setElement(rounded.getData(), wanted[3].elementType, index, sum);
+  copyElements(rounded.getRef(), results[3].getRef());
+  gradients.sink = std::move(results[3]);
+  return std::move(gradients);
+}

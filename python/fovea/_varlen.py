@@ -1,0 +1,71 @@
+# Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Dense attention of packed sequences: varlen and varlen_backward."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import _arguments as check
+from . import _fovea
+
+__all__ = ["varlen", "varlen_backward"]
+
+
+def varlen(
+    q: Any,
+    k: Any,
+    v: Any,
+    cu_seqlens_q: Any,
+    cu_seqlens_k: Any,
+    *,
+    scale: float | None = None,
+    causal: bool = False,
+    window: int | None = None,
+    prefix: int | None = None,
+    sink: Any = None,
+    return_lse: bool = False,
+    out: Any = None,
+) -> Any:
+    """`dense` of sequences that lie one after the other, without padding.
+
+    q is [T,H,D], k [S,G,D] and v [S,G,E].  Sequence i has the queries from row
+    `cu_seqlens_q`[i] to the row before `cu_seqlens_q`[i + 1], and likewise its keys:
+    integers that begin with 0, never decrease, and end with T and S.  The result is
+    [T,H,E]; with `return_lse` the natural log-sum-exp [H,T] follows.
+
+    All other arguments are those of `dense`, of each sequence: the last query of a
+    sequence lines up with its last key.  Runs on the CPU.
+    """
+    starts = check.to_numpy("cu_seqlens_q", cu_seqlens_q), check.to_numpy("cu_seqlens_k", cu_seqlens_k)
+    return _fovea.varlen(q, k, v, *starts, scale, causal, window, prefix, sink, return_lse, "cpu", out=out)
+
+
+def varlen_backward(
+    d_out: Any,
+    q: Any,
+    k: Any,
+    v: Any,
+    cu_seqlens_q: Any,
+    cu_seqlens_k: Any,
+    out: Any,
+    lse: Any,
+    *,
+    d_lse: Any = None,
+    scale: float | None = None,
+    causal: bool = False,
+    window: int | None = None,
+    prefix: int | None = None,
+    sink: Any = None,
+    gradients: Any = None,
+) -> tuple[Any, ...]:
+    """Gradients of `varlen`: (dq, dk, dv), then that of the sink, if there is one.
+
+    Each has the shape and type of what it is for.  `out` and `lse` are what `varlen`
+    gave with `return_lse`, `d_out` [T,H,E] and `d_lse` [H,T] the gradients for them.
+    """
+    starts = check.to_numpy("cu_seqlens_q", cu_seqlens_q), check.to_numpy("cu_seqlens_k", cu_seqlens_k)
+    return _fovea.varlen_backward(
+        d_out, q, k, v, *starts, out, lse, d_lse, scale, causal, window, prefix, sink, "cpu", gradients=gradients
+    )

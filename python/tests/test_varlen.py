@@ -1,0 +1,173 @@
+# Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+# REQUIRES: long-tests
+"""Packed sequences against NumPy, one sequence after the other."""
+
+import numpy as np
+import pytest
+from conftest import TYPES, check, near, refused
+
+import fovea
+from fovea import reference
+
+# Lengths of queries and of keys: a long one, single tokens, nothing, tiles and one more or less.
+BATCHES = {
+    "self": ([70, 1, 0, 17, 64, 65, 63], None),
+    "cross": ([5, 1, 0, 16, 70], [9, 1, 4, 0, 3]),
+    "one": ([33], [40]),
+    "tokens": ([1] * 6, [1, 50, 3, 129, 0, 64]),
+    "empty": ([], []),
+}
+OPTIONS = {
+    "all": {},
+    "causal": {"causal": True},
+    "window": {"causal": True, "window": 9},
+    "prefix": {"causal": True, "prefix": 3},
+    "sink": {"causal": True, "scale": 0.4, "sink": np.linspace(-1, 1, 4)},
+}
+
+
+def starts(lengths):
+    return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int32)
+
+
+def make(batch, type="float32", H=4, G=2, D=16, E=12, seed=0):
+    queries, keys = BATCHES[batch]
+    at = [starts(queries), starts(queries if keys is None else keys)]
+    rng = np.random.default_rng(seed)
+    shapes = ((at[0][-1], H, D), (at[1][-1], G, D), (at[1][-1], G, E))
+    return [rng.standard_normal(shape).astype(TYPES[type]) for shape in shapes], at
+
+
+def own_options(name, type):
+    options = dict(OPTIONS[name])
+    if "sink" in options:
+        options["sink"] = options["sink"].astype(TYPES[type])
+    return options
+
+
+def sequences(at, queries=(), keys=()):
+    """[1,H,N,?] of each sequence."""
+    for low, high, first, last in zip(at[0], at[0][1:], at[1], at[1][1:]):
+        yield [x[low:high].swapaxes(0, 1)[None] for x in queries], [x[first:last].swapaxes(0, 1)[None] for x in keys]
+
+
+def whole(q, k, v, at, options):
+    outs, sums = [np.zeros((0, q.shape[1], v.shape[2]))], [np.zeros((q.shape[1], 0))]
+    for (rows,), others in sequences(at, [q], [k, v]):
+        out, lse = reference.dense(rows, *others, return_lse=True, **options)
+        outs.append(out[0].swapaxes(0, 1))
+        sums.append(lse[0])
+    return np.concatenate(outs), np.concatenate(sums, 1)
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("batch", BATCHES)
+@pytest.mark.parametrize("type", TYPES)
+def test_forward(type, batch, options):
+    arrays, at = make(batch, type)
+    options = own_options(options, type)
+    expected = whole(*arrays, at, options)
+    check(fovea.varlen(*arrays, *at, return_lse=True, **options), expected, type)
+    check(fovea.varlen(*arrays, *(x.tolist() for x in at), **options), expected[0], type)
+
+
+@pytest.mark.parametrize("G", [1, 4])
+def test_grouped_heads(G):
+    arrays, at = make("self", G=G)
+    check(fovea.varlen(*arrays, *at, causal=True), whole(*arrays, at, {"causal": True})[0])
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("batch", BATCHES)
+@pytest.mark.parametrize("type", ["float64", "float32", "bfloat16"])
+def test_gradients(type, batch, options):
+    (q, k, v), at = make(batch, type)
+    options = own_options(options, type)
+    out, lse = fovea.varlen(q, k, v, *at, return_lse=True, **options)
+    rng = np.random.default_rng(5)
+    d_out, d_lse = rng.standard_normal(out.shape).astype(out.dtype), rng.standard_normal(lse.shape).astype(lse.dtype)
+    found = fovea.varlen_backward(d_out, q, k, v, *at, out, lse, d_lse=d_lse, **options)
+    parts = [[np.zeros((0, *x.shape[1:]))] for x in (q, k, v)]
+    sink = np.zeros(4)
+    rows = sequences(at, [q, d_out, out, lse.T[..., None], d_lse.T[..., None]], [k, v])
+    for (own, gradient, output, sums, d_sums), others in rows:
+        one = reference.dense_backward(
+            gradient, own, *others, output, sums[..., 0], d_lse=d_sums[..., 0], **options
+        )
+        for part, array in zip(parts, one[:3]):
+            part.append(array[0].swapaxes(0, 1))
+        if "sink" in options:
+            sink += one[3]
+    expected = [np.concatenate(part) for part in parts] + [sink] * ("sink" in options)
+    assert len(found) == len(expected)
+    for array, other in zip(found, expected):
+        near(array, other, type, {"float64": 1e-12, "float32": 2e-5, "bfloat16": 3e-2}[type])
+
+
+def test_results_where_they_are_wanted():
+    arrays, at = make("self")
+    expected, sums = fovea.varlen(*arrays, *at, causal=True, return_lse=True)
+    wide = np.full((281, 5, 13), 7, np.float32)
+    out, lse = wide[1:281, :4, :12], np.full((8, 280), 7, np.float32)[::2]
+    found = fovea.varlen(*arrays, *at, causal=True, return_lse=True, out=(out, lse))
+    assert found[0] is out and found[1] is lse
+    assert np.array_equal(out, expected) and np.array_equal(lse, sums)
+    assert (wide[0] == 7).all() and (wide[:, 4] == 7).all() and (wide[..., 12] == 7).all()
+    gradients = [np.empty_like(x) for x in arrays]
+    found = fovea.varlen_backward(expected, *arrays, *at, expected, sums, causal=True, gradients=gradients)
+    assert all(one is other for one, other in zip(found, gradients))
+
+
+def test_sequences_do_not_read_one_another():
+    arrays, at = make("self")
+    expected = fovea.varlen(*arrays, *at, causal=True)
+    for x in arrays:
+        x[at[0][3] : at[0][4]] = np.nan
+    found = fovea.varlen(*arrays, *at, causal=True)
+    assert np.array_equal(np.delete(found, np.s_[at[0][3] : at[0][4]], 0), np.delete(expected, np.s_[at[0][3] : at[0][4]], 0))
+    assert np.isnan(found[at[0][3] : at[0][4]]).all()
+
+
+@pytest.mark.parametrize("batch", BATCHES)
+def test_bits_do_not_depend_on_threads(batch):
+    (q, k, v), at = make(batch)
+    options = {"causal": True, "sink": np.ones(4, np.float32)}
+    found = []
+    for threads in (1, 2, 3):
+        fovea.set_num_threads(threads)
+        out, lse = fovea.varlen(q, k, v, *at, return_lse=True, **options)
+        found.append([out, lse, *fovea.varlen_backward(out, q, k, v, *at, out, lse, **options)])
+    fovea.set_num_threads(0)
+    assert all(np.array_equal(*pair) for other in found[1:] for pair in zip(found[0], other))
+
+
+def test_bad_input_writes_nothing():
+    arrays, at = make("self")
+    q, k, v = arrays
+    out = np.full((280, 4, 12), 7, np.float32)
+
+    def call(*given, **options):
+        return fovea.varlen(*given, out=out, **options)
+
+    refused(r"cu_seqlens_q: found 0 at place 2, needed 1 to 280", call, *arrays, [0, 1, 0, 280], [0, 1, 2, 280])
+    refused(r"cu_seqlens_k: found 281 at place 1, needed 0 to 280", call, *arrays, [0, 280], [0, 281])
+    refused(r"cu_seqlens_q: found 1 at place 0, needed 0", call, *arrays, [1, 280], [0, 280])
+    refused(r"cu_seqlens_k: found 279 at the end, needed 280, the number of rows", call, *arrays, [0, 280], [0, 279])
+    refused(r"cu_seqlens_k: found sequences 2, needed 1", call, *arrays, [0, 280], [0, 3, 280])
+    refused(r"cu_seqlens_q: found shape \(0,\), needed one number more", call, *arrays, np.zeros(0, np.int32), at[1])
+    refused(r"cu_seqlens_q: found element type float32, needed", call, *arrays, at[0].astype(np.float32), at[1])
+    refused(r"q: found rank 4, needed rank 3 \[T,H,D\]", call, q[None], k, v, *at)
+    refused("v: found length 279, needed 280", call, q, k, v[1:], *at)
+    refused("k: found head width 12, needed 16", call, q, v, v, *at)
+    refused("q: found 3 heads, needed a multiple of the 2 of k", call, q[:, :3], k, v, *at)
+    refused("k: found element type float64", call, q, k.astype(np.float64), v, *at)
+    refused("prefix: found it alone", call, *arrays, *at, prefix=3)
+    refused("out: found memory that overlaps q", fovea.varlen, *arrays, *at, out=q[..., :12])
+    assert (out == 7).all()
+    lse = np.zeros((4, 280), np.float32)
+    backward = fovea.varlen_backward
+    refused(r"lse: found shape", backward, out, *arrays, *at, out, lse.T.copy())
+    refused(r"gradients: found 2 arrays, needed 3", backward, out, *arrays, *at, out, lse, gradients=(q, k))
+    refused(r"gradients\[0\]: found memory that overlaps q", backward, out, *arrays, *at, out, lse, gradients=(q, None, None))

@@ -17,7 +17,7 @@ _TYPES = {"f16": np.float16, "f32": np.float32, "f64": np.float64}
 
 
 def is_tokens_first(layout: str) -> bool:
-    if layout not in ("bhnd", "bnhd"):
+    if not isinstance(layout, str) or layout not in ("bhnd", "bnhd"):
         raise ValueError(f"layout: found {layout!r}, needed 'bhnd' or 'bnhd'")
     return layout == "bnhd"
 
@@ -30,12 +30,32 @@ def heads_first(name: str, array: Any) -> Any:
     return array.swapaxes(1, 2)
 
 
+def all_heads_first(**arrays: Any) -> list[Any]:
+    return [heads_first(name, array) for name, array in arrays.items()]
+
+
+def memory(name: str, like: Any, width: int | None = None) -> Any:
+    """New memory [B,N,H,E] for what has the type of `like` [B,H,N,D]."""
+    element, (batch, heads, length, own) = _fovea.describe(name, like)
+    return np.empty((batch, length, heads, own if width is None else width), _TYPES.get(element) or _fovea.bfloat16())
+
+
 def attend(call: Callable[..., Any], q: Any, value_width: int, out: Any, return_lse: bool) -> Any:
     """What `call` returns for `q` with heads first, where the output is [B,N,H,E]."""
-    element, (batch, heads, length, _) = _fovea.describe("q", q)
     output, lse = out if out is not None and return_lse else (out, None)
     if output is None:
-        output = np.empty((batch, length, heads, value_width), _TYPES.get(element) or _fovea.bfloat16())
+        output = memory("q", q, value_width)
     place = heads_first("out", output)
-    found = call(out=(place, lse) if return_lse else place)
+    found = call((place, lse) if return_lse else place)
     return (output, found[1]) if return_lse else output
+
+
+def differentiate(call: Callable[..., Any], arrays: dict[str, Any], others: int, gradients: Any) -> tuple[Any, ...]:
+    """What `call` returns for `arrays` with heads first, whose gradients come first and are
+    [B,N,H,D], and `others` behind."""
+    given = [None] * (len(arrays) + others) if gradients is None else list(gradients)
+    check.match("gradients", "arrays", len(given), len(arrays) + others)
+    own = [memory(name, array) if place is None else place for (name, array), place in zip(arrays.items(), given)]
+    places = [heads_first(f"gradients[{index}]", place) for index, place in enumerate(own)]
+    found = call((*places, *given[len(arrays) :]))
+    return (*own, *found[len(arrays) :])

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from . import _arguments as check
-from . import _fovea
+from . import _fovea, _layout
 
 __all__ = [
     "dense",
@@ -42,6 +42,7 @@ def dense(
     lengths: Any = None,
     query_lengths: Any = None,
     return_lse: bool = False,
+    layout: str = "bhnd",
     out: Any = None,
     target: str = "cpu",
 ) -> Any:
@@ -63,10 +64,20 @@ def dense(
     they hold, N and M are these numbers for positions, and results of queries
     that do not exist are zeros and -inf.  A query without any key gives zeros
     and -inf, or its sink.
+
+    With `layout` "bnhd" q, k, v and the output are [B,N,H,D] arrays of the host, which
+    are read and written where they lie.
     """
-    return _fovea.dense(
-        q, k, v, scale, causal, window, log_weight, bias, sink, prefix, lengths, query_lengths, return_lse, target, out=out
-    )
+    tokens_first = _layout.is_tokens_first(layout)
+    if tokens_first:
+        q, k, v = _layout.all_heads_first(q=q, k=k, v=v)
+
+    def call(out: Any) -> Any:
+        return _fovea.dense(
+            q, k, v, scale, causal, window, log_weight, bias, sink, prefix, lengths, query_lengths, return_lse, target, out=out
+        )
+
+    return _layout.attend(call, q, v.shape[3], out, return_lse) if tokens_first else call(out)
 
 
 def dense_backward(
@@ -89,6 +100,7 @@ def dense_backward(
     query_lengths: Any = None,
     return_d_log_weight: bool = True,
     return_d_bias: bool = True,
+    layout: str = "bhnd",
     gradients: Any = None,
     target: str = "cpu",
 ) -> tuple[Any, ...]:
@@ -102,10 +114,20 @@ def dense_backward(
     without `d_lse` nothing depends on `lse`.  All other arguments are those of
     `dense`.
     """
-    return _fovea.dense_backward(
-        d_out, q, k, v, out, lse, d_lse, scale, causal, window, log_weight, bias, sink, prefix, lengths, query_lengths,
-        return_d_log_weight, return_d_bias, target, gradients=gradients,
-    )  # fmt: skip
+    tokens_first = _layout.is_tokens_first(layout)
+    if tokens_first:
+        d_out, q, k, v, out = _layout.all_heads_first(d_out=d_out, q=q, k=k, v=v, out=out)
+
+    def call(gradients: Any) -> Any:
+        return _fovea.dense_backward(
+            d_out, q, k, v, out, lse, d_lse, scale, causal, window, log_weight, bias, sink, prefix, lengths, query_lengths,
+            return_d_log_weight, return_d_bias, target, gradients=gradients,
+        )  # fmt: skip
+
+    if not tokens_first:
+        return call(gradients)
+    wanted = (log_weight is not None and return_d_log_weight, bias is not None and return_d_bias, sink is not None)
+    return _layout.differentiate(call, {"q": q, "k": k, "v": v}, sum(wanted), gradients)
 
 
 def fast_multipole(

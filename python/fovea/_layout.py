@@ -17,9 +17,9 @@ _TYPES = {"f16": np.float16, "f32": np.float32, "f64": np.float64}
 
 
 def is_tokens_first(layout: str) -> bool:
-    if not isinstance(layout, str) or layout not in ("bhnd", "bnhd"):
-        raise ValueError(f"layout: found {layout!r}, needed 'bhnd' or 'bnhd'")
-    return layout == "bnhd"
+    if isinstance(layout, str) and layout in ("bhnd", "bnhd"):
+        return layout == "bnhd"
+    raise ValueError(f"layout: found {layout!r}, needed 'bhnd' or 'bnhd'")
 
 
 def heads_first(name: str, array: Any) -> Any:
@@ -46,7 +46,7 @@ def attend(call: Callable[..., Any], q: Any, value_width: int, out: Any, return_
     if output is None:
         output = memory("q", q, value_width)
     place = heads_first("out", output)
-    found = call((place, lse) if return_lse else place)
+    found = call(out=(place, lse) if return_lse else place)
     return (output, found[1]) if return_lse else output
 
 
@@ -57,5 +57,5 @@ def differentiate(call: Callable[..., Any], arrays: dict[str, Any], others: int,
     check.match("gradients", "arrays", len(given), len(arrays) + others)
     own = [memory(name, array) if place is None else place for (name, array), place in zip(arrays.items(), given)]
     places = [heads_first(f"gradients[{index}]", place) for index, place in enumerate(own)]
-    found = call((*places, *given[len(arrays) :]))
+    found = call(gradients=(*places, *given[len(arrays) :]))
     return (*own, *found[len(arrays) :])

@@ -12,6 +12,7 @@ bits on any number of threads.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from . import _arguments as check
@@ -68,16 +69,11 @@ def dense(
     With `layout` "bnhd" q, k, v and the output are [B,N,H,D] arrays of the host, which
     are read and written where they lie.
     """
-    tokens_first = _layout.is_tokens_first(layout)
-    if tokens_first:
-        q, k, v = _layout.all_heads_first(q=q, k=k, v=v)
-
-    def call(out: Any) -> Any:
-        return _fovea.dense(
-            q, k, v, scale, causal, window, log_weight, bias, sink, prefix, lengths, query_lengths, return_lse, target, out=out
-        )
-
-    return _layout.attend(call, q, v.shape[3], out, return_lse) if tokens_first else call(out)
+    options = (scale, causal, window, log_weight, bias, sink, prefix, lengths, query_lengths, return_lse, target)
+    if not _layout.is_tokens_first(layout):
+        return _fovea.dense(q, k, v, *options, out=out)
+    q, k, v = _layout.all_heads_first(q=q, k=k, v=v)
+    return _layout.attend(partial(_fovea.dense, q, k, v, *options), q, v.shape[3], out, return_lse)
 
 
 def dense_backward(
@@ -114,19 +110,15 @@ def dense_backward(
     without `d_lse` nothing depends on `lse`.  All other arguments are those of
     `dense`.
     """
-    tokens_first = _layout.is_tokens_first(layout)
-    if tokens_first:
-        d_out, q, k, v, out = _layout.all_heads_first(d_out=d_out, q=q, k=k, v=v, out=out)
-
-    def call(gradients: Any) -> Any:
-        return _fovea.dense_backward(
-            d_out, q, k, v, out, lse, d_lse, scale, causal, window, log_weight, bias, sink, prefix, lengths, query_lengths,
-            return_d_log_weight, return_d_bias, target, gradients=gradients,
-        )  # fmt: skip
-
-    if not tokens_first:
-        return call(gradients)
+    options = (
+        lse, d_lse, scale, causal, window, log_weight, bias, sink, prefix, lengths, query_lengths, return_d_log_weight,
+        return_d_bias, target,
+    )  # fmt: skip
+    if not _layout.is_tokens_first(layout):
+        return _fovea.dense_backward(d_out, q, k, v, out, *options, gradients=gradients)
+    d_out, q, k, v, out = _layout.all_heads_first(d_out=d_out, q=q, k=k, v=v, out=out)
     wanted = (log_weight is not None and return_d_log_weight, bias is not None and return_d_bias, sink is not None)
+    call = partial(_fovea.dense_backward, d_out, q, k, v, out, *options)
     return _layout.differentiate(call, {"q": q, "k": k, "v": v}, sum(wanted), gradients)
 
 

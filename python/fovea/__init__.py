@@ -16,12 +16,13 @@ queries and of keys, N and M queries and keys, D and E columns of a head.
 versions of the functions here.
 """
 
-from . import _caches, _conv, _explain, _low_rank, _quantize, _rope, _varlen, _vq, _weights, compiler, ops, tree
+from . import _caches, _conv, _explain, _low_rank, _program, _quantize, _rope, _varlen, _vq, _weights, compiler, ops, tree
 from ._caches import *
 from ._conv import *
 from ._explain import *
 from ._fovea import VERSION, FoveaError, Kernel
 from ._low_rank import *
+from ._program import *
 from ._quantize import *
 from ._rope import *
 from ._varlen import *
@@ -39,6 +40,7 @@ __all__ = (
     + _conv.__all__
     + _explain.__all__
     + _low_rank.__all__
+    + _program.__all__
     + _quantize.__all__
     + _rope.__all__
     + _varlen.__all__

@@ -1,0 +1,66 @@
+# Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The command `fovea-import`: models of frontends to files that `fovea.load` compiles."""
+
+from __future__ import annotations
+
+import argparse
+import runpy
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from . import _fovea
+from ._program import import_torch
+
+_STABLEHLO = ("--inline", "--stablehlo-aggressive-simplification", "--stablehlo-legalize-to-linalg", "--canonicalize")
+
+
+def _import_stablehlo(source: Path, output: Path) -> None:
+    beside = Path(sys.executable).with_name("torch-mlir-opt")
+    tool = str(beside) if beside.exists() else shutil.which("torch-mlir-opt")
+    if tool is None:
+        raise ValueError("StableHLO is made linalg by torch-mlir-opt: pip install torch-mlir")
+    found = subprocess.run([tool, str(source), *_STABLEHLO], capture_output=True, text=True)
+    if found.returncode:
+        raise _fovea.FoveaError(found.stderr.strip() or f"torch-mlir-opt: status {found.returncode}")
+    output.write_text(found.stdout)
+
+
+def _import_function(source: Path, name: str, output: Path) -> None:
+    function = runpy.run_path(str(source)).get(name)
+    if not callable(function):
+        raise ValueError(f"{source}: found no function {name}")
+    made = function()
+    if not (isinstance(made, tuple) and len(made) in (2, 3) and isinstance(made[1], tuple)):
+        raise ValueError(f"{name}: found {type(made).__name__}, needed a model, a tuple of examples, and a dict of others if any")
+    model, args, *others = made
+    import_torch(model, *args, path=output, **(others[0] if others else {}))
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs the command; its status is returned."""
+    parser = argparse.ArgumentParser(prog="fovea-import", description="Writes a model as a module that fovea.load compiles.")
+    parser.add_argument(
+        "source",
+        help="FILE.py:FUNCTION, a function that returns a torch.nn.Module, a tuple of examples of its arguments, and a dict of "
+        "others if any; or FILE.mlir, a module in StableHLO as jax.export writes it",
+    )
+    parser.add_argument("-o", "--output", required=True, type=Path, help="a file that ends in .mlir; constants go beside it")
+    options = parser.parse_args(arguments)
+    file, _, name = options.source.rpartition(":")
+    try:
+        if options.output.suffix != ".mlir":
+            raise ValueError(f"--output: found {str(options.output)!r}, needed a file that ends in .mlir")
+        if options.source.endswith(".mlir"):
+            _import_stablehlo(Path(options.source), options.output)
+        elif file.endswith(".py"):
+            _import_function(Path(file), name, options.output)
+        else:
+            raise ValueError(f"source: found {options.source!r}, needed FILE.py:FUNCTION or FILE.mlir")
+    except (OSError, ValueError, _fovea.FoveaError) as error:
+        print(f"fovea-import: error: {error}", file=sys.stderr)
+        return 1
+    return 0

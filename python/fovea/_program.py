@@ -1,0 +1,176 @@
+# Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Programs of files and of frontends: functions, and constants that lie beside them."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from . import _fovea
+from .compiler import compile
+
+__all__ = ["Program", "import_torch", "load"]
+
+# Of safetensors.
+_TYPES = {
+    "BOOL": "bool", "BF16": "bfloat16", "F16": "float16", "F32": "float32", "F64": "float64",
+    "I8": "int8", "I16": "int16", "I32": "int32", "I64": "int64", "U8": "uint8",
+}  # fmt: skip
+#: The key of what says that a file holds the first arguments of a function, in their order.
+_MARK = "fovea.arguments"
+#: A longer header is none.
+_MOST_HEADER_BYTES = 100_000_000
+
+
+class Program:
+    """A compiled function of a module, whose first arguments may be constants.
+
+    It is called with an array for each other argument, in their order or by their names
+    where these are known, and returns what a `Kernel` does.
+    """
+
+    def __init__(self, text: str, kernel: _fovea.Kernel, constants: Mapping[str, Any], names: Sequence[str] = ()):
+        #: The module as text.
+        self.text = text
+        #: The function with all its arguments.
+        self.kernel = kernel
+        #: What its first arguments are, by name.
+        self.constants = constants
+        #: Names of the others, where they are known.
+        self.names = tuple(names)
+
+    def __call__(self, *inputs: Any, **named: Any) -> Any:
+        if named:
+            inputs = self._ordered(inputs, named)
+        if self.names and len(inputs) != len(self.names):
+            raise ValueError(f"inputs: found {len(inputs)} arrays, needed {len(self.names)}: {', '.join(self.names)}")
+        return self.kernel(*self.constants.values(), *inputs)
+
+    def _ordered(self, inputs: Sequence[Any], named: Mapping[str, Any]) -> tuple[Any, ...]:
+        rest = self.names[len(inputs) :]
+        if set(named) != set(rest):
+            found, needed = ", ".join(sorted(named)), ", ".join(rest) or "none by name"
+            raise ValueError(f"inputs: found {found}, needed {needed}")
+        return (*inputs, *(named[name] for name in rest))
+
+    def __repr__(self) -> str:
+        return f"Program({self.kernel.name}, {len(self.constants)} constants, inputs {list(self.names) or '...'})"
+
+
+# ----------------------------------------------------------------------------
+# Files
+# ----------------------------------------------------------------------------
+
+
+def _read_constants(path: Path) -> tuple[dict[str, Any], list[str]]:
+    """The constants of a file, where they lie, and names of other arguments."""
+
+    def refuse(what: str) -> ValueError:
+        return ValueError(f"{path}: {what}")
+
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        if size < 8 or length > min(size - 8, _MOST_HEADER_BYTES):
+            raise refuse(f"found {size} bytes, needed 8 and a header of {length}")
+        try:
+            header = json.loads(file.read(length))
+            names = json.loads(header.pop("__metadata__")[_MARK])
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            raise refuse("found no list of constants that fovea.import_torch has written") from None
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise refuse("found names of arguments that are no list of texts")
+    start = 8 + length
+    data = np.memmap(path, np.uint8, mode="r", offset=start) if size > start else np.empty(0, np.uint8)
+    constants = {}
+    for name, entry in header.items():
+        try:
+            (first, last), shape = entry["data_offsets"], entry["shape"]
+            type = _fovea.bfloat16() if entry["dtype"] == "BF16" else np.dtype(_TYPES[entry["dtype"]])
+            count = int(np.prod([int(extent) for extent in shape], dtype=object)) if shape else 1
+            is_right = 0 <= first <= last <= len(data) and last - first == count * type.itemsize
+        except (KeyError, TypeError, ValueError):
+            is_right = False
+        if not is_right:
+            raise refuse(f"{name}: found {json.dumps(entry)[:200]}, needed type, shape and place in {len(data)} bytes")
+        constants[name] = data[first:last].view(type).reshape(shape)
+    return constants, names
+
+
+def write_constants(path: Path, constants: Mapping[str, Any], names: Sequence[str]) -> None:
+    """Arrays in the order of arguments, in the format safetensors; `names` are those of other arguments."""
+    types = {name: key for key, name in _TYPES.items()}
+    header: dict[str, Any] = {"__metadata__": {_MARK: json.dumps(list(names))}}
+    at = 0
+    for name, array in constants.items():
+        header[name] = {"dtype": types[array.dtype.name], "shape": list(array.shape), "data_offsets": [at, at + array.nbytes]}
+        at += array.nbytes
+    encoded = json.dumps(header).encode()
+    # Arrays begin where kernels read them in place.
+    encoded += b" " * (-(8 + len(encoded)) % 64)
+    with path.open("wb") as file:
+        file.write(len(encoded).to_bytes(8, "little") + encoded)
+        for array in constants.values():
+            file.write(np.ascontiguousarray(array).tobytes())
+
+
+def load(path: str | os.PathLike[str], *, target: str = "cpu", cpu: str = "native", entry: str | None = None) -> Program:
+    """Compiles a function of a file with a module in MLIR's textual form.
+
+        program = fovea.load("model.mlir")
+        logits = program(input_ids)
+
+    Soft-max attention in linalg, as frontends write it, is raised.  Constants that
+    `import_torch` has put beside the file, in one of the same name that ends in .safetensors,
+    are the function's first arguments; they are mapped, not read.  `target`, `cpu` and `entry`
+    are those of `compile`.  Errors of a module begin with the path, line and column.
+    """
+    path = Path(path)
+    try:
+        text = path.read_bytes().decode()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}: found a byte that is no text at offset {error.start}, needed a module as text") from None
+    if "\0" in text:
+        raise ValueError(f"{path}: found a zero byte at offset {text.index(chr(0))}, needed a module as text")
+    beside = path.with_suffix(".safetensors")
+    constants, names = _read_constants(beside) if beside.exists() else ({}, [])
+    try:
+        kernel = compile(text, target=target, cpu=cpu, entry=entry)
+    except _fovea.FoveaError as error:
+        message = str(error).replace("<kernel>", str(path))
+        raise _fovea.FoveaError(message if str(path) in message else f"{path}: {message}") from None
+    return Program(text, kernel, constants, names)
+
+
+def import_torch(model: Any, *args: Any, path: str | os.PathLike[str] | None = None, target: str = "cpu", **kwargs: Any) -> Program:
+    """A module of PyTorch as one program, by way of torch-mlir, which must be installed.
+
+        program = fovea.import_torch(model, input_ids)
+        logits = program(input_ids)
+
+    `args` and `kwargs` are examples of a call: tensors among them are the inputs, of these
+    shapes; all else is fixed.  Results are the tensors of the call's result, in their order.
+    Parameters and buffers are arguments of the function, and shared with the model: what
+    changes in place there, changes here.  With `path`, that of a file that ends in .mlir, the
+    program and its constants are written for `load`.
+    """
+    from .torch._import import import_module
+
+    text, state, names = import_module(model, args, kwargs)
+    program = Program(text, compile(text, target=target), state, names)
+    if path is not None:
+        path = Path(path)
+        if path.suffix != ".mlir":
+            raise ValueError(f"path: found {str(path)!r}, needed one that ends in .mlir")
+        from .torch._import import to_numpy
+
+        write_constants(path.with_suffix(".safetensors"), {name: to_numpy(each) for name, each in state.items()}, names)
+        path.write_text(text)
+    return program

@@ -1,0 +1,127 @@
+# Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Whole models by torch-mlir: imported, raised, compiled, and what they compute."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from small_models import make, make_inputs
+
+import fovea
+from fovea._import_tool import main
+
+pytest.importorskip("torch_mlir")
+
+BOUND = 1e-5
+
+# How many attentions are raised.
+ATTENTIONS = {"bert": 2, "gpt2": 2, "llama": 2, "mistral": 2, "qwen3": 2, "t5": 6}
+
+
+def count_raised(text, folder):
+    source, raised = folder / "source.mlir", folder / "raised.mlir"
+    source.write_text(text)
+    passes = ["--inline", "--canonicalize", "--cse", "--canonicalize", "--attn-raise"]
+    # Tools end their process.
+    command = "import sys; from fovea._fovea import run_tool; sys.exit(run_tool('fovea-opt', sys.argv[1:]))"
+    subprocess.run([sys.executable, "-c", command, source, *passes, "-o", raised], check=True)
+    return raised.read_text().count("attn.dense")
+
+
+def example(name):
+    model = make(name)
+    inputs, _ = make_inputs(name)
+    inputs.pop("attention_mask")
+    return model, inputs, {} if name == "bert" else {"use_cache": False}
+
+
+def near(found, expected):
+    found = found[0] if isinstance(found, tuple) else found
+    expected = expected.logits.detach().numpy()
+    assert found.shape == expected.shape and found.dtype == expected.dtype
+    assert np.abs(found - expected).max() <= BOUND * np.abs(expected).max()
+
+
+@pytest.mark.parametrize("name", ATTENTIONS)
+def test_models(name, tmp_path):
+    model, inputs, options = example(name)
+    path = tmp_path / "model.mlir"
+    program = fovea.import_torch(model, **inputs, **options, path=path)
+    assert set(program.names) == set(inputs)
+    near(program(**inputs), model(**inputs))
+    # Other inputs than the examples.
+    other = {name: (each + 5) % 90 + 3 for name, each in inputs.items()}
+    near(program(**other), model(**other))
+    near(fovea.load(path)(**other), model(**other))
+    assert count_raised(program.text, tmp_path) == ATTENTIONS[name]
+    # Weights are no part of the text, and those of the model.
+    assert len(program.text) < 200_000
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(0.9)
+    near(program(**inputs), model(**inputs))
+
+
+def test_shapes_are_checked():
+    model, inputs, options = example("llama")
+    program = fovea.import_torch(model, **inputs, **options)
+    with pytest.raises(ValueError, match="2x13xi64"):
+        program(inputs["input_ids"][:, 1:])
+    with pytest.raises(ValueError, match="inputs: found 0 arrays, needed 1: input_ids"):
+        program()
+
+
+def test_bfloat16(tmp_path):
+    torch.manual_seed(0)
+    model, path = torch.nn.Linear(8, 8).to(torch.bfloat16), tmp_path / "model.mlir"
+    x = torch.randn(3, 8).to(torch.bfloat16)
+    expected = model(x).float().detach().numpy()
+    for program in (fovea.import_torch(model, x, path=path), fovea.load(path)):
+        assert np.abs(program(x).astype(np.float32) - expected).max() <= 2e-2 * np.abs(expected).max()
+
+
+def test_what_torch_mlir_does_not_import():
+    class Model(torch.nn.Module):
+        def forward(self, x):
+            return torch.linalg.svdvals(x)
+
+    with pytest.raises(fovea.FoveaError, match="torch-mlir does not import Model: "):
+        fovea.import_torch(Model(), torch.randn(4, 4))
+    with pytest.raises(ValueError, match="model: found function, needed a torch.nn.Module"):
+        fovea.import_torch(lambda x: x, torch.randn(4))
+
+
+def test_path_is_checked(tmp_path):
+    with pytest.raises(ValueError, match="path: found .*model.txt.*, needed one that ends in .mlir"):
+        fovea.import_torch(torch.nn.Linear(2, 2), torch.randn(1, 2), path=tmp_path / "model.txt")
+    assert not [*tmp_path.iterdir()]
+
+
+def test_command(tmp_path):
+    script, output = tmp_path / "script.py", tmp_path / "model.mlir"
+    script.write_text(
+        "import torch\n\ndef make():\n    torch.manual_seed(0)\n    return torch.nn.Linear(3, 2), (torch.ones(4, 3),)\n"
+    )
+    assert main([f"{script}:make", "-o", str(output)]) == 0
+    torch.manual_seed(0)
+    expected = torch.nn.Linear(3, 2)(torch.ones(4, 3)).detach().numpy()
+    assert np.allclose(fovea.load(output)(np.ones((4, 3), np.float32)), expected, atol=1e-6)
+
+
+def test_command_with_stablehlo(tmp_path):
+    jax = pytest.importorskip("jax")
+    source, output = tmp_path / "source.mlir", tmp_path / "model.mlir"
+    q = jax.random.normal(jax.random.key(0), (2, 9, 4, 8))
+
+    def attend(q):
+        return jax.nn.dot_product_attention(q, q, q, is_causal=True)
+
+    source.write_text(jax.export.export(jax.jit(attend))(q).mlir_module())
+    assert main([str(source), "-o", str(output)]) == 0
+    program = fovea.load(output)
+    assert np.allclose(program(np.asarray(q)), attend(q), atol=1e-5)
+    assert count_raised(program.text, tmp_path) == 1

@@ -115,6 +115,70 @@ def test_terms_without_a_gradient_have_none(numbers, count):
         np.testing.assert_array_equal(found, every[number])
 
 
+LIMITS = [
+    dict(lengths=[37, 1, 30]),
+    dict(lengths=[37, 0, 17], query_lengths=[37, 20, 0]),
+    dict(causal=True, prefix=9),
+    dict(causal=True, prefix=3, lengths=[32, 37, 5], query_lengths=[7, 0, 37]),
+]
+
+
+@pytest.mark.parametrize("limits", LIMITS, ids=str)
+def test_limits_agree_with_masks_of_jax(limits):
+    """Numbers and gradients, jitted and not, with NaN in the rows that a call says are not there."""
+    q, k, v = make(B=3, H=4, G=2, N=37, D=16)
+    options = {name: np.array(each, np.int32) if isinstance(each, list) else each for name, each in limits.items()}
+    rows, columns = np.arange(37)[:, None], np.arange(37)
+    keys, queries = (
+        np.array(limits.get(name, [37] * 3))[:, None, None, None] for name in ("lengths", "query_lengths")
+    )
+    exists = np.broadcast_to(rows < queries, (3, 4, 37, 16))
+    reads = (columns < keys) & (rows < queries)
+    if "causal" in limits:
+        reads &= (columns <= rows + keys - queries) | (columns < limits["prefix"])
+    has_keys = reads.any(-1, keepdims=True)
+
+    def formula(q, k, v):
+        # JAX gives the mean of values to rows without keys.
+        return jnp.where(has_keys, peer(q, k, v, mask=jnp.asarray(reads)), 0)
+
+    arrays = to_jax(q, k, v)
+    buried = [each.copy() for each in (q, k, v)]
+    for each, name in zip(buried, ("query_lengths", "lengths", "lengths")):
+        for b, length in enumerate(limits.get(name, ())):
+            each[b, :, length:] = np.nan
+    lengths = {name: jnp.asarray(each) for name, each in options.items() if name.endswith("lengths")}
+    rest = {name: each for name, each in options.items() if name not in lengths}
+
+    def own(q, k, v):
+        return fovea.jax.dense(q, k, v, **lengths, **rest)
+
+    for compile in (lambda f: f, jax.jit):
+        found = compile(own)(*to_jax(*buried))
+        near(found, formula(*arrays))
+        assert not np.asarray(found)[~exists].any()
+        for one, other in zip(gradients(compile(own), to_jax(*buried)), gradients(formula, arrays), strict=True):
+            near(one, other, 1e-5)
+
+
+def test_lengths_of_a_jitted_call_may_change():
+    q, k, v = make(B=2, N=21)
+    call = jax.jit(lambda lengths: fovea.jax.dense(q, k, v, lengths=lengths))
+    for lengths in ([21, 3], [0, 20]):
+        lengths = np.array(lengths, np.int32)
+        np.testing.assert_array_equal(call(lengths), fovea.dense(q, k, v, lengths=lengths))
+    with pytest.raises(Exception, match="lengths: found 22 for batch entry 1, needed 0 to 21"):
+        call(np.array([21, 22], np.int32)).block_until_ready()
+
+
+def test_prefix_errors():
+    arrays = make(N=9)
+    with pytest.raises(ValueError, match="prefix: found it alone, needed causal"):
+        fovea.jax.dense(*arrays, prefix=3)
+    with pytest.raises(ValueError, match="prefix: found -1"):
+        fovea.jax.dense(*arrays, causal=True, prefix=-1)
+
+
 def test_rows_without_keys():
     q, k, v = to_jax(*make(N=9, M=4))
     out, lse = fovea.jax.dense(q, k, v, causal=True, return_lse=True)

@@ -58,6 +58,77 @@ def test_reads_strides_in_place():
     assert torch.equal(fovea.torch.dense(q[:, :, ::2], k, v), fovea.torch.dense(q[:, :, ::2].contiguous(), k, v))
 
 
+def pairs(N, M, lengths, query_lengths, causal=False, prefix=0):
+    """Which queries read which keys, as a mask of PyTorch's function [B,1,N,M].  The last query
+    that there is sees the last key that there is."""
+    rows, columns = torch.arange(N)[:, None], torch.arange(M)
+    keys, queries = lengths[:, None, None, None], query_lengths[:, None, None, None]
+    reads = (columns < keys) & (rows < queries)
+    return reads & ((columns <= rows + keys - queries) | (columns < prefix)) if causal else reads
+
+
+LIMITS = [
+    dict(lengths=[40, 1, 33]),
+    dict(lengths=[40, 0, 17], query_lengths=[33, 20, 0]),
+    dict(query_lengths=[1, 33, 32]),
+    dict(causal=True, prefix=9),
+    dict(causal=True, prefix=39, lengths=[32, 40, 5]),
+    dict(causal=True, prefix=3, lengths=[8, 40, 5], query_lengths=[7, 0, 33]),
+]
+
+
+@pytest.mark.parametrize("type", TYPES)
+@pytest.mark.parametrize("limits", LIMITS, ids=str)
+def test_limits_agree_with_masks_of_sdpa(limits, type):
+    """Numbers and gradients, with NaN in the rows that a call says are not there."""
+    N, M = 33, 40
+    limits = {name: torch.tensor(each) if isinstance(each, list) else each for name, each in limits.items()}
+    q, k, v = qkv(type, B=3, N=N, M=M)
+    reads = pairs(N, M, **{"lengths": torch.full([3], M), "query_lengths": torch.full([3], N), **limits})
+    plain = [each.clone().requires_grad_() for each in (q, k, v)]
+    # PyTorch gives zeros to rows without keys, too.
+    expected = scaled_dot_product_attention(*plain, attn_mask=reads, enable_gqa=True)
+    d_out = torch.randn_like(expected)
+    for each, name in ((q, "query_lengths"), (k, "lengths"), (v, "lengths"), (d_out, "query_lengths")):
+        for b, length in enumerate(limits.get(name, ())):
+            each[b, :, length:] = float("nan")
+    own = [each.requires_grad_() for each in (q, k, v)]
+    found = fovea.torch.dense(*own, **limits)
+    near = dict(rtol=0, atol=TYPES[type] * expected.abs().max().item())
+    torch.testing.assert_close(found, expected, **near)
+    gradients = torch.autograd.grad(found, own, d_out)
+    theirs = torch.autograd.grad(expected, plain, d_out.nan_to_num())
+    near["atol"] = TYPES[type] * max(each.abs().max().item() for each in theirs)
+    for one, other in zip(gradients, theirs, strict=True):
+        torch.testing.assert_close(one, other, **near)
+
+
+def test_limits_are_those_of_arrays():
+    q, k, v = qkv(B=3)
+    limits = dict(lengths=np.array([33, 0, 9]), query_lengths=np.array([5, 33, 0]))
+    tensors = {name: torch.from_numpy(each) for name, each in limits.items()}
+    for type in (torch.int32, torch.int64):
+        found = fovea.torch.dense(q, k, v, return_lse=True, **{name: each.to(type) for name, each in tensors.items()})
+        expected = fovea.dense(q.numpy(), k.numpy(), v.numpy(), return_lse=True, **limits)
+        for one, other in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(one.numpy(), other)
+
+
+def test_bad_limits_name_the_argument():
+    q, k, v = qkv()
+    with pytest.raises(ValueError, match="^lengths: found 34 for batch entry 1, needed 0 to 33"):
+        fovea.torch.dense(q, k, v, lengths=torch.tensor([33, 34]))
+    with pytest.raises(ValueError, match="^query_lengths: found .*2"):
+        fovea.torch.dense(q, k, v, query_lengths=torch.tensor([1, 2, 3]))
+    with pytest.raises(ValueError, match="^prefix: found it alone, needed causal"):
+        fovea.torch.dense(q, k, v, prefix=3)
+    with pytest.raises(ValueError, match="^prefix: found -1"):
+        fovea.torch.dense(q, k, v, causal=True, prefix=-1)
+    # Gradients of these do not exist.
+    with pytest.raises(RuntimeError, match="dense: lengths requires a gradient"):
+        fovea.torch.dense(q, k, v, lengths=torch.ones(2, requires_grad=True))
+
+
 @pytest.mark.parametrize("target", ["reference", "gpu-sim"])
 def test_targets(target):
     q, k, v = qkv(N=16)

@@ -58,6 +58,12 @@ def dense_with_all(N: int, type: torch.dtype) -> dict[str, Any]:
     }
 
 
+def dense_of_lengths(N: int, type: torch.dtype) -> dict[str, Any]:
+    """Of keys and queries; one entry of the batch has neither all keys nor all queries."""
+    lengths = torch.tensor([[N, N // 2 + 1], [N, N // 3 + 1]], dtype=torch.int32)
+    return {**attention(N, type), "lengths": lengths[0], "query_lengths": lengths[1]}
+
+
 def multipole(N: int, type: torch.dtype, lists: str = "key value", p: int = 2, group: int = 2) -> dict[str, Any]:
     D, E = 8, 5
     found = attention(N, type, D=D, E=E)
@@ -123,6 +129,8 @@ CASES = {
     "dense": Case("dense", attention, ("q", "k", "v")),
     "dense-causal": Case("dense", attention, ("q", "k", "v"), {"causal": True, "window": 5, "scale": 0.5}),
     "dense-bias": Case("dense", dense_with_all, ("q", "k", "v", "log_weight", "bias")),
+    "dense-lengths": Case("dense", dense_of_lengths, TOKENS, {"causal": True}),
+    "dense-prefix": Case("dense", attention, TOKENS, {"causal": True, "prefix": 3}),
     "dense-lse": Case("dense", attention, ("q", "k", "v"), {"return_lse": True}),
     "fast_multipole": Case(
         "fast_multipole",

@@ -8,7 +8,8 @@
 
 Runs of all contenders alternate, and a ratio is the median of those of single rounds, so
 that a machine that others use slows all of them alike.  Before anything is measured, every
-contender's results are compared with those of scaled_dot_product_attention.
+contender's results are compared with those of scaled_dot_product_attention.  A row ends
+with its rounds or after --seconds, whatever comes first, but not before one round.
 """
 
 from __future__ import annotations
@@ -32,6 +33,11 @@ TYPES = {"f32": torch.float32, "bf16": torch.bfloat16}
 BOUNDS = {"f32": 1e-5, "bf16": 4e-2}
 #: Scores of more tokens would not fit beside each other.
 EAGER_LIMIT = 4096
+#: Of longer rows only one of the two ways to the same kernel is measured.
+SERVED_LIMIT = 4096
+#: FlexAttention compiles for each shape, some ten seconds.
+FLEX_TOKENS, FLEX_WIDTH = 1024, 64
+TABLES = ["calls", "decode", "forward", "training"]
 #: What one measurement takes at least.
 SLICE = 0.02
 
@@ -66,6 +72,17 @@ def flex(N: int, M: int, causal: bool) -> Callable[..., torch.Tensor]:
     return torch.compile(functools.partial(flex_attention, block_mask=mask), dynamic=False)
 
 
+@functools.cache
+def flex_trains() -> bool:
+    """Whether FlexAttention has gradients on this CPU."""
+    q = torch.randn(1, 1, 64, 16, requires_grad=True)
+    try:
+        flex(64, 64, False)(q, q, q).sum().backward()
+    except Exception:
+        return False
+    return True
+
+
 #: PyTorch's function while Fovea serves it, which is switched on for all of a measurement.
 SERVED = "fovea.torch.sdpa"
 
@@ -74,20 +91,25 @@ def contenders(row: Row) -> dict[str, Callable[..., torch.Tensor]]:
     def sdpa(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
         return scaled_dot_product_attention(q, k, v, is_causal=row.causal)
 
-    found = {
-        "SDPA": sdpa,
-        "fovea.torch.dense": lambda q, k, v: fovea.torch.dense(q, k, v, causal=row.causal),
-        SERVED: sdpa,
-    }
-    # It has no backward on a CPU.
-    if not row.trains and row.N > 1:
+    longest = max(row.N, row.M)
+    found = {"SDPA": sdpa, "fovea.torch.dense": lambda q, k, v: fovea.torch.dense(q, k, v, causal=row.causal)}
+    if longest <= SERVED_LIMIT:
+        found[SERVED] = sdpa
+    if (row.N, row.D) == (FLEX_TOKENS, FLEX_WIDTH) and (not row.trains or flex_trains()):
         found["FlexAttention"] = lambda q, k, v: flex(row.N, row.M, row.causal)(q, k, v)
-    if max(row.N, row.M) <= EAGER_LIMIT:
+    if longest <= EAGER_LIMIT:
         found["eager"] = lambda q, k, v: eager(q, k, v, row.causal)
     return found
 
 
-def measure(row: Row, rounds: int, names: Sequence[str] | None = None) -> dict[str, tuple[float, float]]:
+class Effort(NamedTuple):
+    """Of one row, at most."""
+
+    rounds: int
+    seconds: float
+
+
+def measure(row: Row, effort: Effort, names: Sequence[str] | None = None) -> dict[str, tuple[float, float]]:
     """Seconds of each contender, or of those with these names, and SDPA's time over its own."""
     torch.manual_seed(0)
     shapes = (1, row.H, row.N, row.D), (1, row.H, row.M, row.D), (1, row.H, row.M, row.D)
@@ -99,14 +121,6 @@ def measure(row: Row, rounds: int, names: Sequence[str] | None = None) -> dict[s
         return [out.detach(), *(torch.autograd.grad(out, tensors, d_out) if row.trains else ())]
 
     functions = {name: each for name, each in contenders(row).items() if names is None or name in names}
-    expected = run(functions["SDPA"])
-    for name, function in functions.items():
-        with fovea.torch.sdpa() if name == SERVED else contextlib.nullcontext():
-            found = run(function)
-        for one, other in zip(found, expected, strict=True):
-            error = (one - other).abs().max() / other.abs().max()
-            if not error <= BOUNDS[row.type]:
-                raise SystemExit(f"error: {name} differs by {error:.1e} in {row}")
 
     def seconds(name: str, repetitions: int) -> float:
         with fovea.torch.sdpa() if name == SERVED else contextlib.nullcontext():
@@ -115,9 +129,24 @@ def measure(row: Row, rounds: int, names: Sequence[str] | None = None) -> dict[s
                 run(functions[name])
             return (time.perf_counter() - begin) / repetitions
 
-    repetitions = {name: max(1, round(SLICE / max(seconds(name, 1), 1e-6))) for name in functions}
+    repetitions = {}
+    for name, function in functions.items():
+        begin = time.perf_counter()
+        with fovea.torch.sdpa() if name == SERVED else contextlib.nullcontext():
+            found = run(function)
+        if name == "SDPA":
+            expected, is_long = found, time.perf_counter() - begin > 0.5
+        for one, other in zip(found, expected, strict=True):
+            error = (one - other).abs().max() / other.abs().max()
+            if not error <= BOUNDS[row.type]:
+                raise SystemExit(f"error: {name} differs by {error:.1e} in {row}")
+        repetitions[name] = 1 if is_long else max(1, round(SLICE / max(seconds(name, 1), 1e-6)))
+
     times: dict[str, list[float]] = {name: [] for name in functions}
-    for _ in range(rounds):
+    end = time.perf_counter() + effort.seconds
+    for index in range(effort.rounds):
+        if index and time.perf_counter() > end:
+            break
         for name in functions:
             times[name].append(seconds(name, repetitions[name]))
     return {
@@ -136,12 +165,12 @@ def format_time(seconds: float) -> str:
     return f"{seconds * 1e6:.3g} us"
 
 
-def report(title: str, rows: list[Row], rounds: int) -> None:
+def report(title: str, rows: list[Row], effort: Effort) -> None:
     names = ["SDPA", "fovea.torch.dense", SERVED, "FlexAttention", "eager"]
     print(f"\n## {title}\n\n| type | heads | tokens | width | keys | {' | '.join(names)} |")
     print("|" + "---|" * (5 + len(names)))
     for row in rows:
-        found = measure(row, rounds)
+        found = measure(row, effort)
         cells = [
             "" if name not in found else format_time(found[name][0]) + (f", {found[name][1]:.2f}x" if name != "SDPA" else "")
             for name in names
@@ -149,12 +178,12 @@ def report(title: str, rows: list[Row], rounds: int) -> None:
         print(f"| {row.name} | {' | '.join(cells)} |", flush=True)
 
 
-def report_ratios(lengths: Sequence[int], rounds: int) -> None:
+def report_ratios(lengths: Sequence[int], effort: Effort) -> None:
     """How often `fovea.torch.dense` runs while SDPA runs once, of few shapes."""
     name = "fovea.torch.dense"
 
     def ratio(row: Row) -> str:
-        return f"{measure(row, rounds, ['SDPA', name])[name][1]:.2f}x"
+        return f"{measure(row, effort, ['SDPA', name])[name][1]:.2f}x"
 
     columns = [(type, trains) for type in TYPES for trains in (False, True)]
     titles = [f"{type}, {'training' if trains else 'forward'}" for type, trains in columns]
@@ -201,13 +230,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--threads", type=int, default=1, help="of both; default: 1")
     parser.add_argument("--rounds", type=int, default=7, help="default: 7")
+    parser.add_argument("--seconds", type=float, default=2.0, help="of the rounds of a row; default: 2")
     parser.add_argument("--longest", type=int, default=16384, metavar="N", help="tokens; default: 16384")
     parser.add_argument("--calls", action="store_true", help="only what a call costs")
     parser.add_argument("--ratios", action="store_true", help="only one table of ratios to SDPA, of few shapes")
+    parser.add_argument("--tables", nargs="+", choices=TABLES, default=TABLES, help="only these of the long tables")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     fovea.set_num_threads(arguments.threads)
-    print(f"PyTorch {torch.__version__}, {arguments.threads} thread(s), {arguments.rounds} rounds")
+    effort = Effort(arguments.rounds, arguments.seconds)
+    print(f"PyTorch {torch.__version__}, {arguments.threads} thread(s), {effort.rounds} rounds or {effort.seconds:g} s a row")
 
     lengths = [N for N in (64, 256, 1024, 4096, 16384) if N <= arguments.longest]
 
@@ -221,14 +253,21 @@ def main() -> None:
         ]
 
     if arguments.ratios:
-        return report_ratios([N for N in lengths if N != 256], arguments.rounds)
-    call_costs(arguments.rounds)
+        return report_ratios([N for N in lengths if N != 256], effort)
     if arguments.calls:
-        return
-    decode = [Row(type, 1, M, 64, 8, False, False) for type in TYPES for M in (256, 1024, 4096, 16384)]
-    report("Decoding: one query", decode, arguments.rounds)
-    report("Forward", rows(trains=False), arguments.rounds)
-    report("Forward and backward", rows(trains=True), arguments.rounds)
+        return call_costs(arguments.rounds)
+    for table in arguments.tables:
+        if table == "calls":
+            call_costs(arguments.rounds)
+        elif table == "decode":
+            decode = [Row(type, 1, M, D, 8, False, False) for type in TYPES for D in (64, 128) for M in lengths]
+            report("Decoding: one query", decode, effort)
+        elif table == "forward":
+            report("Forward", rows(trains=False), effort)
+        else:
+            report("Forward and backward", rows(trains=True), effort)
+            if not flex_trains():
+                print("\nFlexAttention has no gradients on this CPU.")
 
 
 if __name__ == "__main__":

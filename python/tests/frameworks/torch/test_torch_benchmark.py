@@ -26,3 +26,13 @@ def test_prints_ratios():
     rows = [row.strip("| ").split(" | ") for row in table.splitlines()]
     assert [row[0] for row in rows] == ["64", "64, causal", "1 of 64"]
     assert all(float(cell.removesuffix("x")) > 0 for row in rows[:2] for cell in row[1:])
+
+
+def test_prints_tables():
+    command = [sys.executable, SCRIPT, "--tables", "decode", "training", "--rounds=1", "--longest=64"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    head, decode, training = done.stdout.split("\n## ")
+    assert head.startswith("PyTorch") and decode.startswith("Decoding") and training.startswith("Forward and backward")
+    tables = [[line.strip("| ").split(" | ") for line in each.splitlines() if line.startswith("| ")] for each in (decode, training)]
+    assert [len(each) for each in tables] == [1 + 4, 1 + 8]
+    assert all("x" in row[6] for each in tables for row in each[1:])

@@ -51,12 +51,16 @@ def main():
     print("| steps | dense, trained on | multipole |")
     print("|---|---|---|")
     print(f"| 0 | {before:.4f} | {evaluate(model, unseen):.4f} |")
-    parts = 3
+    parts, recovered = 3, None
     for part in range(1, parts + 1):
         steps = options.tuning // parts
         train(dense, seen, steps, options.batch, "dense", rate=3e-4)
         train(model, seen, steps, options.batch, "multipole", rate=3e-4)
-        print(f"| {part * steps} | {evaluate(dense, unseen):.4f} | {evaluate(model, unseen):.4f} |")
+        loss = evaluate(model, unseen)
+        if recovered is None and loss <= before:
+            recovered = part * steps
+        print(f"| {part * steps} | {evaluate(dense, unseen):.4f} | {loss:.4f} |", flush=True)
+    print("not recovered" if recovered is None else f"recovered after {recovered} steps")
 
 
 if __name__ == "__main__":

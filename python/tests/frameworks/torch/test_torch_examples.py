@@ -44,9 +44,13 @@ def test_train_patterns(tmp_path):
 
 
 def test_finetune():
-    table = rows(run("finetune_multipole.py", "--steps=4", "--tuning=6", "--batch=2", "--context=64"))
+    out = run("finetune_multipole.py", "--steps=4", "--tuning=6", "--batch=2", "--context=64")
+    table = rows(out)
     assert [row[0] for row in table] == ["0", "2", "4", "6"]
     assert all(1 < float(each) < 8 for row in table for each in row[1:])
+    before = float(table[0][1])
+    reached = [row[0] for row in table[1:] if float(row[2]) <= before]
+    assert out.endswith(f"recovered after {reached[0]} steps\n" if reached else "not recovered\n")
 
 
 def test_generate():

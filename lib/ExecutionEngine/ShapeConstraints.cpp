@@ -88,7 +88,6 @@ llvm::Error ShapeConstraint::check(
     return inputs[index].shape[dim];
   };
   int64_t found = extentOf(argument, dim);
-  std::string where = describeArgument(argument) + ": ";
   int64_t other = otherArgument ? extentOf(*otherArgument, otherDim) : constant;
   int64_t first = isReversed ? other : found;
   int64_t second = isReversed ? found : other;
@@ -103,7 +102,7 @@ llvm::Error ShapeConstraint::check(
   if (otherArgument)
     expected += ", the extent in dimension " + std::to_string(otherDim) +
                 " of " + describeArgument(*otherArgument);
-  return llvm::createStringError(where + op + " expects extent " + expected +
-                                 ", in dimension " + llvm::Twine(dim) +
-                                 ", but got " + llvm::Twine(found));
+  return llvm::createStringError(
+      describeArgument(argument) + ": " + op + " expects extent " + expected +
+      ", in dimension " + llvm::Twine(dim) + ", but got " + llvm::Twine(found));
 }

@@ -20,16 +20,22 @@ using namespace fovea::python;
 static constexpr Target kTargets[] = {Target::CPU, Target::Reference,
                                       Target::GPU, Target::GPUEmulator};
 
-/// Whether it is an abstract array, or holds one.
-static bool isAbstract(nb::handle object) {
-  if (isAbstractArray(object))
-    return true;
-  if (!PyTuple_Check(object.ptr()) && !PyList_Check(object.ptr()))
-    return false;
-  for (nb::handle entry : object)
+static bool isAbstract(nb::handle object);
+
+template <typename Sequence> static bool anyIsAbstract(nb::handle object) {
+  for (nb::handle entry : nb::borrow<Sequence>(object))
     if (isAbstract(entry))
       return true;
   return false;
+}
+
+/// Whether it is an abstract array, or holds one.
+static bool isAbstract(nb::handle object) {
+  if (PyTuple_Check(object.ptr()))
+    return anyIsAbstract<nb::tuple>(object);
+  if (PyList_Check(object.ptr()))
+    return anyIsAbstract<nb::list>(object);
+  return isAbstractArray(object);
 }
 
 Reader::Reader(const char *name, nb::args given, nb::kwargs named,

@@ -51,17 +51,18 @@ def _compiled(
     name: str, arguments: Sequence[Argument], find_places: _FindPlaces | None, *, asks: bool = True
 ) -> Callable[..., Any]:
     """The compiled function, for arguments of the operator: those of the declaration and
-    the target.  Flags that ask for results are `asks`.  It writes results to the places that
-    are found for them, and makes contiguous ones where there is none."""
+    the target.  Flags that ask for results are `asks`; without, there is one result.  It
+    writes results to the places that are found for them, and makes contiguous ones where
+    there is none."""
     function = ADAPTED.get(name) or getattr(_fovea.tensors, name)
     given = [each for each in arguments if each.kind]
     # As a rule, what is passed on is what is given, and flags behind that.
     is_same = all(one is other for one, other in zip(arguments, given)) and not any(
         each.kind.startswith(("float[]", "int[]")) for each in arguments
     )
-    flags = (asks,) * (len(arguments) - len(given))
+    flags = [asks] * (len(arguments) - len(given))
 
-    def read(values: Sequence[Any]) -> Sequence[Any]:
+    def read(values: Sequence[Any]) -> list[Any]:
         rest, found = iter(values), []
         for each in arguments:
             value: Any = next(rest) if each.kind else asks
@@ -74,11 +75,11 @@ def _compiled(
 
     def call(*values: Any) -> Any:
         places = find_places(values) if find_places else None
-        rest = values[:-1] if is_same else read(values[:-1])
-        added = flags if is_same else ()
+        *rest, target = values
+        rest = rest + flags if is_same else read(rest)
         if places is None:
-            return function(*rest, *added, values[-1])
-        return function(*rest, *added, values[-1], out=places)
+            return function(*rest, target)
+        return function(*rest, target, out=places if asks else places[:1])
 
     return call
 
@@ -140,16 +141,12 @@ def _define_forward(name: str, declaration: Declaration) -> Any:
         named = {} if is_complete else dict(zip(names, values))
         return [place, *(None for each in results[1:] if each.is_there(named))]
 
-    def find_first_place(values: Sequence[Any]) -> list[torch.Tensor | None] | None:
-        places = find_places(values)
-        return None if places is None else places[:1]
+    def compile(asks: bool) -> Callable[..., Any]:
+        return _compiled(name, declaration.arguments, None if order is None else find_places, asks=asks)
 
-    def compile(find: _FindPlaces, asks: bool) -> Callable[..., Any]:
-        return _compiled(name, declaration.arguments, None if order is None else find, asks=asks)
-
-    compiled = compile(find_places, asks=True)
+    compiled = compile(asks=True)
     if any(not each.kind for each in declaration.arguments):
-        FIRST[name] = compile(find_first_place, asks=False)
+        FIRST[name] = compile(asks=False)
 
     def run(*values: Any) -> Any:
         named, there = dict(zip(names, values)), iter(_flat(compiled(*values)))

@@ -17,6 +17,9 @@ from ._autocast import make_autocast
 from ._operator import BACKWARD, FIRST, FORWARD, KERNELS, TARGET
 from ._shortcut import make_look
 
+_is_autocast_enabled = torch._C._is_any_autocast_enabled
+_is_compiling = torch.compiler.is_compiling
+
 
 def _tensors(value: Any) -> Sequence[Any]:
     """The tensors of an argument that is one, a list of them or None."""
@@ -169,7 +172,7 @@ def _make_nodes(name: str) -> _Nodes:
                 given[at] = None
         if given[0] is None:
             given[0] = tensors[0].new_zeros(declaration.shapes(values[:-1])[needed])
-        is_watched = torch.compiler.is_compiling() or look(tuple(given)) is None
+        is_watched = _is_compiling() or look(tuple(given)) is None
         gradients = (backward_operator if is_watched else backward_kernel)(*given)
         if torch.is_grad_enabled():
             of_results = [each for each in d_outputs if each is not None]
@@ -241,8 +244,8 @@ def make_call(name: str, *, is_first: bool = False) -> Callable[..., Any]:
         return node.apply(rest, *tensors)
 
     def call(*given: Any) -> Any:
-        values = tuple(autocast(given)) if torch._C._is_any_autocast_enabled() else given
-        packed = None if torch.compiler.is_compiling() else look(values)
+        values = tuple(autocast(given)) if _is_autocast_enabled() else given
+        packed = None if _is_compiling() else look(values)
         if packed is None:
             found = dispatch(values)
         elif packed:

@@ -50,10 +50,9 @@ def main():
     print(f"{len(names)} layers swapped")
     print("| steps | dense, trained on | multipole |")
     print("|---|---|---|")
-    print(f"| 0 | {before:.4f} | {evaluate(model, unseen):.4f} |")
     parts, recovered = 3, None
-    for part in range(1, parts + 1):
-        steps = options.tuning // parts
+    for part in range(parts + 1):
+        steps = options.tuning // parts if part else 0
         train(dense, seen, steps, options.batch, "dense", rate=3e-4)
         train(model, seen, steps, options.batch, "multipole", rate=3e-4)
         loss = evaluate(model, unseen)

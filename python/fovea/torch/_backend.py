@@ -65,13 +65,17 @@ def attend(
     return out if query.dim() == 4 else out.reshape(*shape[:-1], value.shape[-1])
 
 
-def _write_term(graph: Any, term: Term) -> Node:
+def _write_term(graph: Any, term: Term, heads: int | None) -> Node:
+    node = term.node
+    if term.is_flat and len(shape_of(node)) == 3:
+        is_shared = shape_of(node)[0] == 1
+        node = graph.call_method(*(("unsqueeze", (node, 0)) if is_shared else ("unflatten", (node, 0, (-1, heads)))))
     if term.low is None:
-        return term.node if term.factor == 1 else graph.call_function(torch.mul, (term.node, term.factor))
+        return node if term.factor == 1 else graph.call_function(torch.mul, (node, term.factor))
     # To kernels much less is -inf, and a row of it has no keys.
     low = max(term.low, -1e9) if math.isfinite(term.low) else term.low
     first, second = (low, 0.0) if term.is_hiding else (0.0, low)
-    return graph.call_function(torch.where, (term.node, first, second))
+    return graph.call_function(torch.where, (node, first, second))
 
 
 def _is_viewed(node: Node) -> bool:
@@ -101,7 +105,7 @@ def _replace(module: GraphModule, found: Attention) -> None:
             mask = terms[0].node
         else:
             for term in terms:
-                written = _write_term(graph, term)
+                written = _write_term(graph, term, found.heads)
                 mask = written if mask is None else graph.call_function(torch.add, (mask, written))
         options: dict[str, Any] = {name: each for name, each in admitted._asdict().items() if each}
         if found.is_causal:

@@ -44,6 +44,8 @@ class Term(NamedTuple):
     factor: float = 1.0
     low: float | None = None
     is_hiding: bool = False
+    #: Of scores [B * H, N, M], where others are [B, H, N, M].
+    is_flat: bool = False
 
 
 @dataclass
@@ -207,6 +209,7 @@ class _Scores:
         self.factors: list[tuple[Node, bool]] = []
         self.terms: list[Term] = []
         self.sink: Node | None = None
+        self.is_flat = False
         self._has_sink = has_sink
 
     def read(self, node: Any, step: Node | None = None) -> Node:
@@ -217,7 +220,7 @@ class _Scores:
             if any(writer is not step for writer in writers_of(node)):
                 raise NoAttention(f"{node.name} is written to in place")
             step, name = node, name_of(node)
-            if name in _PRODUCTS or name == "baddbmm":
+            if name == "baddbmm" or (name in _PRODUCTS and len(node.args) == 2):
                 self._check_sink()
                 return node
             reader = getattr(self, f"_read_{name.rstrip('_')}", None)
@@ -288,7 +291,8 @@ class _Scores:
         if isinstance(term, Node) and shape_of(term)[-1:] not in ((), (1,)):
             if self.factors:
                 raise NoAttention("scores and a bias are multiplied by a number that a call may change")
-            self.terms.append(_read_mask(term, factor) or Term(term, factor))
+            read = _read_mask(term, factor) or Term(term, factor)
+            self.terms.append(read._replace(is_flat=self.is_flat))
         elif self._has_sink:
             raise NoAttention("something is added to whole rows of scores beside a sink")
 
@@ -298,7 +302,7 @@ class _Scores:
             raise NoAttention("scores are replaced by numbers that may count")
         if not isinstance(mask, Node) or value_of(mask).dtype != torch.bool:
             raise NoAttention("a mask of scores is not boolean")
-        self.terms.append(Term(mask, low=self.scale * number, is_hiding=is_hiding))
+        self.terms.append(Term(mask, low=self.scale * number, is_hiding=is_hiding, is_flat=self.is_flat))
 
     def _read_masked_fill(self, node: Node) -> Any:
         scores, mask, low = node.args[:3]
@@ -316,6 +320,7 @@ class _Scores:
     def _read_view(self, node: Node) -> Any:
         if not _keeps_matrix(node, node.args[0]):
             raise NoAttention("scores are reshaped along queries and keys")
+        self.is_flat |= len(shape_of(node.args[0])) == 3 and len(shape_of(node)) == 4
         return node.args[0]
 
     _read_reshape = _read_view
@@ -407,11 +412,10 @@ def _find_in_products(product: Node) -> Attention | None:
     _check_weights(product, softmax)
     scores = _Scores(is_dropped)
     inner = scores.read(softmax.args[0])
-    if len(inner.args) < 2 + (name_of(inner) == "baddbmm"):
-        raise NoAttention("operands of a product are given by name")
-    query, key = inner.args[:2]
-    if name_of(inner) == "baddbmm":
-        start, query, key = inner.args[:3]
+    if name_of(inner) != "baddbmm":
+        query, key = inner.args[:2]
+    else:
+        start, query, key = inner.args[0], _argument(inner, 1, "batch1"), _argument(inner, 2, "batch2")
         beta, alpha = inner.kwargs.get("beta", 1), inner.kwargs.get("alpha", 1)
         if not (_is_number(beta) and _is_number(alpha)):
             raise NoAttention("scores are multiplied by a number that a call may change")

@@ -89,9 +89,12 @@ def collapsed(q, k, v):
 
 def heads_within_scores(q, k, v):
     q, k, v = (x.reshape(-1, *x.shape[2:]) for x in (q, k, v))
-    bias = torch.arange(M).float().expand(B, 1, 1, M) / M
-    scores = torch.baddbmm(torch.zeros(1, 1, 1), q, k.transpose(1, 2), beta=1.0, alpha=0.3).view(B, H, N, M)
-    return torch.bmm(softmax(scores + bias, -1).view(-1, N, M), v).view(B, H, N, D)
+    # As BLOOM: a slope for each head, below the reshape, and a mask above.
+    slopes = torch.linspace(0, 1, B * H)[:, None, None] * torch.arange(M)
+    scores = slopes.baddbmm(batch1=q, batch2=k.transpose(1, 2), beta=0.5, alpha=0.3)
+    scores = scores.masked_fill(torch.arange(M) == 3, LOWEST).view(B, H, N, M)
+    scores = scores + torch.linspace(0, 1, H)[:, None, None] * torch.arange(M)
+    return torch.bmm(softmax(scores, -1).view(-1, N, M), v).view(B, H, N, D)
 
 
 def causal_by_comparison(q, k, v):

@@ -107,6 +107,8 @@ class Effort(NamedTuple):
 
     rounds: int
     seconds: float
+    #: That of the thread where there is one, which other work on the machine does not lengthen.
+    clock: Callable[[], float]
 
 
 def measure(row: Row, effort: Effort, names: Sequence[str] | None = None) -> dict[str, tuple[float, float]]:
@@ -124,10 +126,10 @@ def measure(row: Row, effort: Effort, names: Sequence[str] | None = None) -> dic
 
     def seconds(name: str, repetitions: int) -> float:
         with fovea.torch.sdpa() if name == SERVED else contextlib.nullcontext():
-            begin = time.perf_counter()
+            begin = effort.clock()
             for _ in range(repetitions):
                 run(functions[name])
-            return (time.perf_counter() - begin) / repetitions
+            return (effort.clock() - begin) / repetitions
 
     repetitions = {}
     for name, function in functions.items():
@@ -238,8 +240,14 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     fovea.set_num_threads(arguments.threads)
-    effort = Effort(arguments.rounds, arguments.seconds)
-    print(f"PyTorch {torch.__version__}, {arguments.threads} thread(s), {effort.rounds} rounds or {effort.seconds:g} s a row")
+    effort = Effort(
+        arguments.rounds, arguments.seconds, time.thread_time if arguments.threads == 1 else time.perf_counter
+    )
+    times = "its own time" if arguments.threads == 1 else "by the clock"
+    print(
+        f"PyTorch {torch.__version__}, {arguments.threads} thread(s), {times}, "
+        f"{effort.rounds} rounds or {effort.seconds:g} s a row"
+    )
 
     lengths = [N for N in (64, 256, 1024, 4096, 16384) if N <= arguments.longest]
 

@@ -10,6 +10,7 @@
 #include "fovea/Dialect/Attn/IR/Contract.h"
 #include "fovea/Dialect/Attn/Transforms/Presence.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/IRMapping.h"
 #include "mlir/IR/TypeUtilities.h"
 #include "mlir/Interfaces/DestinationStyleOpInterface.h"
 #include "llvm/ADT/StringMap.h"
@@ -99,6 +100,8 @@ template <typename OpTy> static OpTy withLse(OpTy op) {
   types.insert(types.begin() + 1, lse.getType());
   OperationState state(op.getLoc(), op->getName(), copy->getOperands(), types,
                        copy->getAttrs());
+  for (Region &region : copy->getRegions())
+    state.addRegion()->takeBody(region);
   auto extended = cast<OpTy>(b.create(state));
   copy.erase();
   SmallVector<Value> results(extended->getResults());
@@ -242,12 +245,32 @@ void BackwardEmitter::emit(bool accumulates) {
   state.addAttributes(getAttributes());
   if (name.hasTrait<OpTrait::AttrSizedOperandSegments>())
     state.addAttribute("operandSegmentSizes", b.getDenseI32ArrayAttr(segments));
+  for (Region &region : op->getRegions()) {
+    IRMapping mapping;
+    region.cloneInto(state.addRegion(), mapping);
+  }
   gradients.assign(b.create(state)->getResults());
 }
 
-static LogicalResult verifyHasGradient(Operation *) { return success(); }
+static LogicalResult verifyHasGradient(Operation *, const Adjoints &) {
+  return success();
+}
 
-static LogicalResult verifyHasGradient(StreamOp op) {
+/// What a score region captures is constant to its gradient.
+template <typename OpTy>
+static LogicalResult verifyCaptures(OpTy op, const Adjoints &adjoints) {
+  for (auto [index, capture] : llvm::enumerate(op.getCaptures()))
+    if (adjoints.isActive(capture))
+      return op.emitOpError() << "has no gradient for capture " << index
+                              << " of its score region";
+  return success();
+}
+
+static LogicalResult verifyHasGradient(DenseOp op, const Adjoints &adjoints) {
+  return verifyCaptures(op, adjoints);
+}
+
+static LogicalResult verifyHasGradient(StreamOp op, const Adjoints &adjoints) {
   if (op.getFirstRow())
     return op.emitOpError("has no gradient as a tile of another");
   if (op.getWeighting() != Weighting::Softmax)
@@ -258,7 +281,7 @@ static LogicalResult verifyHasGradient(StreamOp op) {
         source.hasLogWeightBlocks() || source.attr.getHasLocalBias())
       return op.emitOpError("has no gradient for sources with codes, a local "
                             "bias or an axis of query blocks");
-  return success();
+  return verifyCaptures(op, adjoints);
 }
 
 //===----------------------------------------------------------------------===//
@@ -358,7 +381,7 @@ struct AttnModel
     : DifferentiableOpInterface::ExternalModel<AttnModel<OpTy>, OpTy> {
   LogicalResult emitVJP(Operation *op, OpBuilder &builder,
                         Adjoints &adjoints) const {
-    if (failed(verifyHasGradient(cast<OpTy>(op))))
+    if (failed(verifyHasGradient(cast<OpTy>(op), adjoints)))
       return failure();
     BackwardEmitter(cast<ContractOpInterface>(op), builder, adjoints)
         .emit(/*accumulates=*/isa<SummarizeOp>(op));

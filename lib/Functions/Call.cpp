@@ -37,8 +37,8 @@ void Call::addShapes(SmallVectorImpl<char> &complete, bool isOpen) const {
     addNumber(complete, char(type));
     addNumber(complete, char(shape.size()));
     for (auto [dim, extent] : enumerate(shape))
-      addNumber(complete, isOpen && mayBeOpen(spec, shape, dim) ? kDynamicExtent
-                                                                : extent);
+      addNumber(complete,
+                leavesOpen(isOpen, spec, shape, dim) ? kDynamicExtent : extent);
   };
   for (auto [argument, spec] : zip_equal(arguments, argumentSpecs))
     add(spec, argument.elementType, argument.shape);
@@ -48,9 +48,12 @@ void Call::addShapes(SmallVectorImpl<char> &complete, bool isOpen) const {
     add(destination.spec, destination.elementType, destination.shape);
 }
 
-bool Call::mayBeOpen(const attn::OperandSpec *spec, ArrayRef<int64_t> shape,
-                     size_t dim) const {
-  if (!spec || spec->extents.size() != shape.size())
+bool Call::leavesOpen(bool isOpen, const attn::OperandSpec *spec,
+                      ArrayRef<int64_t> shape, size_t dim) const {
+  // What a score region captures is read by bounds that are checked.
+  if (spec && spec->name == "captures")
+    return true;
+  if (!isOpen || !spec || spec->extents.size() != shape.size())
     return false;
   const attn::ExtentSpec &extent = spec->extents[dim];
   if (!extent.isLength() || extent.isStatic)
@@ -139,6 +142,13 @@ void Call::computed(StringRef producer, ArrayRef<unsigned> inputs,
   computedValues.push_back({producer.str(), SmallVector<unsigned, 2>(inputs),
                             type, Shape(shape),
                             SmallVector<int32_t, 5>(ofProducer), spec});
+}
+
+void Call::scoreRegion(StringRef text) {
+  scoreBody = text.str();
+  scoreCaptures = {values.size() - segments.back(), segments.back()};
+  addToKey(text.size());
+  key += text;
 }
 
 void Call::attribute(StringLiteral name, AttributeValue value) {

@@ -13,6 +13,8 @@
 #include "fovea/Dialect/Attn/IR/AttnDialect.h"
 #include "fovea/Dialect/Attn/IR/Contract.h"
 #include "fovea/ExecutionEngine/Compiler.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/OwningOpRef.h"
 #include "llvm/ADT/SmallString.h"
 #include <functional>
 #include <utility>
@@ -80,6 +82,9 @@ public:
                 ElementType type, llvm::ArrayRef<int64_t> shape,
                 llvm::ArrayRef<int32_t> segments);
 
+  /// The body of the operation's score region, whose captures are the operand
+  /// that was added last.
+  void scoreRegion(llvm::StringRef scoreBody);
   void attribute(llvm::StringLiteral name, AttributeValue value);
   /// A unit attribute, unless it is not set.
   void flag(llvm::StringLiteral name, bool isSet);
@@ -197,9 +202,9 @@ private:
                       llvm::ArrayRef<int64_t> shape,
                       std::optional<unsigned> place);
   unsigned addArgument(const Argument &argument, const attn::OperandSpec *spec);
-  /// Whether a kernel may leave an extent open.
-  bool mayBeOpen(const attn::OperandSpec *spec, llvm::ArrayRef<int64_t> shape,
-                 size_t dim) const;
+  /// Whether a kernel, for any lengths if `isOpen`, leaves an extent open.
+  bool leavesOpen(bool isOpen, const attn::OperandSpec *spec,
+                  llvm::ArrayRef<int64_t> shape, size_t dim) const;
   /// The extent of the first argument that has the letter `symbol`.
   int64_t getLength(llvm::StringRef symbol) const;
   /// The type of an array, whose lengths are open if `isOpen`.
@@ -223,10 +228,13 @@ private:
   /// Compiles the function for a key that has no kernel yet.
   llvm::Expected<Kernel> compileFunction(const CompileOptions &options,
                                          bool isOpen) const;
-  llvm::SmallVector<mlir::Value> buildBody(mlir::OpBuilder &builder,
-                                           bool isOpen,
-                                           mlir::ValueRange arguments,
-                                           mlir::ValueRange inits) const;
+  /// What computes the results; `region` is that of the operation, if any.
+  llvm::SmallVector<mlir::Value>
+  buildBody(mlir::OpBuilder &builder, bool isOpen, mlir::ValueRange arguments,
+            mlir::ValueRange inits, mlir::Region *region) const;
+  /// The body of the score region as that of a function: null without one.
+  llvm::Expected<mlir::OwningOpRef<mlir::ModuleOp>>
+  parseScoreRegion(mlir::MLIRContext *context) const;
   /// Runs `kernel` on the arguments, those in `more` and the destinations.
   llvm::Error invoke(const Kernel &kernel, llvm::ArrayRef<Argument> more,
                      llvm::SmallVectorImpl<OwnedTensor> &returned) const;
@@ -254,6 +262,10 @@ private:
   ResultMemory memory;
   unsigned numResults = 0;
   Body body;
+  /// The text of a score region, empty for none, and its captures among the
+  /// values of operands.
+  std::string scoreBody;
+  std::pair<unsigned, unsigned> scoreCaptures;
   llvm::SmallString<512> key;
   llvm::SmallVector<Argument, 6> arguments;
   llvm::SmallVector<const attn::OperandSpec *, 6> argumentSpecs;

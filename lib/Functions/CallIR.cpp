@@ -7,13 +7,16 @@
 //===----------------------------------------------------------------------===//
 
 #include "Call.h"
+#include "fovea/Dialect/Attn/IR/AttnOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Bufferization/IR/Bufferization.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/BuiltinOps.h"
+#include "mlir/Parser/Parser.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 
@@ -104,7 +107,8 @@ static StridedLayoutAttr getRowLayout(MLIRContext *context, size_t rank) {
 /// An operation of the dialect whose results have the types of `inits`.
 static Operation *buildOp(OpBuilder &b, StringRef op, ValueRange operands,
                           ArrayRef<int32_t> segments, ValueRange inits,
-                          ArrayRef<NamedAttribute> attributes) {
+                          ArrayRef<NamedAttribute> attributes,
+                          Region *region = nullptr) {
   OperationState state(b.getUnknownLoc(), ("attn." + op).str());
   state.addOperands(operands);
   state.addOperands(inits);
@@ -112,7 +116,44 @@ static Operation *buildOp(OpBuilder &b, StringRef op, ValueRange operands,
   state.addAttributes(attributes);
   if (state.name.hasTrait<OpTrait::AttrSizedOperandSegments>())
     state.addAttribute("operandSegmentSizes", b.getDenseI32ArrayAttr(segments));
+  if (region)
+    state.addRegion()->takeBody(*region);
   return b.create(state);
+}
+
+llvm::Expected<OwningOpRef<ModuleOp>>
+Call::parseScoreRegion(MLIRContext *context) const {
+  if (scoreBody.empty())
+    return OwningOpRef<ModuleOp>();
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  Type sums =
+      attn::getStateType(convertType(context, arguments.front().elementType));
+  os << "func.func @score(%score: " << sums
+     << ", %batch: index, %head: index, %query: index, %key: index";
+  auto [first, count] = scoreCaptures;
+  for (auto [index, value] :
+       llvm::enumerate(ArrayRef(values).slice(first, count))) {
+    const Argument &capture = arguments[value];
+    os << ", %capture" << index << ": "
+       << getType(context, /*isOpen=*/true, argumentSpecs[value],
+                  capture.elementType, capture.shape);
+  }
+  os << ") -> " << sums << " {\n" << scoreBody << "\n}\n";
+  std::string message;
+  ScopedDiagnosticHandler handler(context, [&](Diagnostic &diagnostic) {
+    if (message.empty())
+      message = diagnostic.str();
+    return success();
+  });
+  // It is verified as the region that it becomes.
+  auto module = parseSourceString<ModuleOp>(
+      text, ParserConfig(context, /*verifyAfterParse=*/false));
+  if (!module)
+    return llvm::createStringError(
+        std::make_error_code(std::errc::invalid_argument),
+        "score: found a body that does not parse: " + message);
+  return module;
 }
 
 RankedTensorType Call::getType(MLIRContext *context, bool isOpen,
@@ -121,7 +162,7 @@ RankedTensorType Call::getType(MLIRContext *context, bool isOpen,
                                ArrayRef<int64_t> shape) const {
   Shape open(shape);
   for (auto [dim, extent] : llvm::enumerate(open))
-    if (isOpen && mayBeOpen(spec, shape, dim))
+    if (leavesOpen(isOpen, spec, shape, dim))
       extent = ShapedType::kDynamic;
   return RankedTensorType::get(open, convertType(context, elementType));
 }
@@ -149,7 +190,7 @@ Value Call::makeEmpty(OpBuilder &b, RankedTensorType type,
 
 SmallVector<Value> Call::buildBody(OpBuilder &b, bool isOpen,
                                    ValueRange functionArguments,
-                                   ValueRange inits) const {
+                                   ValueRange inits, Region *region) const {
   if (body)
     return body(b, functionArguments, inits);
   SmallVector<Value> operands;
@@ -176,7 +217,7 @@ SmallVector<Value> Call::buildBody(OpBuilder &b, bool isOpen,
   SmallVector<int32_t, 16> sizes(segments);
   llvm::append_range(sizes, initSegments);
   return llvm::to_vector_of<Value>(
-      buildOp(b, op, operands, sizes, inits, named)->getResults());
+      buildOp(b, op, operands, sizes, inits, named, region)->getResults());
 }
 
 llvm::Expected<Kernel> Call::compileFunction(const CompileOptions &options,
@@ -184,7 +225,14 @@ llvm::Expected<Kernel> Call::compileFunction(const CompileOptions &options,
   MLIRContext context(MLIRContext::Threading::DISABLED);
   context.loadDialect<arith::ArithDialect, attn::AttnDialect,
                       bufferization::BufferizationDialect, func::FuncDialect,
-                      linalg::LinalgDialect, tensor::TensorDialect>();
+                      linalg::LinalgDialect, math::MathDialect,
+                      tensor::TensorDialect>();
+  llvm::Expected<OwningOpRef<ModuleOp>> score = parseScoreRegion(&context);
+  if (!score)
+    return score.takeError();
+  Region *region = nullptr;
+  if (*score)
+    region = &(*score)->getBody()->front().getRegion(0);
   OpBuilder b(&context);
   Location loc = b.getUnknownLoc();
   OwningOpRef<ModuleOp> module = ModuleOp::create(b, loc);
@@ -243,8 +291,8 @@ llvm::Expected<Kernel> Call::compileFunction(const CompileOptions &options,
   }
   SmallVector<Value> returned;
   buffer = buffers.begin();
-  for (auto [destination, result] :
-       llvm::zip_equal(destinations, buildBody(b, isOpen, given, inits))) {
+  for (auto [destination, result] : llvm::zip_equal(
+           destinations, buildBody(b, isOpen, given, inits, region))) {
     if (!isInBuffer(destination)) {
       returned.push_back(result);
       continue;

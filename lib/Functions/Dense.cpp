@@ -9,6 +9,7 @@
 #include "fovea/Functions/Dense.h"
 #include "AttentionCall.h"
 #include "TokenMask.h"
+#include "fovea/Dialect/Attn/IR/ScoreRegion.h"
 #include "llvm/ADT/STLExtras.h"
 
 using namespace llvm;
@@ -63,6 +64,19 @@ addDense(Call &call, Checker &check, const Checker::Attention &arguments,
                      length, options.target);
   for (const std::optional<SequenceLengths> &each : lengths)
     call.operandIf(each->get());
+  SmallVector<Argument> captures;
+  if (options.score) {
+    int64_t positions = std::max(length, numKeys);
+    check.check(positions < attn::kMaxScorePositions,
+                "score: found " + Twine(positions) +
+                    " positions, needed fewer than " +
+                    Twine(attn::kMaxScorePositions));
+    for (auto [index, array] : enumerate(options.score->captures))
+      captures.emplace_back(("captures[" + Twine(index) + "]").str(), array);
+  }
+  call.operand(captures);
+  if (options.score)
+    call.scoreRegion(options.score->body);
   return !options.sink && (numKeys == 0 || options.window == 0);
 }
 

@@ -16,7 +16,23 @@ queries and of keys, N and M queries and keys, D and E columns of a head.
 versions of the functions here.
 """
 
-from . import _caches, _conv, _explain, _low_rank, _program, _quantize, _rope, _varlen, _vq, _weights, compiler, ops, tree
+from . import (
+    _caches,
+    _conv,
+    _explain,
+    _low_rank,
+    _program,
+    _quantize,
+    _rope,
+    _trace,
+    _varlen,
+    _vq,
+    _weights,
+    compiler,
+    math,
+    ops,
+    tree,
+)
 from ._caches import *
 from ._conv import *
 from ._explain import *
@@ -25,6 +41,7 @@ from ._low_rank import *
 from ._program import *
 from ._quantize import *
 from ._rope import *
+from ._trace import *
 from ._varlen import *
 from ._vq import *
 from ._weights import *
@@ -35,7 +52,7 @@ from .tree import *
 __version__ = VERSION
 
 __all__ = (
-    ["FoveaError", "Kernel"]
+    ["FoveaError", "Kernel", "math"]
     + _caches.__all__
     + _conv.__all__
     + _explain.__all__
@@ -43,6 +60,7 @@ __all__ = (
     + _program.__all__
     + _quantize.__all__
     + _rope.__all__
+    + _trace.__all__
     + _varlen.__all__
     + _vq.__all__
     + _weights.__all__

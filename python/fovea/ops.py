@@ -11,12 +11,13 @@ bits on any number of threads.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 from . import _arguments as check
 from . import _fovea, _layout
+from ._trace import named_score
 
 __all__ = [
     "dense",
@@ -42,6 +43,7 @@ def dense(
     sink: Any = None,
     lengths: Any = None,
     query_lengths: Any = None,
+    score: Callable[..., Any] | None = None,
     return_lse: bool = False,
     layout: str = "bhnd",
     out: Any = None,
@@ -66,14 +68,25 @@ def dense(
     that do not exist are zeros and -inf.  A query without any key gives zeros
     and -inf, or its sink.
 
+    `score` is a function of (s, b, h, i, j) that returns what takes the place of
+    s = scale q k^T, before log weights, biases and masks: of the batch entry b, the
+    query head h, and the positions of the query, p, and of the key.  It is called
+    once, and may do arithmetic, compare, call functions of `fovea.math`, and read
+    arrays by `fovea.capture(array)[indices]`.  A score of minus infinity removes the
+    entry.  It runs on the CPU.
+
+        dense(q, k, v, score=lambda s, b, h, i, j: 50 * fovea.math.tanh(s / 50))
+        dense(q, k, v, score=lambda s, b, h, i, j: s + slopes[h] * (j - i))
+
     With `layout` "bnhd" q, k, v and the output are [B,N,H,D] arrays of the host, which
     are read and written where they lie.
     """
     options = (scale, causal, window, log_weight, bias, sink, prefix, lengths, query_lengths, return_lse, target)
+    named = named_score(score, q)
     if not _layout.is_tokens_first(layout):
-        return _fovea.dense(q, k, v, *options, out=out)
+        return _fovea.dense(q, k, v, *options, out=out, **named)
     q, k, v = _layout.all_heads_first(q=q, k=k, v=v)
-    return _layout.attend(partial(_fovea.dense, q, k, v, *options), q, v.shape[3], out, return_lse)
+    return _layout.attend(partial(_fovea.dense, q, k, v, *options, **named), q, v.shape[3], out, return_lse)
 
 
 def dense_backward(
@@ -94,6 +107,7 @@ def dense_backward(
     sink: Any = None,
     lengths: Any = None,
     query_lengths: Any = None,
+    score: Callable[..., Any] | None = None,
     return_d_log_weight: bool = True,
     return_d_bias: bool = True,
     layout: str = "bhnd",
@@ -108,17 +122,18 @@ def dense_backward(
     Each has the shape and type of what it is for.  `out` and `lse` are what
     `dense` gave with `return_lse`, `d_out` and `d_lse` the gradients for them;
     without `d_lse` nothing depends on `lse`.  All other arguments are those of
-    `dense`.
+    `dense`.  Arrays that `score` captures are constant.
     """
     options = (
         lse, d_lse, scale, causal, window, log_weight, bias, sink, prefix, lengths, query_lengths, return_d_log_weight,
         return_d_bias, target,
     )  # fmt: skip
+    named = named_score(score, q)
     if not _layout.is_tokens_first(layout):
-        return _fovea.dense_backward(d_out, q, k, v, out, *options, gradients=gradients)
+        return _fovea.dense_backward(d_out, q, k, v, out, *options, gradients=gradients, **named)
     d_out, q, k, v, out = _layout.all_heads_first(d_out=d_out, q=q, k=k, v=v, out=out)
     wanted = (log_weight is not None and return_d_log_weight, bias is not None and return_d_bias, sink is not None)
-    call = partial(_fovea.dense_backward, d_out, q, k, v, out, *options)
+    call = partial(_fovea.dense_backward, d_out, q, k, v, out, *options, **named)
     return _layout.differentiate(call, {"q": q, "k": k, "v": v}, sum(wanted), gradients)
 
 

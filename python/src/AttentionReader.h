@@ -26,6 +26,7 @@ template <typename Options> Options readDenseOptions(Reader &in) {
   options.prefix = in.optionalInteger("prefix", 0);
   options.lengths = in.optionalArray("lengths");
   options.queryLengths = in.optionalArray("query_lengths");
+  options.score = in.score();
   return options;
 }
 

@@ -20,6 +20,7 @@
 #include "fovea/ExecutionEngine/Compiler.h"
 #include "fovea/Functions/ResultMemory.h"
 #include "fovea/Functions/ResultScopes.h"
+#include "fovea/Functions/ScoreFunction.h"
 #include "fovea/Functions/Tokens.h"
 #include <forward_list>
 
@@ -70,6 +71,10 @@ public:
   std::optional<llvm::SmallVector<OwnedTensor>>
   optionalParts(llvm::StringRef name, llvm::ArrayRef<llvm::StringRef> names,
                 bool needsWrite);
+
+  /// The function of scores that is named `score`, if any: a text and a list of
+  /// arrays.
+  std::optional<ScoreFunction> score();
 
   bool flag(llvm::StringRef name);
   int64_t integer(llvm::StringRef name, int64_t least) {

@@ -218,8 +218,8 @@ class Cases:
 
 # Functions that compute nothing from arrays, or change a cache.
 OTHERS = {
-    "clear_cache", "compile", "explain", "fast_multipole_decode", "gpu_stream", "hierarchical_weights", "key_weights_from_conv1d",
-    "num_threads", "rope_frequencies", "set_num_threads", "set_shapes", "shapes",
+    "capture", "clear_cache", "compile", "explain", "fast_multipole_decode", "gpu_stream", "hierarchical_weights",
+    "key_weights_from_conv1d", "num_threads", "rope_frequencies", "set_num_threads", "set_shapes", "shapes",
 }  # fmt: skip
 FUNCTIONS = sorted(name for name in fovea.__all__ if inspect.isfunction(getattr(fovea, name)) and name not in OTHERS)
 

@@ -27,6 +27,7 @@
 
 #include "fovea/ExecutionEngine/Compiler.h"
 #include "fovea/Functions/ResultMemory.h"
+#include "fovea/Functions/ScoreFunction.h"
 
 namespace fovea {
 
@@ -51,6 +52,8 @@ struct DenseOptions {
   std::optional<TensorRef> lengths, queryLengths;
   /// Broadcasts to [B,H]: exp(sink) is added to every denominator of a head.
   std::optional<TensorRef> sink;
+  /// On the CPU.
+  std::optional<ScoreFunction> score;
   bool returnLse = false;
   Target target = Target::CPU;
   ResultMemory out;
@@ -68,6 +71,8 @@ struct DenseBackwardOptions {
   bool causal = false;
   std::optional<int64_t> window, prefix;
   std::optional<TensorRef> logWeight, bias, sink, lengths, queryLengths;
+  /// What it captures is constant.
+  std::optional<ScoreFunction> score;
   /// Whether to compute the gradients of the first two; that of a bias may
   /// have N x M numbers.
   bool returnDLogWeight = true, returnDBias = true;

@@ -55,9 +55,10 @@ struct LowerToReferencePass
     auto hasForm = [](OperationName name) {
       return name.hasInterface<LowerToReferenceOpInterface>();
     };
-    auto lower = [](ArrayRef<Operation *> ops) {
+    auto lower = [](ArrayRef<Operation *> ops) -> LogicalResult {
       for (Operation *op : ops)
-        cast<LowerToReferenceOpInterface>(op).lowerToReference();
+        if (failed(cast<LowerToReferenceOpInterface>(op).lowerToReference()))
+          return failure();
       return success();
     };
     if (failed(lowerOps(getOperation(), /*names=*/{}, hasForm, lower)))

@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "ReferenceWalks.h"
+#include "fovea/Differentiate/ScoreDerivative.h"
 
 using namespace mlir;
 using namespace fovea::attn;
@@ -46,9 +47,9 @@ struct GradientRow {
   void setDelta(function_ref<Value(Value column)> output, Value dLse);
 
   /// Adds what the entry of the row `key` passes on, and returns the gradient
-  /// of its score.
+  /// of its score, whose `derivative` by the scaled product is 1 if null.
   Value addEntry(Value score, Value keys, Value dKeys, Value values,
-                 Value dValues, ValueRange key) const;
+                 Value dValues, ValueRange key, Value derivative = {}) const;
 };
 } // namespace
 
@@ -71,7 +72,8 @@ void GradientRow::setDelta(function_ref<Value(Value column)> output,
 }
 
 Value GradientRow::addEntry(Value score, Value keys, Value dKeys, Value values,
-                            Value dValues, ValueRange key) const {
+                            Value dValues, ValueRange key,
+                            Value derivative) const {
   Value zero = ref.number(0.0);
   Value p = ref.select(ref.isMinusInfinity(lse), zero,
                        ref.exp(ref.subNumbers(score, lse)));
@@ -84,6 +86,8 @@ Value GradientRow::addEntry(Value score, Value keys, Value dKeys, Value values,
       });
   Value dScore = ref.mulNumbers(p, ref.subNumbers(dP, delta));
   Value scaled = ref.mulNumbers(ref.number(scale), dScore);
+  if (derivative)
+    scaled = ref.mulNumbers(scaled, derivative);
   ref.forEach(ref.extent(keys, 3), [&](Value d) {
     Value query = ref.load(queries, append(at, d));
     Value row = ref.load(keys, append(key, d));
@@ -137,7 +141,7 @@ static auto makeVisitor(const GradientRow &row, const QueryRow &at,
                                   : entry.score;
     SmallVector<Value> key = {at.batch, at.keyHead, entry.row};
     Value dScore = row.addEntry(score, source.keys, sums.keys, source.values,
-                                sums.values, key);
+                                sums.values, key, entry.derivative);
     if (sums.logWeight)
       ref.addTo(sums.logWeight, key, dScore);
     if (sums.bias)
@@ -146,7 +150,21 @@ static auto makeVisitor(const GradientRow &row, const QueryRow &at,
   };
 }
 
-static void lowerDenseBackward(DenseBackwardOp op) {
+/// The score region of `op`, with its derivative.
+template <typename OpTy> static FailureOr<ReferenceScore> getScore(OpTy op) {
+  FailureOr<Value> derivative = appendScoreDerivative(op.getScore());
+  if (failed(derivative))
+    return failure();
+  if (op.getScore().empty())
+    return ReferenceScore();
+  return ReferenceScore{&op.getScore().front(),
+                        SmallVector<Value>(op.getCaptures()), *derivative};
+}
+
+static LogicalResult lowerDenseBackward(DenseBackwardOp op) {
+  FailureOr<ReferenceScore> score = getScore(op);
+  if (failed(score))
+    return failure();
   ReferenceBuilder ref(op);
   double scale = op.getScaleOrDefault();
   StreamSource source = {op.getKey(),    op.getValue(),     op.getLogWeight(),
@@ -170,12 +188,16 @@ static void lowerDenseBackward(DenseBackwardOp op) {
                     makeVisitor(row, at, source, sums));
         addSink(row, at, op, sink);
       },
-      op.getQueryLengths());
+      op.getQueryLengths(), *score);
   gradients.store(ref, destinations);
   op.erase();
+  return success();
 }
 
-static void lowerStreamBackward(StreamBackwardOp op) {
+static LogicalResult lowerStreamBackward(StreamBackwardOp op) {
+  FailureOr<ReferenceScore> score = getScore(op);
+  if (failed(score))
+    return failure();
   ReferenceBuilder ref(op);
   double scale = op.getScale().convertToDouble();
   Gradients dQuery(ref, op.getDQuery()), dKeys(ref, op.getDKeys()),
@@ -202,7 +224,7 @@ static void lowerStreamBackward(StreamBackwardOp op) {
                      makeVisitor(row, at, source.forward, source));
         addSink(row, at, op, dSink.sums);
       },
-      op.getQueryLengths());
+      op.getQueryLengths(), *score);
   dQuery.store(ref, op.getDQuery());
   dKeys.store(ref, op.getDKeys());
   dValues.store(ref, op.getDValues());
@@ -210,6 +232,7 @@ static void lowerStreamBackward(StreamBackwardOp op) {
   dBiases.store(ref, op.getDBiases());
   dSink.store(ref, OperandRange(op.getDSinkMutable()));
   op.erase();
+  return success();
 }
 
 //===----------------------------------------------------------------------===//

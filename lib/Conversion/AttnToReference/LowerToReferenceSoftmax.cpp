@@ -8,6 +8,12 @@
 
 #include "ReferenceWalks.h"
 #include "mlir/Dialect/Affine/Utils.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/IRMapping.h"
+#include "mlir/IR/TypeUtilities.h"
+#include <limits>
 
 using namespace mlir;
 using namespace fovea::attn;
@@ -33,6 +39,65 @@ static Value countRows(ReferenceBuilder &ref, const StreamSource &source,
                         : ref.extent(source.getRowsOperand(), 2);
 }
 
+/// An element of a buffer of numbers; `isInside` says whether there is one, or
+/// else it is zero.
+static Value loadInside(ReferenceBuilder &ref, Value buffer, ValueRange at,
+                        Value &isInside) {
+  ImplicitLocOpBuilder &b = ref.getBuilder();
+  isInside = arith::ConstantOp::create(b, b.getBoolAttr(true));
+  for (auto [dim, index] : llvm::enumerate(at))
+    isInside =
+        ref.both(isInside, ref.both(ref.lessOrEqual(ref.index(0), index),
+                                    ref.less(index, ref.extent(buffer, dim))));
+  Type type = getElementTypeOrSelf(buffer);
+  return ref.when(
+      isInside, [&] { return memref::LoadOp::create(b, buffer, at); },
+      arith::ConstantOp::create(b, b.getZeroAttr(type)));
+}
+
+/// What a score region makes of a product, and the derivative unless that is
+/// null: NaN where it reads what is not there. The region computes in the type
+/// of sums.
+static std::pair<Value, Value> computeScore(ReferenceBuilder &ref,
+                                            const QueryRow &at, Value product,
+                                            Value query, Value key) {
+  ImplicitLocOpBuilder &b = ref.getBuilder();
+  const ReferenceScore &score = at.score;
+  Block &block = score.region->front();
+  Type type = block.getArgument(score_argument::Score).getType();
+  if (!type.isF64())
+    product = arith::TruncFOp::create(b, type, product);
+  SmallVector<Value> arguments = {product, at.batch, at.head, query, key};
+  llvm::append_range(arguments, score.captures);
+  IRMapping mapping;
+  mapping.map(block.getArguments(), arguments);
+  Value isRead;
+  for (Operation &op : block.without_terminator()) {
+    auto extract = dyn_cast<tensor::ExtractOp>(op);
+    if (!extract) {
+      b.clone(op, mapping);
+      continue;
+    }
+    SmallVector<Value> indices =
+        llvm::map_to_vector(extract.getIndices(),
+                            [&](Value index) { return mapping.lookup(index); });
+    Value isInside;
+    mapping.map(extract.getResult(),
+                loadInside(ref, mapping.lookup(extract.getTensor()), indices,
+                           isInside));
+    isRead = isRead ? ref.both(isRead, isInside) : isInside;
+  }
+  auto finish = [&](Value value) {
+    value = mapping.lookup(value);
+    if (!type.isF64())
+      value = arith::ExtFOp::create(b, b.getF64Type(), value);
+    Value nan = ref.number(std::numeric_limits<double>::quiet_NaN());
+    return isRead ? ref.select(isRead, value, nan) : value;
+  };
+  return {finish(getYieldedScore(*score.region)),
+          score.derivative ? finish(score.derivative) : Value()};
+}
+
 /// Visits the entries of key rows `begin <= j < end` of a source. Row j takes
 /// column `j - biasBegin` of the bias.
 static Value walkRows(ReferenceBuilder &ref, const QueryRow &at,
@@ -49,16 +114,24 @@ static Value walkRows(ReferenceBuilder &ref, const QueryRow &at,
       Value product = ref.dot(
           at.query, {at.batch, at.head, at.row}, source.keys,
           ref.broadcastIndices(source.keys, {at.batch, at.keyHead, row}));
-      Value score = ref.mulNumbers(ref.number(scale), product);
-      if (bias)
-        score = ref.addNumbers(score, bias);
+      Value score = ref.mulNumbers(ref.number(scale), product), derivative;
       auto value = [&](Value column) {
         if (source.hasValueBlocks())
           return ref.load(source.values,
                           {at.batch, at.keyHead, at.block, key, column});
         return ref.load(source.values, {at.batch, at.keyHead, key, column});
       };
-      return visit({score, logWeight, value, key}, state);
+      auto visitScore = [&]() -> Value {
+        if (bias)
+          score = ref.addNumbers(score, bias);
+        return visit({score, logWeight, value, key, derivative}, state);
+      };
+      if (!at.score.region)
+        return visitScore();
+      Value position = ref.sub(
+          ref.add(at.position, countRows(ref, source, at.batch)), at.numRows);
+      std::tie(score, derivative) = computeScore(ref, at, score, position, key);
+      return ref.when(ref.isNotMinusInfinity(score), visitScore, state);
     };
 
     // A term of minus infinity removes the entry, as a mask does.
@@ -96,7 +169,8 @@ static Value walkRows(ReferenceBuilder &ref, const QueryRow &at,
 void fovea::attn::forEachQueryRow(
     ReferenceBuilder &ref, Value query, Value key, Value firstRow,
     Value numRows, int64_t block,
-    llvm::function_ref<void(const QueryRow &)> body, Value queryLengths) {
+    llvm::function_ref<void(const QueryRow &)> body, Value queryLengths,
+    const ReferenceScore &score) {
   if (!numRows)
     numRows = ref.extent(query, 2);
   ref.forEach(ref.extent(query, 0), [&](Value b) {
@@ -109,7 +183,7 @@ void fovea::attn::forEachQueryRow(
         Value blockIndex =
             block == 0 ? ref.index(0) : ref.div(position, ref.index(block));
         Value exists = queryLengths ? ref.less(position, numRows) : Value();
-        body({query, b, h, g, i, position, numRows, blockIndex, exists});
+        body({query, b, h, g, i, position, numRows, blockIndex, exists, score});
       });
     });
   });
@@ -168,6 +242,12 @@ static void emitRow(ReferenceBuilder &ref, const QueryRow &at,
     ref.store(sum, lse, to);
 }
 
+template <typename OpTy> static ReferenceScore getScore(OpTy op) {
+  if (op.getScore().empty())
+    return {};
+  return {&op.getScore().front(), SmallVector<Value>(op.getCaptures())};
+}
+
 static void lowerDense(DenseOp op) {
   ReferenceBuilder ref(op);
   StreamSource source = {op.getKey(),    op.getValue(),     op.getLogWeight(),
@@ -185,7 +265,7 @@ static void lowerDense(DenseOp op) {
                                      op.getScaleOrDefault(), state, visit);
                 });
       },
-      op.getQueryLengths());
+      op.getQueryLengths(), getScore(op));
   op.erase();
 }
 
@@ -206,7 +286,7 @@ static void lowerStream(StreamOp op) {
                   return state;
                 });
       },
-      op.getQueryLengths());
+      op.getQueryLengths(), getScore(op));
   op.erase();
 }
 

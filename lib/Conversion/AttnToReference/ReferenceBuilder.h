@@ -127,6 +127,8 @@ struct ReferenceEntry {
   mlir::Value score, logWeight;
   llvm::function_ref<mlir::Value(mlir::Value column)> value;
   mlir::Value row = {};
+  /// That of the score by the scaled product, where a walk says so; null is 1.
+  mlir::Value derivative = {};
 };
 
 /// What to do with an entry; takes and returns the state it carries.

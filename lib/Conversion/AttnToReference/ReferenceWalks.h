@@ -17,21 +17,32 @@ namespace fovea::attn {
 // Sources (LowerToReferenceSoftmax.cpp)
 //===----------------------------------------------------------------------===//
 
+/// What computes scores: a region that may be empty, what it captures, and the
+/// derivative in it, if that is wanted.
+struct ReferenceScore {
+  mlir::Region *region = nullptr;
+  llvm::SmallVector<mlir::Value> captures = {};
+  mlir::Value derivative = {};
+};
+
 /// A query row: where its numbers are, and where it lies in the sequence.
 struct QueryRow {
   mlir::Value query, batch, head, keyHead, row;
   mlir::Value position, numRows, block;
   /// False behind the queries of its batch entry; null where all exist.
   mlir::Value exists;
+  /// Of all sources.
+  ReferenceScore score = {};
 };
 
 /// Runs `body` for every row of `query`, whose heads read those of `key`. Row 0
 /// is row `firstRow` of `numRows`, where these are not null; `queryLengths` may
-/// be null, too.
+/// be null, too. `score` is what its entries take.
 void forEachQueryRow(ReferenceBuilder &ref, mlir::Value query, mlir::Value key,
                      mlir::Value firstRow, mlir::Value numRows, int64_t block,
                      llvm::function_ref<void(const QueryRow &)> body,
-                     mlir::Value queryLengths = {});
+                     mlir::Value queryLengths = {},
+                     const ReferenceScore &score = {});
 
 /// Visits the entries of all rows of a source that `mask` admits.
 mlir::Value walkAllRows(ReferenceBuilder &ref, const QueryRow &at,

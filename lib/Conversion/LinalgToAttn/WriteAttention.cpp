@@ -153,8 +153,9 @@ Value fovea::attn::detail::writeAttention(OpBuilder &builder,
   auto dense = DenseOp::create(
       builder, loc, TypeRange(empty.getType()), query, key, value,
       /*log_weight=*/Value(), bias, /*sink=*/Value(), /*lengths=*/Value(),
-      /*query_lengths=*/Value(), empty, /*lse=*/Value(),
-      builder.getF64FloatAttr(attention.scale), attention.mask);
+      /*query_lengths=*/Value(), /*captures=*/ValueRange(), empty,
+      /*lse=*/Value(), builder.getF64FloatAttr(attention.scale), attention.mask,
+      /*scoreCount=*/0);
   Value result = writer.relayout(dense->getResult(0), dims, attention.result);
   return convert(builder, loc, result, resultType.getElementType());
 }

@@ -10,7 +10,7 @@ its results, and gives gradients in the order of the arguments.
 import numpy as np
 
 from ._arguments import _array, _broadcast, _integer, _match, _queries_keys_values, _scale
-from ._dense import _dense_mask, _entries
+from ._dense import _apply, _dense_mask, _entries
 from ._hierarchical import (
     _head_map,
     _keep,
@@ -79,12 +79,15 @@ def dense_backward(
     sink=None,
     lengths=None,
     query_lengths=None,
+    score=None,
 ):
     """(dq, dk, dv), then d_log_weight, d_bias and d_sink where these are given.
 
     With P = exp(s - lse), delta = rowsum(d_out * out) - d_lse and
     dS = P (d_out v^T - delta): dq = scale dS k, dk = scale dS^T q,
-    dv = P^T d_out, and sums of dS; of a sink -sum(exp(sink - lse) delta).
+    dv = P^T d_out, and sums of dS; of a sink -sum(exp(sink - lse) delta).  With
+    `score` = f, dS f'(scale q k^T) takes the place of dS in dq and dk; f' is a quotient
+    of differences.
     """
     q, k, v = _queries_keys_values(q, k, v, same_length=False)
     B, H, N, D = q.shape
@@ -112,6 +115,7 @@ def dense_backward(
                 d_lse=d_lse_b, scale=scale, causal=causal, window=window, prefix=prefix, sink=sinks[one],
                 log_weight=np.zeros((1, G, keys)) if log_weight is None else log_weight[one, :, :keys],
                 bias=np.zeros((1, H, rows, keys)) if bias is None else bias[one, :, queries, :keys],
+                score=score and (lambda s, _, *place, b=b: score(s, b, *place)),
             )  # fmt: skip
             d_weight[one, :, :keys], d_bias[one, :, queries, :keys], d_sinks[one] = (
                 np.broadcast_to(term, shape)
@@ -122,7 +126,14 @@ def dense_backward(
     d_scores, d_sinks = np.zeros((B, H, N, M), q.dtype), np.zeros((B, H), q.dtype)
     for b, h in np.ndindex(B, H):
         g = h // (H // G)
-        scores, mine = scale * (q[b, h] @ k[b, g].T), admitted
+        scores, mine, slope = scale * (q[b, h] @ k[b, g].T), admitted, 1.0
+        if score is not None:
+            step, positions = 1e-6 * (1 + np.abs(scores)), np.arange(N) + (M - N)
+            high, low = (_apply(score, scores + side, b, h, positions) for side in (step, -step))
+            scores = _apply(score, scores, b, h, positions)
+            mine = mine & ~np.isneginf(scores)
+            with np.errstate(invalid="ignore"):
+                slope = (high - low) / (2 * step)
         for term in (
             None if log_weight is None else log_weight[b, g][None, :],
             None if bias is None else bias[b, h],
@@ -133,8 +144,9 @@ def dense_backward(
         p = _probabilities(scores, mine, lse[b, h])
         delta = (d_out[b, h] * out[b, h]).sum(axis=-1) - d_lse[b, h]
         ds = np.where(mine, p * (d_out[b, h] @ v[b, g].T - delta[:, None]), 0.0)
-        dq[b, h] = scale * _product_of_read(ds, mine, k[b, g])
-        dk[b, g] += scale * _product_of_read(ds.T, mine.T, q[b, h])
+        product = np.where(mine, ds * slope, 0.0)
+        dq[b, h] = scale * _product_of_read(product, mine, k[b, g])
+        dk[b, g] += scale * _product_of_read(product.T, mine.T, q[b, h])
         dv[b, g] += _product_of_read(p.T, mine.T, d_out[b, h])
         d_scores[b, h] = ds
         share = _probabilities(np.full((N, 1), sinks[b, h]), np.ones((N, 1), bool), lse[b, h])

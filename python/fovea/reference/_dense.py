@@ -30,6 +30,13 @@ def _entries(lengths, query_lengths, B, N, M):
         yield b, N if query_lengths is None else int(query_lengths[b]), M if lengths is None else int(lengths[b])
 
 
+def _apply(score, scores, b, h, positions):
+    """What a function makes of the scores of queries at some positions."""
+    keys = np.arange(scores.shape[1])[None, :]
+    with np.errstate(all="ignore"):
+        return np.broadcast_to(score(scores, b, h, positions[:, None], keys), scores.shape).astype(scores.dtype)
+
+
 def dense(
     q,
     k,
@@ -44,10 +51,12 @@ def dense(
     sink=None,
     lengths=None,
     query_lengths=None,
+    score=None,
     return_lse=False,
 ):
     """softmax(scale q k^T + log_weight[key] + bias[query,key] + mask) v, with
-    exp(sink) added to every denominator of a head."""
+    exp(sink) added to every denominator of a head.  `score`, a function of arrays
+    (s, b, h, i, j), gives what takes the place of scale q k^T."""
     q, k, v = _queries_keys_values(q, k, v, same_length=False)
     B, H, N, D = q.shape
     G, M, E = k.shape[1], k.shape[2], v.shape[3]
@@ -70,6 +79,7 @@ def dense(
                 q[one, :, queries], k[one, :, :keys], v[one, :, :keys], scale=scale, causal=causal, window=window,
                 prefix=prefix, log_weight=None if log_weight is None else log_weight[one, :, :keys],
                 bias=None if bias is None else bias[one, :, queries, :keys], sink=sinks[one], return_lse=True,
+                score=score and (lambda s, _, *place, b=b: score(s, b, *place)),
             )  # fmt: skip
         return (out, lse) if return_lse else out
     for b, h in np.ndindex(B, H):
@@ -78,6 +88,9 @@ def dense(
             rows = np.arange(first, min(first + _ROWS, N))
             admitted = _dense_mask(rows, N, M, causal, window, prefix)
             scores = scale * _scores(q[b, h, rows], k[b, g])
+            if score is not None:
+                scores = _apply(score, scores, b, h, rows + (M - N))
+                admitted &= ~np.isneginf(scores)
             for term in (
                 None if log_weight is None else log_weight[b, g][None, :],
                 None if bias is None else bias[b, h, rows],

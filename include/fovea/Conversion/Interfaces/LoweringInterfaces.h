@@ -97,13 +97,19 @@ struct GPUModel
     return llvm::success();
   }
 };
-/// `emit(op)` erases the operation.
+/// `emit(op)` erases the operation, or fails where it returns a result.
 template <auto emit>
 struct ReferenceModel
     : LowerToReferenceOpInterface::ExternalModel<ReferenceModel<emit>,
                                                  LoweredOp<emit>> {
-  void lowerToReference(mlir::Operation *op) const {
-    emit(llvm::cast<LoweredOp<emit>>(op));
+  llvm::LogicalResult lowerToReference(mlir::Operation *op) const {
+    auto lowered = llvm::cast<LoweredOp<emit>>(op);
+    if constexpr (std::is_void_v<decltype(emit(lowered))>) {
+      emit(lowered);
+      return llvm::success();
+    } else {
+      return emit(lowered);
+    }
   }
 };
 

@@ -57,8 +57,8 @@ def LowerToReferenceOpInterface : OpInterface<"LowerToReferenceOpInterface"> {
     direct loops that compute it.
   }];
   let methods = [
-    InterfaceMethod<"Replaces the operation by its loops.", "void",
-                    "lowerToReference">
+    InterfaceMethod<"Replaces the operation by its loops.",
+                    "::llvm::LogicalResult", "lowerToReference">
   ];
 }
 

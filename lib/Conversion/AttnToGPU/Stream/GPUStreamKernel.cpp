@@ -38,6 +38,9 @@ FloatType fovea::attn::getProductType(StreamOp op) {
 }
 
 LogicalResult fovea::attn::verifyGPUStream(StreamOp op) {
+  if (!op.getScore().empty())
+    return op.emitOpError("has a score region, which kernels for GPUs do not "
+                          "take; compile it for the CPU");
   if (failed(verifyGPUElementTypes(op)) ||
       failed(verifyGPUWidths(op, {op.getQuery()})))
     return failure();

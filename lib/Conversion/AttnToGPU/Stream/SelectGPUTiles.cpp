@@ -174,8 +174,10 @@ struct SelectGPUTilesPass
   void runOnOperation() override {
     // What the GPU path does not know yet is refused before anything else.
     WalkResult known = getOperation().walk([](Operation *op) -> WalkResult {
+      // A region is refused with its operation.
       bool isKnown =
-          isa<LowerToGPUOpInterface, CheckCodesOp, CheckIntervalsOp>(op);
+          isa<LowerToGPUOpInterface, CheckCodesOp, CheckIntervalsOp, YieldOp>(
+              op);
       if (!isa_and_present<AttnDialect>(op->getDialect()) || isKnown)
         return WalkResult::advance();
       return op->emitOpError("has no form for GPUs; compile it for the CPU");

@@ -360,6 +360,9 @@ void StreamBackwardLoops::emit() {
 static LogicalResult lowerStreamBackward(StreamBackwardOp op,
                                          OpBuilder &builder,
                                          GPULowering &lowering) {
+  if (!op.getScore().empty())
+    return op.emitOpError("has a score region, which kernels for GPUs do not "
+                          "take; compile it for the CPU");
   if (failed(verifyGPUElementTypes(op)) ||
       failed(verifyGPUWidths(op, {op.getQuery()})))
     return failure();

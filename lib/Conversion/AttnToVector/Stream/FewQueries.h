@@ -22,17 +22,19 @@ inline int64_t getMaxFewQueries(StreamOp op) {
   return block ? std::min(block, kMaxFewQueries) : kMaxFewQueries;
 }
 
-/// Whether batch entries have numbers of rows of their own, which sets of rows
-/// do not know.
-inline bool hasLengths(StreamOp op) {
-  return op.getQueryLengths() || !op.getLengths().empty();
+/// Whether `op` needs blocks of the queries of one head: sets of rows know
+/// neither numbers of rows for each batch entry nor regions, whose head would
+/// differ from lane to lane.
+inline bool needsBlocks(StreamOp op) {
+  return op.getQueryLengths() || !op.getLengths().empty() ||
+         !op.getScore().empty();
 }
 
 /// Whether `op`, which is not cut to tiles where it has several queries, goes
 /// through its keys once for each set of rows. A number of queries that only
 /// the call knows has been looked at by --attn-tile-stream.
 inline bool hasFewQueries(StreamOp op) {
-  if (hasLengths(op))
+  if (needsBlocks(op))
     return false;
   int64_t queries =
       mlir::cast<mlir::ShapedType>(op.getQuery().getType()).getDimSize(2);

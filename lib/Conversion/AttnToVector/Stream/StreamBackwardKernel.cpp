@@ -39,12 +39,14 @@ static bool readsAllRows(StreamBackwardOp op) {
 }
 
 StreamBackwardKernel::StreamBackwardKernel(StreamBackwardOp backward,
-                                           StreamOp forward, OpBuilder &builder,
-                                           ModuleOp module, Options options)
+                                           StreamOp forward, Value derivative,
+                                           OpBuilder &builder, ModuleOp module,
+                                           Options options)
     : StreamKernel(forward, builder, options), backward(backward),
       turns(b, module), gradients(backward.getSourceList()),
       isOrdered(readsAllRows(backward)) {
   padsRows = true;
+  scoreBody.setDerivative(derivative);
   tileRows = llvm::alignTo(std::max(tiles.getKey(), tiles.getQueryLanes()),
                            tiles.getKeys());
   // A tile asks for the next one's bias: while it is scored, where that has as
@@ -72,6 +74,8 @@ void StreamBackwardKernel::allocateScratch() {
   queryGradients = b.scratch({queries, paddedWidth}, state);
   scores = b.scratch({tileRows, queries}, state);
   scoreGradients = b.scratch({tileRows, queries}, state);
+  productGradients =
+      scoreBody ? b.scratch({tileRows, queries}, state) : scoreGradients;
   rowLse = b.scratch({queries}, state);
   rowDelta = b.scratch({queries}, state);
   tail = b.scratch({lanes}, state);
@@ -165,7 +169,7 @@ void StreamBackwardKernel::emitQueryBlock(Value query, Value numQueries,
   blockQuery = query;
   blockQueries = numQueries;
   queryTile = packRows({queryRows, stagedQueries, packedQueries, width}, query,
-                       numQueries, getScoreScale());
+                       numQueries, b.splat(getScoreScale()));
   gradientTile =
       packRows({dOutputRows, stagedGradients, packedGradients, valueWidth},
                query, numQueries, /*factor=*/Value());
@@ -229,7 +233,7 @@ void StreamBackwardKernel::emitTile(Segment tile) {
   addRowGradients(tile, {scores, gradientTile, valueTarget(tile), valueWidth,
                          ahead.values});
   addRowGradients(tile,
-                  {scoreGradients, queryTile, keyTarget(tile), width,
+                  {productGradients, queryTile, keyTarget(tile), width,
                    ahead.keys, b.splat(op.getScale().convertToDouble()),
                    [&](Value offset) { addBiasSquaresAt(tile, offset); }});
   addTermGradients(tile);
@@ -336,6 +340,7 @@ void StreamBackwardKernel::scoreGradientRows(const Segment &tile,
   b.loop(low, high, step, [&](Value offset) {
     Values rows = rowsOf(tile, offset, step);
     Values found = scoreTile(tile, offset, rows, firstVector, masked);
+    Values derivatives = scoreDerivatives;
     auto forEachVector = [&](function_ref<void(int64_t, Values, Value)> body) {
       for (int64_t i = 0; i < step; ++i)
         for (int64_t v = 0; v < live; ++v) {
@@ -361,12 +366,20 @@ void StreamBackwardKernel::scoreGradientRows(const Segment &tile,
       if (hides)
         gradient = softmax::hide(b, softmax::isHidden(b, weight), gradient);
       b.storeVector(gradient, scoreGradients, at);
+      if (!scoreBody)
+        return;
+      gradient = b.fmul(gradient, derivatives[i]);
+      gradient = softmax::hide(b, softmax::isHidden(b, weight), gradient);
+      b.storeVector(gradient, productGradients, at);
     });
     // What a triangle leaves out.
     for (int64_t i = 0; i < step; ++i)
-      for (unsigned v = 0; v < firstVector; ++v)
-        b.storeVector(b.splat(0.0), scoreGradients,
-                      {b.add(offset, i), b.index(v * lanes)});
+      for (unsigned v = 0; v < firstVector; ++v) {
+        Values at = {b.add(offset, i), b.index(v * lanes)};
+        b.storeVector(b.splat(0.0), scoreGradients, at);
+        if (scoreBody)
+          b.storeVector(b.splat(0.0), productGradients, at);
+      }
   });
 }
 
@@ -425,7 +438,7 @@ void StreamBackwardKernel::addQueryGradients(const Segment &tile,
               b.loadVector(tile.keys, {row, b.add(column, c * lanes)}));
         for (int64_t i = 0; i < step; ++i) {
           Value weight = b.broadcast(
-              b.loadScalar(scoreGradients, {offset, b.add(query, i)}));
+              b.loadScalar(productGradients, {offset, b.add(query, i)}));
           for (int64_t c = 0; c < count; ++c)
             next.push_back(addProduct(b, running[i * count + c], weight,
                                       keys[c], onlyVisible));

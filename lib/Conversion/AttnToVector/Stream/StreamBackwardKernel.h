@@ -38,13 +38,14 @@ namespace fovea::attn {
 
 class StreamBackwardKernel : StreamKernel {
 public:
-  /// `forward` is the operation whose gradient `backward` is.
+  /// `forward` is the operation whose gradient `backward` is, and `derivative`
+  /// that of its scores, in its region: null without one.
   StreamBackwardKernel(StreamBackwardOp backward, StreamOp forward,
-                       mlir::OpBuilder &builder, mlir::ModuleOp module,
-                       Options options);
+                       Value derivative, mlir::OpBuilder &builder,
+                       mlir::ModuleOp module, Options options);
 
   /// Emits the code before the operation.
-  void emit();
+  mlir::LogicalResult emit();
 
 private:
   /// Rows of a register tile of the products that give gradients.
@@ -190,6 +191,9 @@ private:
 
   // Scratch.
   Value stagedGradients, packedGradients, scoreGradients, queryGradients;
+  /// Gradients of products of queries and keys: those of scores without a
+  /// region.
+  Value productGradients;
   Value rowLse, rowDelta, tail, clearedRows, windowKeys, windowValues;
   llvm::SmallVector<TermSums> termSums;
 

@@ -55,7 +55,7 @@ StreamBackwardKernel::Schedule StreamBackwardKernel::makeSchedule() {
   return schedule;
 }
 
-void StreamBackwardKernel::emit() {
+LogicalResult StreamBackwardKernel::emit() {
   clearDestinations();
   Schedule schedule = makeSchedule();
   // Under a causal mask the last item of a chain, which starts first, is the
@@ -64,6 +64,7 @@ void StreamBackwardKernel::emit() {
       schedule.numItems, schedule.numChains,
       /*isOrdered=*/isOrdered || isChunked(),
       [&](Value item, Value chain) { emitItem(schedule, item, chain); });
+  return scoreBody.expandMath();
 }
 
 void StreamBackwardKernel::clearRow(Value destination, ValueRange leading) {

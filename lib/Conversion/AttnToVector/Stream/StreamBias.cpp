@@ -77,7 +77,7 @@ Value StreamKernel::lookUpWithBias(const Segment &segment, Values &maximum) {
               score = b.fadd(score, weights[i]);
             score = b.fma(bias, termScale, score);
             Value hidden = hides(segment, b.add(offset, i), v, weights[i], bias,
-                                 /*cuts=*/false);
+                                 /*score=*/Value(), /*cuts=*/false);
             score = arith::SelectOp::create(b, hidden, masked, score);
             b.storeVector(score, scores,
                           {b.add(b.add(segment.scoreRow, offset), i), lane});

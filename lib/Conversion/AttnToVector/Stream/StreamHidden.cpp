@@ -31,7 +31,7 @@ bool StreamKernel::isMasked(const Segment &segment) {
 
 bool StreamKernel::mayHide(const Segment &segment) {
   const SourceView &source = sources[segment.source];
-  return isMasked(segment) || source.logWeight || source.bias;
+  return isMasked(segment) || source.logWeight || source.bias || scoreBody;
 }
 
 Value StreamKernel::weightAt(const Segment &segment, Value entry) {
@@ -55,7 +55,7 @@ Value StreamKernel::biasAt(const Segment &segment, Value entry,
 }
 
 Value StreamKernel::hides(const Segment &segment, Value entry, unsigned vector,
-                          Value weight, Value bias, bool cuts) {
+                          Value weight, Value bias, Value score, bool cuts) {
   Value hidden;
   auto hide = [&](Value more) {
     hidden = hidden ? arith::OrIOp::create(b, hidden, more) : more;
@@ -66,6 +66,8 @@ Value StreamKernel::hides(const Segment &segment, Value entry, unsigned vector,
     hide(softmax::isMasked(b, weight));
   if (bias)
     hide(softmax::isMasked(b, bias));
+  if (score)
+    hide(softmax::isMasked(b, score));
   if (cuts)
     hide(isCut(segment, entry, vector));
   return hidden;
@@ -73,8 +75,18 @@ Value StreamKernel::hides(const Segment &segment, Value entry, unsigned vector,
 
 Value StreamKernel::hides(const Segment &segment, Value entry,
                           unsigned vector) {
-  return hides(segment, entry, vector, weightAt(segment, entry),
-               biasAt(segment, entry, vector), isMasked(segment));
+  if (!scoreBody)
+    return hides(segment, entry, vector, weightAt(segment, entry),
+                 biasAt(segment, entry, vector), /*score=*/Value(),
+                 isMasked(segment));
+  // What a region has removed, its score tells; weights may have replaced it.
+  Value found =
+      isOfPairs(arithmeticOf(segment))
+          ? loadRows(scores, b.add(segment.scoreRow, entry), 1, vector).front()
+          : scoreTile(segment, entry, rowsOf(segment, entry, 1), vector,
+                      isMasked(segment))
+                .front();
+  return softmax::isMasked(b, found);
 }
 
 /// Marks the weights of hidden entries.

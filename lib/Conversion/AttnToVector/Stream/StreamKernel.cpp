@@ -25,7 +25,8 @@ StreamKernel::StreamKernel(StreamOp op, OpBuilder &builder, Options options)
         tiles.getLanes()),
       lanes(tiles.getLanes()), vectors(tiles.getVectors()),
       hasBias(!op.getBiases().empty()), manageCache(options.manageCache),
-      isSoftmax(op.getWeighting() == Weighting::Softmax), ranges(op) {
+      isSoftmax(op.getWeighting() == Weighting::Softmax), ranges(op),
+      scoreBody(op.getScore(), op.getCaptures()) {
   auto query = cast<MemRefType>(op.getQuery().getType());
   width = query.getDimSize(3);
   valueWidth = cast<MemRefType>(op.getOutput().getType()).getDimSize(3);
@@ -157,7 +158,7 @@ void StreamKernel::allocateScratch() {
 // Loops around a query block
 //===----------------------------------------------------------------------===//
 
-void StreamKernel::emit() {
+LogicalResult StreamKernel::emit() {
   allocateScratch();
   Value zero = b.index(0);
   b.loop(zero, b.extent(op.getQuery(), 0), 1, [&](Value batch) {
@@ -165,6 +166,7 @@ void StreamKernel::emit() {
            [&](Value head) { emitHead(batch, head); });
   });
   b.freeScratch();
+  return scoreBody.expandMath();
 }
 
 void StreamKernel::viewHead(Value batch, Value head) {
@@ -220,6 +222,8 @@ void StreamKernel::viewHead(Value batch, Value head) {
   if (Value sinks = op.getSink())
     sink = b.loadScalar(sinks, {b.broadcastIndex(sinks, 0, batch),
                                 b.broadcastIndex(sinks, 1, head)});
+  if (scoreBody)
+    scoreBody.enterHead(b, batch, head);
   firstRow = op.getFirstRow() ? Value(op.getFirstRow()) : b.index(0);
   numRows =
       op.getNumRows() ? Value(op.getNumRows()) : b.extent(op.getQuery(), 2);
@@ -336,13 +340,13 @@ StreamKernel::State StreamKernel::startState() {
 
 void StreamKernel::packQueries(Value query, Value numQueries) {
   packRows({queryRows, stagedQueries, packedQueries, width}, query, numQueries,
-           getScoreScale());
+           b.splat(getScoreScale()));
 }
 
-/// What products of queries and keys are multiplied by.
-Value StreamKernel::getScoreScale() {
-  return b.fmul(b.splat(op.getScale().convertToDouble()),
-                b.broadcast(getTermScale()));
+/// A region takes natural scores.
+double StreamKernel::getScoreScale() {
+  double scale = op.getScale().convertToDouble();
+  return isSoftmax && !scoreBody ? scale * softmax::kLog2E : scale;
 }
 
 Value StreamKernel::packRows(const RowPack &pack, Value query, Value numQueries,

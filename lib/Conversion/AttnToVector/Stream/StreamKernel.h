@@ -29,6 +29,7 @@
 
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
 #include "fovea/Kernels/KernelBuilder.h"
+#include "fovea/Kernels/ScoreBody.h"
 #include "fovea/Kernels/StreamRanges.h"
 
 namespace fovea::attn {
@@ -88,7 +89,7 @@ public:
   StreamKernel(StreamOp op, mlir::OpBuilder &builder, Options options);
 
   /// Emits the code before the operation.
-  void emit();
+  mlir::LogicalResult emit();
 
   /// Elements of a row of AMX's registers: segments begin at multiples of it.
   static constexpr int64_t kAMXDepth = 32;
@@ -189,7 +190,8 @@ protected:
   /// whole vectors may be read of whatever the width.
   Value packRows(const RowPack &pack, Value query, Value numQueries,
                  Value factor);
-  Value getScoreScale();
+  /// What products of queries and keys are multiplied by.
+  double getScoreScale();
   void scoreTables(llvm::ArrayRef<Segment> segments, Values &maximum);
   void streamLongRanges(llvm::MutableArrayRef<Segment> segments, State &state);
   void attendTile(Segment tile, State &state);
@@ -288,6 +290,11 @@ protected:
   void moveBias(const Segment &tile, Value copy);
   Lookahead lookAheadInBias(const Segment &segment);
 
+  /// What the score region makes of the product of an entry, in the base of
+  /// scores.
+  Value computeScore(const Segment &segment, Value entry, unsigned vector,
+                     Value product);
+
   // Entries that are not read (StreamHidden.cpp).
   /// Whether single entries of a segment are masked.
   static bool isMasked(const Segment &segment);
@@ -297,9 +304,9 @@ protected:
   Value weightAt(const Segment &segment, Value entry);
   Value biasAt(const Segment &segment, Value entry, unsigned vector);
   /// Which queries of a vector do not read an entry; null for none. `cuts` says
-  /// whether the mask may cut it.
+  /// whether the mask may cut it, and `score` is what a region has computed.
   Value hides(const Segment &segment, Value entry, unsigned vector,
-              Value weight, Value bias, bool cuts);
+              Value weight, Value bias, Value score, bool cuts);
   Value hides(const Segment &segment, Value entry, unsigned vector);
   Value isCut(const Segment &segment, Value entry, unsigned vector);
   void markHidden(const Segment &segment);
@@ -377,6 +384,9 @@ protected:
   int64_t biasAhead;
   unsigned biasLocality = 3;
   RangeAnalysis ranges;
+  ScoreBody scoreBody;
+  /// Derivatives of the scores of the last register tile, of a gradient.
+  Values scoreDerivatives;
 
   // Scratch.
   Value packedQueries, stagedQueries, scores, outputs, outputRows, factors;

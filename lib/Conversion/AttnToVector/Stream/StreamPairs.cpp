@@ -149,7 +149,7 @@ StreamKernel::Values StreamKernel::multiplyPairs(const Segment &segment,
           return next;
         });
   }
-  Value scale = b.splat(op.getScale().convertToDouble() * softmax::kLog2E);
+  Value scale = b.splat(getScoreScale());
   for (Value &product : products)
     product = b.fmul(product, scale);
   return products;

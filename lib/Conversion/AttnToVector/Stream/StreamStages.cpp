@@ -290,6 +290,7 @@ StreamKernel::Values StreamKernel::scoreTile(const Segment &segment,
                                              bool masked) {
   const SourceView &source = sources[segment.source];
   int64_t step = rows.size(), live = vectors - firstVector;
+  scoreDerivatives.clear();
   Values result = source.keyTable ? lookUp(segment, offset, step, firstVector)
                   : isOfPairs(arithmeticOf(segment))
                       ? multiplyPairs(segment, offset, rows, firstVector)
@@ -299,7 +300,9 @@ StreamKernel::Values StreamKernel::scoreTile(const Segment &segment,
     Value entry = b.add(offset, i), weight = weightAt(segment, entry);
     for (int64_t v = 0; v < live; ++v) {
       Value &score = result[i * live + v];
-      Value bias = biasAt(segment, entry, firstVector + v);
+      Value bias = biasAt(segment, entry, firstVector + v), computed;
+      if (scoreBody)
+        score = computed = computeScore(segment, entry, firstVector + v, score);
       // The log weight is added last: it is larger than the products, whose sum
       // would lose bits to it. Without a soft-max the weight takes it as a
       // factor.
@@ -309,13 +312,27 @@ StreamKernel::Values StreamKernel::scoreTile(const Segment &segment,
         score = b.fadd(score, bias);
       // Only the first vector of a triangle has queries before its rows.
       bool cuts = masked && (segment.kind == Segment::Masked || v == 0);
-      if (Value hidden =
-              hides(segment, entry, firstVector + v, weight, bias, cuts))
+      if (Value hidden = hides(segment, entry, firstVector + v, weight, bias,
+                               computed, cuts))
         score = arith::SelectOp::create(b, hidden, b.splat(softmax::kMasked),
                                         score);
     }
   }
   return result;
+}
+
+Value StreamKernel::computeScore(const Segment &segment, Value entry,
+                                 unsigned vector, Value product) {
+  // As masks count: the last query stands at the last key.
+  Value position = b.add(b.add(firstRow, blockQuery),
+                         b.sub(sources[segment.source].rows, numRows));
+  ScoreBody::Result result = scoreBody.evaluate(
+      b, product, {b.add(position, vector * lanes), /*step=*/1},
+      {sourceRow(segment, entry)});
+  if (result.derivative)
+    scoreDerivatives.push_back(result.derivative);
+  return isSoftmax ? b.fmul(result.score, b.splat(softmax::kLog2E))
+                   : result.score;
 }
 
 /// The products of rows and what is packed for the queries.

@@ -12,6 +12,7 @@
 #include "StreamRowsKernel.h"
 #include "fovea/Conversion/Interfaces/LoweringInterfaces.h"
 #include "fovea/Conversion/Interfaces/Lowerings.h"
+#include "fovea/Differentiate/ScoreDerivative.h"
 #include "fovea/Kernels/VectorOperands.h"
 #include "mlir/IR/Matchers.h"
 #include "mlir/IR/TypeUtilities.h"
@@ -34,13 +35,13 @@ static LogicalResult lowerStream(StreamOp op, OpBuilder &builder,
   KernelBuilder b(op.getLoc(), builder,
                   getStateType(getElementTypeOrSelf(op.getQuery())),
                   op.getTiles()->getLanes());
-  if (hasFewQueries(op))
-    StreamRowsKernel(op, b, {lowering.manageCache, lowering.cpu.numRegisters})
+  if (!hasFewQueries(op))
+    return StreamKernel(
+               op, b,
+               {lowering.manageCache, lowering.cpu.bf16Pairs, lowering.cpu.amx})
         .emit();
-  else
-    StreamKernel(
-        op, b, {lowering.manageCache, lowering.cpu.bf16Pairs, lowering.cpu.amx})
-        .emit();
+  StreamRowsKernel(op, b, {lowering.manageCache, lowering.cpu.numRegisters})
+      .emit();
   return success();
 }
 
@@ -64,18 +65,23 @@ static LogicalResult lowerStreamBackward(StreamBackwardOp op,
       builder, op.getLoc(), /*resultTypes=*/TypeRange(), op.getQuery(),
       op.getKeys(), op.getValues(), op.getLogWeights(), op.getBiases(),
       /*codes=*/ValueRange(), op.getLengths(), /*sink=*/Value(),
-      op.getQueryLengths(), /*first_row=*/Value(),
+      op.getQueryLengths(), op.getCaptures(), /*first_row=*/Value(),
       /*num_rows=*/Value(), op.getOutput(), op.getLse(), op.getSourcesAttr(),
       op.getBlockAttr(), op.getScaleAttr(),
       WeightingAttr::get(op.getContext(), Weighting::Softmax),
-      op.getTilesAttr());
+      op.getTilesAttr(), op.getScore().size());
+  cloneScoreRegion(op.getScore(), forward.getScore());
+  FailureOr<Value> derivative = appendScoreDerivative(forward.getScore());
   builder.setInsertionPoint(op);
-  StreamBackwardKernel(op, forward, builder, lowering.module,
-                       {lowering.manageCache, /*bf16Pairs=*/false,
-                        /*amx=*/false})
-      .emit();
+  LogicalResult result = failure();
+  if (succeeded(derivative))
+    result =
+        StreamBackwardKernel(op, forward, *derivative, builder, lowering.module,
+                             {lowering.manageCache, /*bf16Pairs=*/false,
+                              /*amx=*/false})
+            .emit();
   forward.erase();
-  return success();
+  return result;
 }
 
 void fovea::attn::attachStreamToVector(MLIRContext &context) {

@@ -12,6 +12,7 @@
 #include "fovea/Dialect/Attn/IR/Levels.h"
 #include "fovea/Dialect/Attn/IR/RangeOverlap.h"
 #include "mlir/IR/PatternMatch.h"
+#include "mlir/IR/TypeUtilities.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/MathExtras.h"
 
@@ -22,10 +23,9 @@ using attn::detail::extent;
 using attn::detail::ParsedSources;
 using attn::detail::TypedOperands;
 
-/// The operands from group `group` on.
-template <typename OpTy>
-static MutableOperandRange getOperandsFrom(OpTy op, unsigned group) {
-  unsigned first = op.getODSOperandIndexAndLength(group).first;
+/// The operands from that of the gradient of the query on.
+template <typename OpTy> static MutableOperandRange getGradients(OpTy op) {
+  unsigned first = op.getDQueryMutable().getOperandNumber();
   return MutableOperandRange(op, first, op->getNumOperands() - first);
 }
 
@@ -34,7 +34,7 @@ static MutableOperandRange getOperandsFrom(OpTy op, unsigned group) {
 //===----------------------------------------------------------------------===//
 
 MutableOperandRange StreamBackwardOp::getDpsInitsMutable() {
-  return getOperandsFrom(*this, 12);
+  return getGradients(*this);
 }
 
 SmallVector<StreamSourceGradient> StreamBackwardOp::getSourceList() {
@@ -110,14 +110,18 @@ void StreamBackwardOp::addOpenOperands(ContractOperands &operands) {
 LogicalResult StreamBackwardOp::verify() {
   if (failed(attn::detail::verifyBlock(*this, getSources(), getBlock())) ||
       failed(attn::detail::verifyLengths(*this, getSources(),
-                                         getQueryLengths() != nullptr)))
+                                         getQueryLengths() != nullptr)) ||
+      failed(attn::detail::verifyScoreRegion(
+          *this, getScore(), getCaptures(),
+          getStateType(getElementTypeOrSelf(getQuery())))))
     return failure();
   return verifyRangesApart(*this);
 }
 
 // stream-backward ::= `query` `(` %q `:` type `)` source+
 //            (`sink` `(` %s `:` type `)`)? (`query_lengths` `(` %n `:` type
-//            `)`)? `forward` `(` %out `,` %lse `:` type `,` type `)` `gradient`
+//            `)`)? score `forward` `(` %out `,` %lse `:` type `,` type `)`
+//            `gradient`
 //            `(` %dout (`,` %dlse)? `:` type (`,` type)? `)` `outs` `(` %dq
 //            (`,` %dk)+ (`,` %dv)+ `:` types `)`
 //            (`d_log_weights` `(` operands `:` types `)`)?
@@ -129,16 +133,19 @@ ParseResult StreamBackwardOp::parse(OpAsmParser &parser,
                                     OperationState &result) {
   Builder &builder = parser.getBuilder();
   SMLoc loc = parser.getCurrentLocation();
-  TypedOperands query, sink, queryLengths, forward, gradient, outs, dWeights,
-      dBiases, dSink;
+  TypedOperands query, sink, queryLengths, captures, forward, gradient, outs,
+      dWeights, dBiases, dSink;
+  SmallVector<std::unique_ptr<Region>> score;
   ParsedSources sources;
   if (parser.parseKeyword("query") || query.parse(parser, 1, 1) ||
       sources.parse(parser) || sink.parseOptional(parser, "sink") ||
       queryLengths.parseOptional(parser, "query_lengths") ||
+      parseScoreRegion(parser, captures.operands, captures.types, score) ||
       parser.parseKeyword("forward") || forward.parse(parser, 2, 2) ||
       parser.parseKeyword("gradient") || gradient.parse(parser, 1, 2) ||
       parser.parseKeyword("outs"))
     return failure();
+  result.addRegions(score);
   unsigned numOuts = 1 + 2 * sources.attrs.size();
   if (outs.parse(parser, numOuts, numOuts))
     return failure();
@@ -161,15 +168,15 @@ ParseResult StreamBackwardOp::parse(OpAsmParser &parser,
       builder.getDenseI32ArrayAttr(
           {1, sources.keys.size(), sources.values.size(),
            sources.logWeights.size(), sources.biases.size(),
-           sources.lengths.size(), sink.size(), queryLengths.size(), 1, 1, 1,
-           gradient.size() - 1, 1, numSources, numSources, dWeights.size(),
-           dBiases.size(), dSink.size()}));
+           sources.lengths.size(), sink.size(), queryLengths.size(),
+           captures.size(), 1, 1, 1, gradient.size() - 1, 1, numSources,
+           numSources, dWeights.size(), dBiases.size(), dSink.size()}));
   if (sources.codes.size() != 0)
     return parser.emitError(loc, "expected no codes, which have no gradient");
   for (const TypedOperands *operands :
        {&query, &sources.keys, &sources.values, &sources.logWeights,
-        &sources.biases, &sources.lengths, &sink, &queryLengths, &forward,
-        &gradient, &outs, &dWeights, &dBiases, &dSink})
+        &sources.biases, &sources.lengths, &sink, &queryLengths, &captures,
+        &forward, &gradient, &outs, &dWeights, &dBiases, &dSink})
     if (operands->resolve(parser, loc, result))
       return failure();
   return success();
@@ -186,6 +193,7 @@ void StreamBackwardOp::print(OpAsmPrinter &printer) {
   attn::detail::printSources(printer, sources);
   attn::detail::printBehindSources(printer, "sink", getSink());
   attn::detail::printBehindSources(printer, "query_lengths", getQueryLengths());
+  attn::detail::printScoreBehindSources(printer, *this);
   printIndentedLine(printer);
   printer << "forward";
   printTypedOperands(printer, {getOutput(), getLse()});
@@ -224,7 +232,13 @@ void StreamBackwardOp::print(OpAsmPrinter &printer) {
 //===----------------------------------------------------------------------===//
 
 MutableOperandRange DenseBackwardOp::getDpsInitsMutable() {
-  return getOperandsFrom(*this, 12);
+  return getGradients(*this);
+}
+
+LogicalResult DenseBackwardOp::verify() {
+  return attn::detail::verifyScoreRegion(
+      *this, getScore(), getCaptures(),
+      getStateType(getElementTypeOrSelf(getQuery())));
 }
 
 double DenseBackwardOp::getScaleOrDefault() {
@@ -251,7 +265,7 @@ int64_t SummarizeBackwardOp::getRank() { return extent(getWeights(), 1); }
 //===----------------------------------------------------------------------===//
 
 MutableOperandRange FastMultipoleBackwardOp::getDpsInitsMutable() {
-  return getOperandsFrom(*this, 12);
+  return getGradients(*this);
 }
 
 double FastMultipoleBackwardOp::getScaleOrDefault() {
@@ -281,11 +295,12 @@ struct NoLevelsIsDenseBackward : OpRewritePattern<FastMultipoleBackwardOp> {
     rewriter.replaceOpWithNewOp<DenseBackwardOp>(
         op, op.getResultTypes(), op.getQuery(), op.getKey(), op.getValue(),
         /*log_weight=*/Value(), /*bias=*/Value(), /*sink=*/Value(),
-        /*lengths=*/Value(), /*query_lengths=*/Value(), op.getOutput(),
-        op.getLse(), op.getDOutput(), op.getDLse(), op.getDQuery(),
-        op.getDKey(), op.getDValue(), /*d_log_weight=*/Value(),
+        /*lengths=*/Value(), /*query_lengths=*/Value(),
+        /*captures=*/ValueRange(), op.getOutput(), op.getLse(), op.getDOutput(),
+        op.getDLse(), op.getDQuery(), op.getDKey(), op.getDValue(),
+        /*d_log_weight=*/Value(),
         /*d_bias=*/Value(),
-        /*d_sink=*/Value(), op.getScaleAttr(), mask);
+        /*d_sink=*/Value(), op.getScaleAttr(), mask, /*scoreCount=*/0);
     return success();
   }
 };
@@ -302,7 +317,7 @@ void FastMultipoleBackwardOp::getCanonicalizationPatterns(
 //===----------------------------------------------------------------------===//
 
 MutableOperandRange FastMultipoleLinearBackwardOp::getDpsInitsMutable() {
-  return getOperandsFrom(*this, 11);
+  return getGradients(*this);
 }
 
 double FastMultipoleLinearBackwardOp::getScaleOrDefault() {

@@ -107,8 +107,9 @@ template <typename OpTy> struct NoLevelsIsDense : OpRewritePattern<OpTy> {
     rewriter.replaceOpWithNewOp<DenseOp>(
         op, op.getResultTypes(), op.getQuery(), op.getKey(), op.getValue(),
         /*log_weight=*/Value(), /*bias=*/Value(), /*sink=*/Value(),
-        /*lengths=*/Value(), /*query_lengths=*/Value(), op.getOutput(), lse,
-        op.getScaleAttr(), mask);
+        /*lengths=*/Value(), /*query_lengths=*/Value(),
+        /*captures=*/ValueRange(), op.getOutput(), lse, op.getScaleAttr(), mask,
+        /*scoreCount=*/0);
     return success();
   }
 };

@@ -13,6 +13,7 @@
 #include "mlir/IR/Matchers.h"
 #include "mlir/IR/OpImplementation.h"
 #include "mlir/IR/PatternMatch.h"
+#include "mlir/IR/TypeUtilities.h"
 #include "llvm/Support/FormatVariadic.h"
 #include <cmath>
 
@@ -84,6 +85,41 @@ template <typename OpTy> struct DropUnusedSink : OpRewritePattern<OpTy> {
   }
 };
 
+/// A region that yields its score is none, and what it does not look at is not
+/// captured.
+template <typename OpTy> struct SimplifyScore : OpRewritePattern<OpTy> {
+  using OpRewritePattern<OpTy>::OpRewritePattern;
+  LogicalResult matchAndRewrite(OpTy op,
+                                PatternRewriter &rewriter) const override {
+    if (op.getScore().empty())
+      return failure();
+    Region &region = op.getScore().front();
+    Block &block = region.front();
+    if (getYieldedScore(region) == block.getArgument(score_argument::Score)) {
+      rewriter.modifyOpInPlace(op, [&] { op.getCapturesMutable().clear(); });
+      OperationState state(op.getLoc(), op->getName(), op->getOperands(),
+                           op->getResultTypes(), op->getAttrs());
+      rewriter.replaceOp(op, rewriter.create(state));
+      return success();
+    }
+    SmallVector<Value> used;
+    BitVector unused(block.getNumArguments());
+    auto captured = block.getArguments().drop_front(score_argument::Captures);
+    for (auto [argument, capture] : llvm::zip(captured, op.getCaptures()))
+      if (argument.use_empty())
+        unused.set(argument.getArgNumber());
+      else
+        used.push_back(capture);
+    if (unused.none())
+      return failure();
+    rewriter.modifyOpInPlace(op, [&] {
+      block.eraseArguments(unused);
+      op.getCapturesMutable().assign(used);
+    });
+    return success();
+  }
+};
+
 /// A mask that admits every entry is no mask: `none`, a window or a prefix as
 /// wide as the sequence, or causality for a single query at the end of the
 /// keys.
@@ -121,19 +157,28 @@ template <typename OpTy> struct DropTrivialMask : OpRewritePattern<OpTy> {
 void DenseOp::getCanonicalizationPatterns(RewritePatternSet &patterns,
                                           MLIRContext *context) {
   patterns.add<DropZeroScoreTerms<DenseOp>, DropUnusedSink<DenseOp>,
-               DropTrivialMask<DenseOp>>(context);
+               DropTrivialMask<DenseOp>, SimplifyScore<DenseOp>>(context);
+}
+
+LogicalResult DenseOp::verify() {
+  return attn::detail::verifyScoreRegion(
+      *this, getScore(), getCaptures(),
+      getStateType(getElementTypeOrSelf(getQuery())));
 }
 
 void DenseBackwardOp::getCanonicalizationPatterns(RewritePatternSet &patterns,
                                                   MLIRContext *context) {
   patterns
       .add<DropZeroScoreTerms<DenseBackwardOp>, DropUnusedSink<DenseBackwardOp>,
-           DropTrivialMask<DenseBackwardOp>>(context);
+           DropTrivialMask<DenseBackwardOp>, SimplifyScore<DenseBackwardOp>>(
+          context);
 }
 
 void StreamBackwardOp::getCanonicalizationPatterns(RewritePatternSet &patterns,
                                                    MLIRContext *context) {
-  patterns.add<DropUnusedSink<StreamBackwardOp>>(context);
+  patterns
+      .add<DropUnusedSink<StreamBackwardOp>, SimplifyScore<StreamBackwardOp>>(
+          context);
 }
 
 //===----------------------------------------------------------------------===//
@@ -289,6 +334,13 @@ LogicalResult StreamOp::verify() {
       failed(attn::detail::verifyLengths(*this, getSources(),
                                          getQueryLengths() != nullptr)))
     return failure();
+  if (failed(attn::detail::verifyScoreRegion(
+          *this, getScore(), getCaptures(),
+          getStateType(getElementTypeOrSelf(getQuery())))))
+    return failure();
+  if (!getScore().empty() && !getCodes().empty())
+    return emitOpError("expects no score region with codes, whose scores are "
+                       "those of a table");
   if (getLse() && getWeighting() != Weighting::Softmax)
     return emitOpError() << "expects no lse with weighting "
                          << stringifyWeighting(getWeighting())
@@ -356,7 +408,9 @@ struct DropEmptySources : OpRewritePattern<StreamOp> {
 
 void StreamOp::getCanonicalizationPatterns(RewritePatternSet &patterns,
                                            MLIRContext *context) {
-  patterns.add<DropEmptySources, DropUnusedSink<StreamOp>>(context);
+  patterns
+      .add<DropEmptySources, DropUnusedSink<StreamOp>, SimplifyScore<StreamOp>>(
+          context);
 }
 
 //===----------------------------------------------------------------------===//
@@ -364,7 +418,7 @@ void StreamOp::getCanonicalizationPatterns(RewritePatternSet &patterns,
 //===----------------------------------------------------------------------===//
 
 // stream ::= `query` `(` %q `:` type `)` source+ (`sink` `(` %s `:` type `)`)?
-//            (`query_lengths` `(` %n `:` type `)`)? tile? outs attr-dict
+//            (`query_lengths` `(` %n `:` type `)`)? score tile? outs attr-dict
 //            result?
 // tile   ::= `tile` `(` %first_row `of` %num_rows `)`
 // outs   ::= `outs` `(` %o (`,` %l)? `:` type (`,` type)? `)`
@@ -373,13 +427,16 @@ void StreamOp::getCanonicalizationPatterns(RewritePatternSet &patterns,
 ParseResult StreamOp::parse(OpAsmParser &parser, OperationState &result) {
   Builder &builder = parser.getBuilder();
   SMLoc loc = parser.getCurrentLocation();
-  TypedOperands query, sink, queryLengths, outs;
+  TypedOperands query, sink, queryLengths, captures, outs;
+  SmallVector<std::unique_ptr<Region>> score;
   SmallVector<OpAsmParser::UnresolvedOperand> rows;
   ParsedSources sources;
   if (parser.parseKeyword("query") || query.parse(parser, 1, 1) ||
       sources.parse(parser) || sink.parseOptional(parser, "sink") ||
-      queryLengths.parseOptional(parser, "query_lengths"))
+      queryLengths.parseOptional(parser, "query_lengths") ||
+      parseScoreRegion(parser, captures.operands, captures.types, score))
     return failure();
+  result.addRegions(score);
   if (succeeded(parser.parseOptionalKeyword("tile"))) {
     rows.resize(2);
     if (parser.parseLParen() || parser.parseOperand(rows[0]) ||
@@ -399,7 +456,7 @@ ParseResult StreamOp::parse(OpAsmParser &parser, OperationState &result) {
           {1, sources.keys.size(), sources.values.size(),
            sources.logWeights.size(), sources.biases.size(),
            sources.codes.size(), sources.lengths.size(), sink.size(),
-           queryLengths.size(), hasRows, hasRows, 1, hasLse}));
+           queryLengths.size(), captures.size(), hasRows, hasRows, 1, hasLse}));
   SmallVector<Type> rowTypes(rows.size(), builder.getIndexType());
   return failure(query.resolve(parser, loc, result) ||
                  sources.keys.resolve(parser, loc, result) ||
@@ -410,6 +467,7 @@ ParseResult StreamOp::parse(OpAsmParser &parser, OperationState &result) {
                  sources.lengths.resolve(parser, loc, result) ||
                  sink.resolve(parser, loc, result) ||
                  queryLengths.resolve(parser, loc, result) ||
+                 captures.resolve(parser, loc, result) ||
                  parser.resolveOperands(rows, rowTypes, loc, result.operands) ||
                  outs.resolve(parser, loc, result));
 }
@@ -419,6 +477,7 @@ void StreamOp::print(OpAsmPrinter &printer) {
   attn::detail::printSources(printer, getSourceList());
   attn::detail::printBehindSources(printer, "sink", getSink());
   attn::detail::printBehindSources(printer, "query_lengths", getQueryLengths());
+  attn::detail::printScoreBehindSources(printer, *this);
   attn::detail::printIndentedLine(printer);
   if (getFirstRow())
     printer << "tile(" << getFirstRow() << " of " << getNumRows() << ") ";

@@ -52,6 +52,15 @@ void printIndentedLine(mlir::OpAsmPrinter &printer);
 /// Each source on a line of its own.
 void printSources(mlir::OpAsmPrinter &printer,
                   llvm::ArrayRef<StreamSource> sources);
+/// The score region of `op` on lines of its own, if there is one.
+template <typename OpTy>
+void printScoreBehindSources(mlir::OpAsmPrinter &printer, OpTy op) {
+  if (op.getScore().empty())
+    return;
+  printIndentedLine(printer);
+  printScoreRegion(printer, op, op.getCaptures(), op.getCaptures().getTypes(),
+                   op.getScore());
+}
 /// What is said behind the sources, on a line of its own, unless it is null.
 void printBehindSources(mlir::OpAsmPrinter &printer, llvm::StringRef keyword,
                         mlir::Value operand);

@@ -8,6 +8,8 @@
 
 #include "Tiler.h"
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Arith/Utils/Utils.h"
 
 using namespace mlir;
 using namespace fovea::attn;
@@ -31,10 +33,23 @@ tileByBatch(OpTy op, ValueRange terms, ValueRange termGradients,
           "cannot be tiled with a gradient of a log weight, bias or "
           "sink that batch entries share");
   SmallVector<Value> operands;
-  for (Value operand : op->getOperands())
-    operands.push_back(tiler->sliceQueryLike(
-        operand, /*broadcasts=*/llvm::is_contained(terms, operand)));
-  return tiler->tile(operands);
+  OperandRange captures = op.getCaptures();
+  unsigned firstCapture = captures.getBeginOperandIndex();
+  for (OpOperand &operand : op->getOpOperands())
+    if (unsigned number = operand.getOperandNumber();
+        number - firstCapture < captures.size())
+      operands.push_back(operand.get());
+    else
+      operands.push_back(tiler->sliceQueryLike(
+          operand.get(),
+          /*broadcasts=*/llvm::is_contained(terms, operand.get())));
+  TilingResult result = tiler->tile(operands);
+  auto tiled = cast<OpTy>(result.tiledOps.front());
+  Location loc = op.getLoc();
+  offsetScoreRegion(tiled.getScore(), tiled.getCapturesMutable(),
+                    getValueOrCreateConstantIndexOp(builder, loc, offsets[0]),
+                    arith::ConstantIndexOp::create(builder, loc, 0));
+  return result;
 }
 
 FailureOr<TilingResult>

@@ -37,10 +37,12 @@ DenseOp::getTiledImplementation(OpBuilder &builder,
     return failure();
   // A mask counts query rows from the end of the sequence, which a tile of rows
   // does not know. attn.stream does.
-  if ((!getMaskOrNone().isTrivial() || getQueryLengths()) &&
+  if ((!getMaskOrNone().isTrivial() || getQueryLengths() ||
+       !getScore().empty()) &&
       !isWholeExtent(sizes[2], getQuery(), 2))
-    return emitOpError("with a mask or query_lengths cannot be tiled along its "
-                       "query rows; expand it to attn.stream first");
+    return emitOpError("with a mask, query_lengths or a score region cannot be "
+                       "tiled along its query rows; expand it to attn.stream "
+                       "first");
   if (failed(tiler->mapHeads(getQuery(), getKey())))
     return failure();
   SmallVector<Value> operands = {tiler->sliceQueryLike(getQuery()),
@@ -56,9 +58,16 @@ DenseOp::getTiledImplementation(OpBuilder &builder,
   for (Value lengths : {getLengths(), getQueryLengths()})
     if (lengths)
       operands.push_back(tiler->sliceBatch(lengths));
+  llvm::append_range(operands, getCaptures());
   for (Value init : getDpsInits())
     operands.push_back(tiler->sliceQueryLike(init));
-  return tiler->tile(operands);
+  TilingResult result = tiler->tile(operands);
+  auto tiled = cast<DenseOp>(result.tiledOps.front());
+  Location loc = getLoc();
+  offsetScoreRegion(tiled.getScore(), tiled.getCapturesMutable(),
+                    getValueOrCreateConstantIndexOp(builder, loc, offsets[0]),
+                    getValueOrCreateConstantIndexOp(builder, loc, offsets[1]));
+  return result;
 }
 
 //===----------------------------------------------------------------------===//
@@ -111,8 +120,13 @@ StreamOp::getTiledImplementation(OpBuilder &builder,
         builder, loc, tensor::getMixedSize(builder, loc, getQuery(), 2));
   auto tiled = StreamOp::create(
       builder, loc, TypeRange(ValueRange(inits).getTypes()), query, keys,
-      values, weights, biases, codes, lengths, sink, queryLengths, firstRow,
-      numRows, inits[0], lse, getSourcesAttr(), getBlockAttr(), getScaleAttr(),
-      getWeightingAttr(), getTilesAttr());
+      values, weights, biases, codes, lengths, sink, queryLengths,
+      getCaptures(), firstRow, numRows, inits[0], lse, getSourcesAttr(),
+      getBlockAttr(), getScaleAttr(), getWeightingAttr(), getTilesAttr(),
+      getScore().size());
+  cloneScoreRegion(getScore(), tiled.getScore());
+  offsetScoreRegion(tiled.getScore(), tiled.getCapturesMutable(),
+                    getValueOrCreateConstantIndexOp(builder, loc, offsets[0]),
+                    getValueOrCreateConstantIndexOp(builder, loc, offsets[1]));
   return tiler->getResult(tiled);
 }

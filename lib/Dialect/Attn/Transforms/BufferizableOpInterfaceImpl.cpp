@@ -11,10 +11,30 @@
 #include "mlir/Dialect/Bufferization/IR/BufferizableOpInterface.h"
 #include "mlir/Dialect/Bufferization/IR/Bufferization.h"
 #include "mlir/Dialect/Bufferization/IR/DstBufferizableOpInterfaceImpl.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/IRMapping.h"
 
 using namespace mlir;
 using namespace mlir::bufferization;
 using namespace fovea::attn;
+
+/// Makes loads from the buffer of a tensor extract from the tensor.
+static void extractFrom(BlockArgument tensor) {
+  for (Operation *buffer : llvm::make_early_inc_range(tensor.getUsers())) {
+    if (!isa<ToBufferOp>(buffer))
+      continue;
+    for (Operation *user : llvm::make_early_inc_range(buffer->getUsers())) {
+      auto load = cast<memref::LoadOp>(user);
+      OpBuilder b(load);
+      load.replaceAllUsesWith(
+          tensor::ExtractOp::create(b, load.getLoc(), tensor, load.getIndices())
+              .getResult());
+      load.erase();
+    }
+    buffer->erase();
+  }
+}
 
 namespace {
 /// Every op of the dialect reads its inputs and overwrites its destinations
@@ -45,7 +65,17 @@ struct AttnOpInterface
     rewriter.setInsertionPoint(op);
     OperationState newState(op->getLoc(), op->getName(), operands,
                             /*types=*/TypeRange(), op->getAttrs());
+    for (unsigned i = 0; i < op->getNumRegions(); ++i)
+      newState.addRegion();
     Operation *newOp = rewriter.create(newState);
+    // What a score region captures is a tensor in it, whatever upstream makes
+    // of reads: in a copy, nothing is to be bufferized.
+    for (auto [from, to] : llvm::zip(op->getRegions(), newOp->getRegions())) {
+      IRMapping mapping;
+      from.cloneInto(&to, mapping);
+      for (BlockArgument argument : to.getArguments())
+        extractFrom(argument);
+    }
     SmallVector<Value> results =
         cast<DestinationStyleOpInterface>(newOp).getDpsInits();
     replaceOpWithBufferizedValues(rewriter, op, results);
@@ -87,12 +117,12 @@ struct CheckOpInterface
 };
 } // namespace
 
-/// Attaches the model of each operation of the dialect but those that have a
-/// region, or end one, which are expanded before.
+/// Attaches the model of each operation of the dialect but those that compute
+/// on tensors in a region, or end one, which are expanded before.
 template <typename... OpTys> static void attachModels(MLIRContext *context) {
   auto attach = [&](auto op) {
     using OpTy = decltype(op);
-    if constexpr (!OpTy::template hasTrait<OpTrait::ZeroRegions>() ||
+    if constexpr (std::is_same_v<OpTy, TreeSelectOp> ||
                   OpTy::template hasTrait<OpTrait::IsTerminator>())
       return;
     else if constexpr (OpTy::template hasTrait<

@@ -45,6 +45,13 @@ def Attn_Int4 : AnyTypeOf<[4DTensorOf<[I32]>, MemRefRankOf<[I32], [4]>],
 def Attn_TokenMask : AnyTypeOf<[2DTensorOf<[I1]>, MemRefRankOf<[I1], [2]>],
     "rank-2 tensor or memref of i1">;
 
+/// What a score region may read beside its entry.
+def Attn_Captured : AnyTypeOf<[
+    AnyFloat, AnySignlessIntegerOrIndex,
+    RankedTensorOf<[AnyFloat, AnySignlessIntegerOrIndex]>,
+    MemRefOf<[AnyFloat, AnySignlessIntegerOrIndex]>],
+    "number, or ranked tensor or memref of numbers">;
+
 /// A factor of scores.
 def Attn_FiniteAttr : ConfinedAttr<F64Attr, [
     AttrConstraint<CPred<"::llvm::cast<::mlir::FloatAttr>($_self).getValue().isFinite()">,

@@ -11,6 +11,7 @@
 
 #include "fovea/Dialect/Attn/IR/AttnDialect.h"
 #include "fovea/Dialect/Attn/IR/Contract.h"
+#include "fovea/Dialect/Attn/IR/ScoreRegion.h"
 #include "mlir/IR/BuiltinAttributes.h"
 #include "mlir/IR/OpDefinition.h"
 #include "mlir/IR/OpImplementation.h"

@@ -11,7 +11,8 @@
 
 include "fovea/Dialect/Attn/IR/AttnBase.td"
 
-def Attn_DenseOp : Attn_TiledOp<"dense", 3, "getQuery()", [AttrSizedOperandSegments]> {
+def Attn_DenseOp : Attn_TiledOp<"dense", 3, "getQuery()",
+                                [AttrSizedOperandSegments, IsolatedFromAbove]> {
   let summary = "soft-max attention over all keys";
   let details = [{
     Computes, for every query row,
@@ -34,6 +35,24 @@ def Attn_DenseOp : Attn_TiledOp<"dense", 3, "getQuery()", [AttrSizedOperandSegme
     masks line up the last query with the last key that there is. Query rows that do
     not exist give zeros and `-inf`. `--attn-check-codes` checks lengths at run time.
 
+    With `score` a region makes the score of each entry of what it would be without
+    log weight, bias and mask, which come behind:
+
+    ```
+    s = f(scale * q k^T, b, h, i, j) + log_weight[key] + bias[query, key] + mask
+    ```
+
+    Its first arguments are the product `scale * q k^T`, in the type that sums are kept
+    in, the batch entry, the query head, and the positions of query and key; those
+    of queries are positions among the keys, as in masks: the last query stands at
+    the last key. Its other arguments are the operands behind `score`, tensors and
+    numbers that it may read. It holds elementwise operations of `arith` and `math`
+    on numbers, `tensor.extract` from its arguments, and `attn.yield`; integers are
+    divided by constants only.
+    A result of minus infinity removes the entry, as a mask does. An entry for which
+    the region reads a tensor out of bounds has the score NaN, unless a mask or a term
+    removes it. Positions are less than `2^28`.
+
     Example:
 
     ```mlir
@@ -51,6 +70,25 @@ def Attn_DenseOp : Attn_TiledOp<"dense", 3, "getQuery()", [AttrSizedOperandSegme
         sink(%s : tensor<1x8xf32>)
         outs(%init : tensor<1x8x512x64xf32>) -> tensor<1x8x512x64xf32>
     ```
+
+    A slope for each head, times the distance of query and key:
+
+    ```mlir
+    %alibi = attn.dense
+        ins(%q, %k, %v : tensor<1x8x512x64xf32>, tensor<1x2x512x64xf32>, tensor<1x2x512x64xf32>)
+        score(%slopes : tensor<8xf32>) {
+        ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index, %slope_of: tensor<8xf32>):
+          %slope = tensor.extract %slope_of[%h] : tensor<8xf32>
+          %distance = arith.subi %j, %i : index
+          %integer = arith.index_cast %distance : index to i32
+          %number = arith.sitofp %integer : i32 to f32
+          %term = arith.mulf %slope, %number : f32
+          %t = arith.addf %s, %term : f32
+          attn.yield %t : f32
+        }
+        outs(%init : tensor<1x8x512x64xf32>)
+        {mask = #attn.mask<causal>} -> tensor<1x8x512x64xf32>
+    ```
   }];
   let conditions = ["H % G == 0"];
   let arguments = (ins
@@ -64,12 +102,14 @@ def Attn_DenseOp : Attn_TiledOp<"dense", 3, "getQuery()", [AttrSizedOperandSegme
         "T|sum[B~, H~]", "score of an entry without a value that every row of a head has">:$sink,
     Attn_Arg<Optional<Attn_Int1>, "i32[B]", "keys of each batch entry, from 0 to `M`">:$lengths,
     Attn_Arg<Optional<Attn_Int1>, "i32[B]", "queries, from 0 to `N`">:$query_lengths,
+    Variadic<Attn_Captured>:$captures,
     Attn_Arg<Attn_Rank4, "T[B, H, N, E!]">:$output,
     Attn_Arg<Optional<Attn_Rank3>, "sum[B, H, N]", "natural logarithm">:$lse,
     OptionalAttr<Attn_FiniteAttr>:$scale,
     OptionalAttr<Attn_MaskAttr>:$mask
   );
   let results = (outs Variadic<AnyRankedTensor>:$results);
+  let regions = (region VariadicRegion<SizedRegion<1>>:$score);
   let assemblyFormat = [{
     `ins` `(` $query `,` $key `,` $value `:`
         type($query) `,` type($key) `,` type($value) `)`
@@ -78,9 +118,11 @@ def Attn_DenseOp : Attn_TiledOp<"dense", 3, "getQuery()", [AttrSizedOperandSegme
     (`sink` `(` $sink^ `:` type($sink) `)`)?
     (`lengths` `(` $lengths^ `:` type($lengths) `)`)?
     (`query_lengths` `(` $query_lengths^ `:` type($query_lengths) `)`)?
+    custom<ScoreRegion>($captures, type($captures), $score)
     `outs` `(` $output (`,` $lse^)? `:` type($output) (`,` type($lse)^)? `)`
     attr-dict (`->` type($results)^)?
   }];
+  let hasVerifier = 1;
   let hasCanonicalizer = 1;
   let extraClassDeclaration = [{
     ::mlir::MutableOperandRange getDpsInitsMutable();
@@ -91,7 +133,8 @@ def Attn_DenseOp : Attn_TiledOp<"dense", 3, "getQuery()", [AttrSizedOperandSegme
   }];
 }
 
-def Attn_StreamOp : Attn_TiledOp<"stream", 3, "getQuery()", [AttrSizedOperandSegments]> {
+def Attn_StreamOp : Attn_TiledOp<"stream", 3, "getQuery()",
+                                 [AttrSizedOperandSegments, IsolatedFromAbove]> {
   let summary = "one streaming soft-max over the union of several sources";
   let details = [{
     The shared core of every soft-max pattern. A *source* is a pair of keys and
@@ -114,7 +157,9 @@ def Attn_StreamOp : Attn_TiledOp<"stream", 3, "getQuery()", [AttrSizedOperandSeg
     it takes its share of the weights and brings no value.
 
     `lengths` of a source and `query_lengths` are as in `attn.dense`: ranges and
-    masks see as many rows and queries as the batch entry has.
+    masks see as many rows and queries as the batch entry has. `score` is as in
+    `attn.dense`, too, for the entries of all sources: positions are those of the
+    source that the key is a row of. It needs keys of the sources' own, not codes.
 
     $shapes
 
@@ -205,6 +250,7 @@ def Attn_StreamOp : Attn_TiledOp<"stream", 3, "getQuery()", [AttrSizedOperandSeg
     Attn_Arg<Variadic<Attn_Int1>, "", "`[B]`, one for each source that says `lengths`">:$lengths,
     Attn_Arg<Optional<Attn_Rank2>, "T|sum[B~, H~]">:$sink,
     Attn_Arg<Optional<Attn_Int1>, "i32[B]">:$query_lengths,
+    Variadic<Attn_Captured>:$captures,
     Optional<Index>:$first_row,
     Optional<Index>:$num_rows,
     Attn_Arg<Attn_Rank4, "~T[B, H, N, E!]">:$output,
@@ -217,6 +263,7 @@ def Attn_StreamOp : Attn_TiledOp<"stream", 3, "getQuery()", [AttrSizedOperandSeg
     OptionalAttr<Attn_TilesAttr>:$tiles
   );
   let results = (outs Variadic<AnyRankedTensor>:$results);
+  let regions = (region VariadicRegion<SizedRegion<1>>:$score);
   let hasVerifier = 1;
   let hasCanonicalizer = 1;
   let hasCustomAssemblyFormat = 1;
@@ -235,7 +282,7 @@ def Attn_StreamOp : Attn_TiledOp<"stream", 3, "getQuery()", [AttrSizedOperandSeg
 //===----------------------------------------------------------------------===//
 
 def Attn_DenseBackwardOp : Attn_TiledOp<"dense_backward", 1, "getQuery()",
-                                        [AttrSizedOperandSegments, Attn_SeparateInits]> {
+                                        [AttrSizedOperandSegments, Attn_SeparateInits, IsolatedFromAbove]> {
   let summary = "the gradient of attn.dense";
   let details = [{
     For the `attn.dense` with the same query, key, value, log weight, bias, sink,
@@ -252,6 +299,9 @@ def Attn_DenseBackwardOp : Attn_TiledOp<"dense_backward", 1, "getQuery()",
     d_log_weight = colsum(dS)  d_bias = dS
     d_sink  = -sum(exp(sink - lse) delta)
     ```
+
+    With a `score` region `f`, as in `attn.dense`, `dS f'(scale q k^T)` takes the place
+    of `dS` in `d_query` and `d_key`. What the region captures is constant.
 
     $shapes
 
@@ -283,6 +333,7 @@ def Attn_DenseBackwardOp : Attn_TiledOp<"dense_backward", 1, "getQuery()",
     Attn_Arg<Optional<Attn_Rank2>, "T|sum[B~, H~]">:$sink,
     Attn_Arg<Optional<Attn_Int1>, "i32[B]">:$lengths,
     Attn_Arg<Optional<Attn_Int1>, "i32[B]">:$query_lengths,
+    Variadic<Attn_Captured>:$captures,
     Attn_Arg<Attn_Rank4, "T[B, H, N, E!]">:$output,
     Attn_Arg<Attn_Rank3, "sum[B, H, N]">:$lse,
     Attn_Arg<Attn_Rank4, "~T[= output]">:$d_output,
@@ -297,6 +348,7 @@ def Attn_DenseBackwardOp : Attn_TiledOp<"dense_backward", 1, "getQuery()",
     OptionalAttr<Attn_MaskAttr>:$mask
   );
   let results = (outs Variadic<AnyRankedTensor>:$results);
+  let regions = (region VariadicRegion<SizedRegion<1>>:$score);
   let assemblyFormat = [{
     `ins` `(` $query `,` $key `,` $value `:`
         type($query) `,` type($key) `,` type($value) `)`
@@ -305,6 +357,7 @@ def Attn_DenseBackwardOp : Attn_TiledOp<"dense_backward", 1, "getQuery()",
     (`sink` `(` $sink^ `:` type($sink) `)`)?
     (`lengths` `(` $lengths^ `:` type($lengths) `)`)?
     (`query_lengths` `(` $query_lengths^ `:` type($query_lengths) `)`)?
+    custom<ScoreRegion>($captures, type($captures), $score)
     `forward` `(` $output `,` $lse `:` type($output) `,` type($lse) `)`
     `gradient` `(` $d_output (`,` $d_lse^)? `:`
         type($d_output) (`,` type($d_lse)^)? `)`
@@ -315,6 +368,7 @@ def Attn_DenseBackwardOp : Attn_TiledOp<"dense_backward", 1, "getQuery()",
     (`d_sink` `(` $d_sink^ `:` type($d_sink) `)`)?
     attr-dict (`->` type($results)^)?
   }];
+  let hasVerifier = 1;
   let hasCanonicalizer = 1;
   let extraClassDeclaration = [{
     ::mlir::MutableOperandRange getDpsInitsMutable();
@@ -324,7 +378,7 @@ def Attn_DenseBackwardOp : Attn_TiledOp<"dense_backward", 1, "getQuery()",
 }
 
 def Attn_StreamBackwardOp : Attn_TiledOp<"stream_backward", 1, "getQuery()",
-                                         [AttrSizedOperandSegments, Attn_SeparateInits]> {
+                                         [AttrSizedOperandSegments, Attn_SeparateInits, IsolatedFromAbove]> {
   let summary = "the gradient of attn.stream";
   let details = [{
     The shared core of the gradients of all soft-max patterns. For the
@@ -342,6 +396,9 @@ def Attn_StreamBackwardOp : Attn_TiledOp<"stream_backward", 1, "getQuery()",
     d_log_weight_u[j] = sum_i dS[i, (u, j)]    d_bias_u[i, j] = dS[i, (u, j)]
     d_sink        = -sum_i exp(sink - lse[i]) delta[i]
     ```
+
+    With a `score` region `f`, as in `attn.stream`, `dS f'(scale q . key)` takes the
+    place of `dS` in `d_query` and `d_keys`. What the region captures is constant.
 
     Scores are computed again, and nothing of size `N x M` is stored. Sums run
     over the query heads that share a key head, and over the axes along which a
@@ -386,6 +443,7 @@ def Attn_StreamBackwardOp : Attn_TiledOp<"stream_backward", 1, "getQuery()",
     Attn_Arg<Variadic<Attn_Int1>, "", "as in `attn.stream`">:$lengths,
     Attn_Arg<Optional<Attn_Rank2>, "T|sum[B~, H~]">:$sink,
     Attn_Arg<Optional<Attn_Int1>, "i32[B]">:$query_lengths,
+    Variadic<Attn_Captured>:$captures,
     Attn_Arg<Attn_Rank4, "~T[B, H, N, E!]">:$output,
     Attn_Arg<Attn_Rank3, "sum[B, H, N]">:$lse,
     Attn_Arg<Attn_Rank4, "~T[= output]">:$d_output,
@@ -402,6 +460,7 @@ def Attn_StreamBackwardOp : Attn_TiledOp<"stream_backward", 1, "getQuery()",
     OptionalAttr<Attn_TilesAttr>:$tiles
   );
   let results = (outs Variadic<AnyRankedTensor>:$results);
+  let regions = (region VariadicRegion<SizedRegion<1>>:$score);
   let hasVerifier = 1;
   let hasCanonicalizer = 1;
   let hasCustomAssemblyFormat = 1;

@@ -333,10 +333,13 @@ def Attn_TreeSelectOp : Attn_Op<"tree_select",
 }
 
 def Attn_YieldOp : Op<Attn_Dialect, "yield",
-    [Pure, Terminator, HasParent<"::fovea::attn::TreeSelectOp">]> {
-  let summary = "the scores of the candidates of a level";
+    [Pure, Terminator,
+     ParentOneOf<["TreeSelectOp", "DenseOp", "StreamOp", "DenseBackwardOp",
+                  "StreamBackwardOp"]>]> {
+  let summary = "the scores that a region computes";
   let description = [{
-    Ends the region of `attn.tree_select`.
+    Ends the region of `attn.tree_select` with the scores of the candidates of a
+    level, and a `score` region with the score of an entry.
 
     Example:
 
@@ -344,7 +347,7 @@ def Attn_YieldOp : Op<Attn_Dialect, "yield",
     attn.yield %score : tensor<1x4xf32>
     ```
   }];
-  let arguments = (ins AnyRankedTensor:$scores);
+  let arguments = (ins AnyTypeOf<[AnyRankedTensor, AnyFloat]>:$scores);
   let assemblyFormat = "$scores attr-dict `:` type($scores)";
 }
 

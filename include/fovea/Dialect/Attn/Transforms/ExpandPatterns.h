@@ -54,6 +54,13 @@ public:
   /// How many queries each batch entry has; may be null.
   void setQueryLengths(mlir::Value counts) { queryLengths = counts; }
 
+  /// What computes the score of an entry, if anything does, and what that
+  /// captures.
+  void setScore(ScoreRegions region, mlir::ValueRange captured) {
+    score = region;
+    captures.assign(captured.begin(), captured.end());
+  }
+
   /// The soft-max over the union of the sources, for blocks of `block` queries.
   /// `lse` may be null. Row 0 of the queries is row `firstRow` of `numRows`,
   /// where these are given.
@@ -84,8 +91,9 @@ public:
 
 private:
   llvm::SmallVector<mlir::Value> keys, values, logWeights, biases, codes,
-      lengths;
+      lengths, captures;
   mlir::Value sink, queryLengths;
+  ScoreRegions score;
   llvm::SmallVector<mlir::Attribute> attrs;
 };
 

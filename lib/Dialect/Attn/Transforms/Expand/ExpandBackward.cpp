@@ -64,6 +64,7 @@ struct ExpandDenseBackward : OpRewritePattern<DenseBackwardOp> {
                 op.getLogWeight(), op.getBias(), op.getLengths());
     sources.setSink(op.getSink());
     sources.setQueryLengths(op.getQueryLengths());
+    sources.setScore(op.getScore(), op.getCaptures());
     StreamSources::Gradients gradients = {
         op.getDQuery(), {op.getDKey()}, {op.getDValue()}, {}, {},
         op.getDSink()};

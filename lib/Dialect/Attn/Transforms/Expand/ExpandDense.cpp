@@ -24,6 +24,7 @@ struct ExpandDense : OpRewritePattern<DenseOp> {
                 op.getLogWeight(), op.getBias(), op.getLengths());
     sources.setSink(op.getSink());
     sources.setQueryLengths(op.getQueryLengths());
+    sources.setScore(op.getScore(), op.getCaptures());
     StreamOp stream =
         sources.build(rewriter, op.getLoc(), op.getQuery(), op.getOutput(),
                       op.getLse(), /*block=*/0, op.getScaleOrDefault());

@@ -88,12 +88,15 @@ StreamOp StreamSources::build(OpBuilder &builder, Location loc, Value query,
   for (Value init : {output, lse})
     if (init && isa<TensorType>(init.getType()))
       resultTypes.push_back(init.getType());
-  return StreamOp::create(
+  auto op = StreamOp::create(
       builder, loc, resultTypes, query, keys, values, logWeights, biases, codes,
-      lengths, sink, queryLengths, firstRow, numRows, output, lse,
+      lengths, sink, queryLengths, captures, firstRow, numRows, output, lse,
       builder.getArrayAttr(attrs), builder.getI64IntegerAttr(block),
       builder.getF64FloatAttr(scale),
-      WeightingAttr::get(builder.getContext(), weighting), /*tiles=*/nullptr);
+      WeightingAttr::get(builder.getContext(), weighting), /*tiles=*/nullptr,
+      score.size());
+  cloneScoreRegion(score, op.getScore());
+  return op;
 }
 
 StreamBackwardOp
@@ -107,14 +110,16 @@ StreamSources::buildBackward(OpBuilder &builder, Location loc, Value query,
     llvm::append_range(types, ValueRange(group).getTypes());
   if (gradients.sink)
     types.push_back(gradients.sink.getType());
-  return StreamBackwardOp::create(
+  auto op = StreamBackwardOp::create(
       builder, loc, types, query, keys, values, logWeights, biases, lengths,
-      sink, queryLengths, results.output, results.lse, results.dOutput,
-      results.dLse, gradients.query, gradients.keys, gradients.values,
-      gradients.logWeights, gradients.biases, gradients.sink,
+      sink, queryLengths, captures, results.output, results.lse,
+      results.dOutput, results.dLse, gradients.query, gradients.keys,
+      gradients.values, gradients.logWeights, gradients.biases, gradients.sink,
       builder.getArrayAttr(attrs), builder.getI64IntegerAttr(block),
       builder.getF64FloatAttr(scale),
-      /*tiles=*/nullptr);
+      /*tiles=*/nullptr, score.size());
+  cloneScoreRegion(score, op.getScore());
+  return op;
 }
 
 MaskAttr fovea::attn::detail::getCausalMask(MLIRContext *context, bool causal) {

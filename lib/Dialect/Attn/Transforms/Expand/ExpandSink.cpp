@@ -135,11 +135,13 @@ struct ExpandSinkGradient : OpRewritePattern<StreamBackwardOp> {
     auto rest = StreamBackwardOp::create(
         rewriter, op.getLoc(), types, op.getQuery(), op.getKeys(),
         op.getValues(), op.getLogWeights(), op.getBiases(), op.getLengths(),
-        /*sink=*/Value(), op.getQueryLengths(), op.getOutput(), op.getLse(),
-        op.getDOutput(), op.getDLse(), op.getDQuery(), op.getDKeys(),
-        op.getDValues(), op.getDLogWeights(), op.getDBiases(),
+        /*sink=*/Value(), op.getQueryLengths(), op.getCaptures(),
+        op.getOutput(), op.getLse(), op.getDOutput(), op.getDLse(),
+        op.getDQuery(), op.getDKeys(), op.getDValues(), op.getDLogWeights(),
+        op.getDBiases(),
         /*d_sink=*/Value(), op.getSourcesAttr(), op.getBlockAttr(),
-        op.getScaleAttr(), op.getTilesAttr());
+        op.getScaleAttr(), op.getTilesAttr(), op.getScore().size());
+    cloneScoreRegion(op.getScore(), rest.getScore());
     results.append(rest->result_begin(), rest->result_end());
     if (gradient)
       results.push_back(gradient);

@@ -72,8 +72,9 @@ struct ScoreBuilder {
     auto dense = DenseOp::create(b, {output.getType(), init.getType()}, query,
                                  key, value, logWeight, /*bias=*/Value(),
                                  /*sink=*/Value(), /*lengths=*/Value(),
-                                 /*query_lengths=*/Value(), output, init, scale,
-                                 /*mask=*/MaskAttr());
+                                 /*query_lengths=*/Value(),
+                                 /*captures=*/ValueRange(), output, init, scale,
+                                 /*mask=*/MaskAttr(), /*scoreCount=*/0);
     return dense.getResult(1);
   }
 

@@ -66,3 +66,21 @@ func.func @stream(%q: tensor<?x?x?x16xf32>, %k: tensor<?x?x?x16xf32>, %w: tensor
       tile(%i of %n) outs(%o, %l : tensor<?x?x?x16xf32>, tensor<?x?x?xf32>) {block = 16 : i64, scale = 1.0} -> tensor<?x?x?x16xf32>, tensor<?x?x?xf32>
   return %0, %1 : tensor<?x?x?x16xf32>, tensor<?x?x?xf32>
 }
+
+// What a score region captures is a memref, and a tensor in the region.
+// CHECK-LABEL: func @score(
+// CHECK-SAME: %[[Q:[^:]*]]: memref<1x2x4x8xf32>, %[[T:[^:]*]]: memref<2x7xf32>, %[[O:[^:]*]]: memref<1x2x4x8xf32>
+// CHECK-NOT: memref.alloc
+// CHECK: attn.dense {{.*}} score(%[[T]] : memref<2x7xf32>) {
+// CHECK-NEXT: ^bb0(%{{.*}}: f32, %{{.*}}: index, %[[H:.*]]: index, %{{.*}}: index, %[[J:.*]]: index, %[[X:.*]]: tensor<2x7xf32>):
+// CHECK-NEXT: tensor.extract %[[X]][%[[H]], %[[J]]] : tensor<2x7xf32>
+// CHECK: outs(%[[O]] : memref<1x2x4x8xf32>)
+func.func @score(%q: tensor<1x2x4x8xf32>, %t: tensor<2x7xf32>, %o: tensor<1x2x4x8xf32>) -> tensor<1x2x4x8xf32> {
+  %0 = attn.dense ins(%q, %q, %q : tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>) score(%t : tensor<2x7xf32>) {
+      ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index, %x: tensor<2x7xf32>):
+        %e = tensor.extract %x[%h, %j] : tensor<2x7xf32>
+        %r = arith.addf %s, %e : f32
+        attn.yield %r : f32
+      } outs(%o : tensor<1x2x4x8xf32>) -> tensor<1x2x4x8xf32>
+  return %0 : tensor<1x2x4x8xf32>
+}

@@ -45,6 +45,26 @@ func.func @dense_sink(%q: tensor<1x8x512x64xf32>, %k: tensor<1x2x512x64xf32>, %v
   return %sunk : tensor<1x8x512x64xf32>
 }
 
+// CHECK-LABEL: func @dense_score(
+// CHECK: attn.dense ins({{.*}}) score(%{{.*}} : tensor<8xf32>) {
+func.func @dense_score(%q: tensor<1x8x512x64xf32>, %k: tensor<1x2x512x64xf32>, %v: tensor<1x2x512x64xf32>, %slopes: tensor<8xf32>, %init: tensor<1x8x512x64xf32>) -> tensor<1x8x512x64xf32> {
+    %alibi = attn.dense
+        ins(%q, %k, %v : tensor<1x8x512x64xf32>, tensor<1x2x512x64xf32>, tensor<1x2x512x64xf32>)
+        score(%slopes : tensor<8xf32>) {
+        ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index, %slope_of: tensor<8xf32>):
+          %slope = tensor.extract %slope_of[%h] : tensor<8xf32>
+          %distance = arith.subi %j, %i : index
+          %integer = arith.index_cast %distance : index to i32
+          %number = arith.sitofp %integer : i32 to f32
+          %term = arith.mulf %slope, %number : f32
+          %t = arith.addf %s, %term : f32
+          attn.yield %t : f32
+        }
+        outs(%init : tensor<1x8x512x64xf32>)
+        {mask = #attn.mask<causal>} -> tensor<1x8x512x64xf32>
+  return %alibi : tensor<1x8x512x64xf32>
+}
+
 // CHECK-LABEL: func @dense_lengths(
 // CHECK: attn.dense ins({{.*}}) lengths(%{{.*}} : tensor<1xi32>) query_lengths(%{{.*}} : tensor<1xi32>) outs
 func.func @dense_lengths(%q: tensor<1x8x512x64xf32>, %k: tensor<1x2x512x64xf32>, %v: tensor<1x2x512x64xf32>, %n: tensor<1xi32>, %init: tensor<1x8x512x64xf32>) -> tensor<1x8x512x64xf32> {

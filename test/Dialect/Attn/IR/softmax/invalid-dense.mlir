@@ -544,7 +544,7 @@ func.func @f(%q: tensor<1x4x8x16xf32>, %k: tensor<1x2x6x16xf32>, %v: tensor<1x2x
 // Generic form with segments that do not fit the operands.
 func.func @f(%q: tensor<1x1x4x8xf32>) {
   // expected-error @below {{'attn.dense' op operand count (4) does not match with the total size (5) specified in attribute 'operandSegmentSizes'}}
-  %0 = "attn.dense"(%q, %q, %q, %q) <{operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 1, 1>}> : (tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>) -> tensor<1x1x4x8xf32>
+  %0 = "attn.dense"(%q, %q, %q, %q) <{operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 1, 1>}> : (tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>) -> tensor<1x1x4x8xf32>
   return
 }
 
@@ -552,14 +552,14 @@ func.func @f(%q: tensor<1x1x4x8xf32>) {
 
 func.func @f(%q: tensor<1x1x4x8xf32>) {
   // expected-error @below {{'attn.dense' op 'operandSegmentSizes' attribute cannot have negative elements}}
-  %0 = "attn.dense"(%q, %q, %q, %q) <{operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, -1, 2>}> : (tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>) -> tensor<1x1x4x8xf32>
+  %0 = "attn.dense"(%q, %q, %q, %q) <{operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, -1, 2>}> : (tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>) -> tensor<1x1x4x8xf32>
   return
 }
 
 // -----
 
 func.func @f(%q: tensor<1x1x4x8xf32>) {
-  // expected-error @below {{invalid properties {operandSegmentSizes = array<i32: 1, 1, 1, 1>} for op attn.dense: size mismatch in attribute conversion: 4 vs 10}}
+  // expected-error @below {{invalid properties {operandSegmentSizes = array<i32: 1, 1, 1, 1>} for op attn.dense: size mismatch in attribute conversion: 4 vs 11}}
   %0 = "attn.dense"(%q, %q, %q, %q) <{operandSegmentSizes = array<i32: 1, 1, 1, 1>}> : (tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>) -> tensor<1x1x4x8xf32>
   return
 }
@@ -567,8 +567,8 @@ func.func @f(%q: tensor<1x1x4x8xf32>) {
 // -----
 
 func.func @f(%q: tensor<1x1x4x8xf32>) {
-  // expected-error @below {{'attn.dense' op expects one operand in segment 8 of operandSegmentSizes, but got 2}}
-  %0 = "attn.dense"(%q, %q, %q, %q, %q) <{operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 2, 0>}> : (tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>) -> tensor<1x1x4x8xf32>
+  // expected-error @below {{'attn.dense' op expects one operand in segment 9 of operandSegmentSizes, but got 2}}
+  %0 = "attn.dense"(%q, %q, %q, %q, %q) <{operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 2, 0>}> : (tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>) -> tensor<1x1x4x8xf32>
   return
 }
 
@@ -576,7 +576,7 @@ func.func @f(%q: tensor<1x1x4x8xf32>) {
 
 func.func @f(%q: tensor<1x1x4x8xf32>) {
   // expected-error @below {{'attn.dense' op operand #3 must be rank-3 tensor or memref of f32, f64, bf16 or f16, but got 'tensor<1x1x4x8xf32>'}}
-  %0 = "attn.dense"(%q, %q, %q, %q) <{operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 1>}> : (tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>) -> tensor<1x1x4x8xf32>
+  %0 = "attn.dense"(%q, %q, %q, %q) <{operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 1>}> : (tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>) -> tensor<1x1x4x8xf32>
   return
 }
 
@@ -584,7 +584,7 @@ func.func @f(%q: tensor<1x1x4x8xf32>) {
 
 func.func @f(%q: tensor<1x1x4x8xf32>) {
   // expected-error @below {{'attn.dense' op expects one operand in segment 0 of operandSegmentSizes, but got 0}}
-  %0 = "attn.dense"(%q, %q, %q, %q) <{operandSegmentSizes = array<i32: 0, 2, 1, 0, 0, 0, 0, 0, 1, 0>}> : (tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>) -> tensor<1x1x4x8xf32>
+  %0 = "attn.dense"(%q, %q, %q, %q) <{operandSegmentSizes = array<i32: 0, 2, 1, 0, 0, 0, 0, 0, 0, 1, 0>}> : (tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>) -> tensor<1x1x4x8xf32>
   return
 }
 

@@ -43,7 +43,7 @@ module attributes {transform.with_named_sequence} {
 
 // A mask counts rows from the end of the sequence, which a tile does not know.
 func.func @dense_masked_rows(%q: tensor<1x4x64x16xf32>, %k: tensor<1x2x64x16xf32>) -> tensor<1x4x64x16xf32> {
-  // expected-error @below {{'attn.dense' op with a mask or query_lengths cannot be tiled along its query rows; expand it to attn.stream first}}
+  // expected-error @below {{'attn.dense' op with a mask, query_lengths or a score region cannot be tiled along its query rows; expand it to attn.stream first}}
   // expected-error @below {{to tile operation}}
   // expected-error @below {{failed to generate tiling loops}}
   // expected-note @below {{when applied to this op}}

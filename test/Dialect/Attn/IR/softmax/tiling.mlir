@@ -251,3 +251,32 @@ module attributes {transform.with_named_sequence} {
     transform.yield
   }
 }
+
+// -----
+
+// A tile's batch entries and heads count from the first one, which its score
+// region captures; what it does not look at, it does not.
+// CHECK-LABEL: func @score(
+// CHECK-SAME: %{{.*}}: tensor<2x4x8x16xf32>, %[[T:[^:]*]]: tensor<4xf32>
+// CHECK: scf.forall (%{{.*}}, %[[H:.*]]) in (2, 4)
+// CHECK: attn.dense {{.*}} score(%[[T]], %[[H]] : tensor<4xf32>, index) {
+// CHECK-NEXT: ^bb0(%{{.*}}: f32, %{{.*}}: index, %[[OWN:.*]]: index, %{{.*}}: index, %{{.*}}: index, %[[X:.*]]: tensor<4xf32>, %[[FIRST:.*]]: index):
+// CHECK-NEXT: %[[SUM:.*]] = arith.addi %[[OWN]], %[[FIRST]] : index
+// CHECK-NEXT: tensor.extract %[[X]][%[[SUM]]]
+func.func @score(%q: tensor<2x4x8x16xf32>, %t: tensor<4xf32>) -> tensor<2x4x8x16xf32> {
+  %0 = attn.dense ins(%q, %q, %q : tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>) score(%t : tensor<4xf32>) {
+      ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index, %x: tensor<4xf32>):
+        %e = tensor.extract %x[%h] : tensor<4xf32>
+        %r = arith.addf %s, %e : f32
+        attn.yield %r : f32
+      } outs(%q : tensor<2x4x8x16xf32>) -> tensor<2x4x8x16xf32>
+  return %0 : tensor<2x4x8x16xf32>
+}
+
+module attributes {transform.with_named_sequence} {
+  transform.named_sequence @__transform_main(%m: !transform.any_op {transform.readonly}) {
+    %0 = transform.structured.match ops{["attn.dense"]} in %m : (!transform.any_op) -> !transform.any_op
+    %t, %l = transform.structured.tile_using_forall %0 tile_sizes [1, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.yield
+  }
+}

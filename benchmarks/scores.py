@@ -1,0 +1,85 @@
+#!/usr/bin/env python3
+# Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The time of functions of scores, over that of attention without one.
+
+    PYTHONPATH=build/python .venv/bin/python benchmarks/scores.py
+
+Calls `fovea.dense` and `fovea.dense_backward` on one thread, without a function and with each, in turns, and
+prints the medians of the thread's own time and of the ratios of neighbouring calls.
+"""
+
+import argparse
+import statistics
+import time
+
+import numpy as np
+
+import fovea
+from fovea.math import tanh
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--calls", type=int, default=15, help="of each, for a row")
+    parser.add_argument("--tokens", type=int, default=4096, metavar="N")
+    parser.add_argument("--heads", type=int, default=2)
+    parser.add_argument("--width", type=int, default=64)
+    parser.add_argument("--causal", action="store_true")
+    return parser.parse_args()
+
+
+def make_functions(numbers, heads, tokens):
+    slopes = fovea.capture((2.0 ** -np.arange(1, heads + 1)).astype(np.float32))
+    table = fovea.capture(numbers.standard_normal((heads, 2 * tokens - 1)).astype(np.float32))
+    return {
+        "none": None,
+        "soft-cap": lambda s, b, h, i, j: 50 * tanh(s / 50),
+        "ALiBi": lambda s, b, h, i, j: s + slopes[h] * (j - i),
+        "relative table": lambda s, b, h, i, j: s + table[h, j - i + tokens - 1],
+    }
+
+
+def measure(calls, functions):
+    """Seconds of each function, called in turns."""
+    times = {name: [] for name in functions}
+    for number in range(calls + 1):
+        for name, function in functions.items():
+            start = time.thread_time()
+            function()
+            # The first call compiles.
+            if number:
+                times[name].append(time.thread_time() - start)
+    return times
+
+
+def print_rows(what, times):
+    for name, mine in times.items():
+        ratio = statistics.median(each / plain for each, plain in zip(mine, times["none"]))
+        print(f"| {what} | {name} | {statistics.median(mine) * 1e3:.1f} | {ratio:.2f} |")
+
+
+def main():
+    arguments = parse_arguments()
+    fovea.set_num_threads(1)
+    numbers = np.random.default_rng(0)
+    shape = (1, arguments.heads, arguments.tokens, arguments.width)
+    q, k, v, d_out = (numbers.standard_normal(shape, np.float32) for _ in range(4))
+    options = {
+        name: {"causal": arguments.causal, "score": score}
+        for name, score in make_functions(numbers, arguments.heads, arguments.tokens).items()
+    }
+    results = {name: fovea.dense(q, k, v, return_lse=True, **mine) for name, mine in options.items()}
+    print("| pass | function | ms | over none |\n|---|---|---|---|")
+    print_rows("forward", measure(arguments.calls, {
+        name: lambda mine=mine: fovea.dense(q, k, v, **mine) for name, mine in options.items()
+    }))  # fmt: skip
+    print_rows("backward", measure(arguments.calls, {
+        name: lambda name=name, mine=mine: fovea.dense_backward(d_out, q, k, v, *results[name], **mine)
+        for name, mine in options.items()
+    }))  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

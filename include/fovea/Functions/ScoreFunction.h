@@ -1,0 +1,31 @@
+//===- ScoreFunction.h - Functions of scores --------------------*- C++ -*-===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FOVEA_FUNCTIONS_SCOREFUNCTION_H
+#define FOVEA_FUNCTIONS_SCOREFUNCTION_H
+
+#include "fovea/ExecutionEngine/Kernel.h"
+#include "llvm/ADT/SmallVector.h"
+#include <string>
+
+namespace fovea {
+
+/// What takes the place of the scaled product of a query and a key: the `score`
+/// region of attn.dense.
+struct ScoreFunction {
+  /// Operations that end in `attn.yield`. They may use `%score`, in the type of
+  /// sums, `%batch`, `%head`, `%query`, `%key`, and `%capture0` and so on,
+  /// tensors of any extents.
+  std::string body;
+  /// Tensors that it reads.
+  llvm::SmallVector<TensorRef> captures;
+};
+
+} // namespace fovea
+
+#endif // FOVEA_FUNCTIONS_SCOREFUNCTION_H

@@ -1,0 +1,198 @@
+//===- ScoreRegion.cpp - Functions of scores ------------------------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "fovea/Dialect/Attn/IR/ScoreRegion.h"
+#include "fovea/Dialect/Attn/IR/AttnOps.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/IRMapping.h"
+#include "mlir/IR/Matchers.h"
+#include "mlir/IR/TypeUtilities.h"
+
+using namespace mlir;
+using namespace fovea::attn;
+
+//===----------------------------------------------------------------------===//
+// Syntax
+//===----------------------------------------------------------------------===//
+
+ParseResult fovea::attn::parseScoreRegion(
+    OpAsmParser &parser,
+    SmallVectorImpl<OpAsmParser::UnresolvedOperand> &captures,
+    SmallVectorImpl<Type> &types,
+    SmallVectorImpl<std::unique_ptr<Region>> &score) {
+  if (failed(parser.parseOptionalKeyword("score")))
+    return success();
+  if (succeeded(parser.parseOptionalLParen()) &&
+      (parser.parseOperandList(captures) || parser.parseColonTypeList(types) ||
+       parser.parseRParen()))
+    return failure();
+  score.push_back(std::make_unique<Region>());
+  return parser.parseRegion(*score.back(), /*arguments=*/{},
+                            /*enableNameShadowing=*/true);
+}
+
+void fovea::attn::printScoreRegion(OpAsmPrinter &printer, Operation *,
+                                   OperandRange captures, TypeRange types,
+                                   ScoreRegions score) {
+  if (score.empty())
+    return;
+  printer << "score";
+  if (!captures.empty())
+    printer << "(" << captures << " : " << types << ")";
+  printer << " ";
+  printer.printRegion(score.front());
+}
+
+void fovea::attn::cloneScoreRegion(ScoreRegions from, ScoreRegions to) {
+  for (auto [source, target] : llvm::zip_equal(from, to)) {
+    IRMapping mapping;
+    source.cloneInto(&target, mapping);
+  }
+}
+
+Value fovea::attn::getYieldedScore(Region &region) {
+  return cast<YieldOp>(region.front().getTerminator()).getScores();
+}
+
+//===----------------------------------------------------------------------===//
+// Verification
+//===----------------------------------------------------------------------===//
+
+/// Whether an argument of a region may stand for an operand of type `captured`.
+static bool isCaptureOf(Type captured, Type argument) {
+  auto shaped = dyn_cast<ShapedType>(captured);
+  if (!shaped)
+    return captured == argument;
+  auto tensor = dyn_cast<RankedTensorType>(argument);
+  return tensor && tensor.getElementType() == shaped.getElementType() &&
+         succeeded(verifyCompatibleShape(shaped.getShape(), tensor.getShape()));
+}
+
+static LogicalResult verifyArguments(Operation *op, Block &block,
+                                     ValueRange captures, Type sums) {
+  for (auto [index, type] : llvm::enumerate(captures.getTypes()))
+    if (getElementTypeOrSelf(type).isInteger(1))
+      return op->emitOpError()
+             << "expects capture " << index
+             << " to have more than one bit, but got " << type;
+  unsigned numNeeded = score_argument::Captures + captures.size();
+  if (block.getNumArguments() != numNeeded)
+    return op->emitOpError()
+           << "expects the score region to have " << numNeeded
+           << " arguments: the score, batch entry, head, query and key, and "
+           << captures.size() << " captures, but got "
+           << block.getNumArguments();
+  for (auto [index, found] : llvm::enumerate(block.getArgumentTypes())) {
+    Type needed = sums;
+    if (index >= score_argument::Captures)
+      needed = captures[index - score_argument::Captures].getType();
+    else if (index != score_argument::Score)
+      needed = IndexType::get(op->getContext());
+    if (!isCaptureOf(needed, found))
+      return op->emitOpError() << "expects argument " << index
+                               << " of the score region to stand for " << needed
+                               << ", but got " << found;
+  }
+  return success();
+}
+
+/// Whether an operation computes one number from numbers, as well as a vector
+/// from vectors.
+static bool isElementwise(Operation &op) {
+  auto isNumber = [](Type type) { return type.isIntOrIndexOrFloat(); };
+  return llvm::is_contained({"arith", "math"},
+                            op.getName().getDialectNamespace()) &&
+         op.getNumResults() == 1 &&
+         (op.hasTrait<OpTrait::ConstantLike>() ||
+          OpTrait::hasElementwiseMappableTraits(&op)) &&
+         llvm::all_of(op.getOperandTypes(), isNumber) &&
+         isNumber(op.getResult(0).getType());
+}
+
+/// Whether an operation divides integers by what may be zero.
+static bool mayDivideByZero(Operation &op) {
+  APInt divisor;
+  return isa<arith::DivSIOp, arith::DivUIOp, arith::CeilDivSIOp,
+             arith::CeilDivUIOp, arith::FloorDivSIOp, arith::RemSIOp,
+             arith::RemUIOp>(op) &&
+         !(matchPattern(op.getOperand(1), m_ConstantInt(&divisor)) &&
+           !divisor.isZero());
+}
+
+/// Checks one operation of a body.
+static LogicalResult verifyBodyOp(Operation *op, Operation &inner) {
+  auto fail = [&](const Twine &needed) {
+    InFlightDiagnostic error = op->emitOpError()
+                               << "expects the score region to " << needed
+                               << ", but got '" << inner.getName() << "'";
+    error.attachNote(inner.getLoc()) << "this operation";
+    return error;
+  };
+  if (isa<tensor::ExtractOp>(inner)) {
+    if (isa<BlockArgument>(inner.getOperand(0)))
+      return success();
+    return fail("extract from its arguments");
+  }
+  if (!isElementwise(inner))
+    return fail("hold operations of arith and math on numbers, and "
+                "tensor.extract");
+  if (mayDivideByZero(inner))
+    return fail("divide integers by constants other than zero");
+  return success();
+}
+
+LogicalResult fovea::attn::detail::verifyScoreRegion(Operation *op,
+                                                     ScoreRegions score,
+                                                     ValueRange captures,
+                                                     Type sums) {
+  if (score.size() > 1)
+    return op->emitOpError()
+           << "expects at most one score region, but got " << score.size();
+  if (score.empty()) {
+    if (captures.empty())
+      return success();
+    return op->emitOpError() << "expects no captures without a score region, "
+                                "but got "
+                             << captures.size();
+  }
+  Block &block = score.front().front();
+  if (failed(verifyArguments(op, block, captures, sums)))
+    return failure();
+  auto yield = block.empty() ? YieldOp() : dyn_cast<YieldOp>(block.back());
+  if (!yield)
+    return op->emitOpError("expects the score region to end in attn.yield");
+  if (Type found = yield.getScores().getType(); found != sums)
+    return op->emitOpError() << "expects the score region to yield " << sums
+                             << ", but got " << found;
+  for (Operation &inner : block.without_terminator())
+    if (failed(verifyBodyOp(op, inner)))
+      return failure();
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Tiles
+//===----------------------------------------------------------------------===//
+
+void fovea::attn::offsetScoreRegion(ScoreRegions score,
+                                    MutableOperandRange captures, Value batch,
+                                    Value head) {
+  if (score.empty())
+    return;
+  Block &block = score.front().front();
+  OpBuilder b = OpBuilder::atBlockBegin(&block);
+  for (auto [number, first] : {std::pair(score_argument::Batch, batch),
+                               std::pair(score_argument::Head, head)}) {
+    captures.append(first);
+    Value begin = block.addArgument(first.getType(), first.getLoc());
+    Value own = block.getArgument(number);
+    auto sum = arith::AddIOp::create(b, first.getLoc(), own, begin);
+    own.replaceAllUsesExcept(sum, sum);
+  }
+}

@@ -1,0 +1,482 @@
+//===- ScoreBody.cpp - Score regions on vectors of entries ----------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "fovea/Kernels/ScoreBody.h"
+#include "fovea/Dialect/Attn/IR/AttnOps.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Arith/Utils/Utils.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Math/Transforms/Passes.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/IRMapping.h"
+#include "mlir/IR/TypeUtilities.h"
+#include "mlir/Interfaces/InferIntRangeInterface.h"
+#include "mlir/Transforms/GreedyPatternRewriteDriver.h"
+#include <limits>
+
+using namespace mlir;
+using namespace fovea::attn;
+
+static ConstantIntRanges getRange(int64_t low, int64_t high) {
+  return ConstantIntRanges::fromSigned(APInt(64, low, /*isSigned=*/true),
+                                       APInt(64, high, /*isSigned=*/true));
+}
+
+static bool fits32(const ConstantIntRanges &range) {
+  return range.smin().isSignedIntN(32) && range.smax().isSignedIntN(32);
+}
+
+static bool isWide(Type type) { return type.isIndex() || type.isInteger(64); }
+
+static ConstantIntRanges getUnknown(Type type) {
+  return ConstantIntRanges::maxRange(
+      ConstantIntRanges::getStorageBitwidth(type));
+}
+
+//===----------------------------------------------------------------------===//
+// Evaluation
+//===----------------------------------------------------------------------===//
+
+/// Emits the operations of a body whose operands are known.
+class ScoreBody::Evaluator {
+public:
+  Evaluator(KernelBuilder &b, ScoreBody &body, State &state)
+      : b(b), body(body), state(state) {}
+
+  void set(Value value, const Lanes &lanes) {
+    state.lanes.try_emplace(value, lanes);
+  }
+  /// Evaluates what depends on nothing else than what is set.
+  void run();
+  /// A value in every lane, NaN where the body read out of bounds.
+  Value finish(Value value);
+
+private:
+  Lanes evaluate(Operation &op);
+  ConstantIntRanges inferRange(Operation &op, ArrayRef<Lanes> operands);
+  std::optional<Lanes> addRamps(Operation &op, ArrayRef<Lanes> operands,
+                                const ConstantIntRanges &range);
+  Lanes vectorize(Operation &op, ArrayRef<Lanes> operands,
+                  const ConstantIntRanges &range);
+
+  /// Elements of a memref, and in which lanes there is one.
+  struct Read {
+    Value value, isInside;
+  };
+  Lanes read(tensor::ExtractOp op);
+  Value readScalar(Value memref, ArrayRef<Lanes> at);
+  Read readRun(Value memref, ArrayRef<Lanes> at);
+  Read gather(Value memref, ArrayRef<Lanes> at);
+  Value areInside(Value memref, ArrayRef<Lanes> at);
+  void addOutside(Value isInside);
+  static bool isUniform(const Lanes &lanes) {
+    return lanes.kind == Lanes::Uniform;
+  }
+
+  VectorType vectorOf(Type element) {
+    return VectorType::get({b.getLanes()}, element);
+  }
+  /// The value in every lane; a wide integer with `bits` bits.
+  Value toVector(const Lanes &lanes, unsigned bits);
+  Value toWidth(Value vector, unsigned bits, bool isSigned = true);
+
+  KernelBuilder &b;
+  ScoreBody &body;
+  State &state;
+};
+
+void ScoreBody::Evaluator::run() {
+  for (Operation &op : body.block->without_terminator()) {
+    bool isKnown = llvm::all_of(op.getOperands(), [&](Value operand) {
+      return state.lanes.contains(operand) ||
+             isa<RankedTensorType>(operand.getType());
+    });
+    if (isKnown && !state.lanes.contains(op.getResult(0)))
+      set(op.getResult(0), evaluate(op));
+  }
+}
+
+Value ScoreBody::Evaluator::finish(Value value) {
+  Value score = toVector(state.lanes.at(value), /*bits=*/64);
+  if (!state.isOutside)
+    return score;
+  double nan = std::numeric_limits<double>::quiet_NaN();
+  return arith::SelectOp::create(
+      b, state.isOutside, b.getLanes() ? b.splat(nan) : b.scalar(nan), score);
+}
+
+ScoreBody::Lanes ScoreBody::Evaluator::evaluate(Operation &op) {
+  if (auto extract = dyn_cast<tensor::ExtractOp>(op))
+    return read(extract);
+  SmallVector<Lanes> operands;
+  for (Value operand : op.getOperands())
+    operands.push_back(state.lanes.at(operand));
+  ConstantIntRanges range = inferRange(op, operands);
+  if (!llvm::all_of(operands, isUniform)) {
+    std::optional<Lanes> ramp = addRamps(op, operands, range);
+    return ramp ? *ramp : vectorize(op, operands, range);
+  }
+  IRMapping mapping;
+  for (auto [operand, lanes] : llvm::zip(op.getOperands(), operands))
+    mapping.map(operand, lanes.value);
+  Value result = b.clone(op, mapping)->getResult(0);
+  return {result, isWide(result.getType()), range};
+}
+
+ConstantIntRanges ScoreBody::Evaluator::inferRange(Operation &op,
+                                                   ArrayRef<Lanes> operands) {
+  Type type = op.getResult(0).getType();
+  ConstantIntRanges range = getUnknown(type);
+  auto inferable = dyn_cast<InferIntRangeInterface>(op);
+  if (!inferable || !type.isIntOrIndex())
+    return range;
+  SmallVector<ConstantIntRanges> ranges;
+  for (const Lanes &operand : operands)
+    ranges.push_back(operand.range);
+  inferable.inferResultRanges(
+      ranges,
+      [&](Value, const ConstantIntRanges &inferred) { range = inferred; });
+  return range;
+}
+
+/// The sum or difference of positions, if `op` is one.
+std::optional<ScoreBody::Lanes>
+ScoreBody::Evaluator::addRamps(Operation &op, ArrayRef<Lanes> operands,
+                               const ConstantIntRanges &range) {
+  if (!isa<arith::AddIOp, arith::SubIOp>(op) ||
+      !op.getResult(0).getType().isIndex() ||
+      llvm::any_of(operands, [](const Lanes &operand) {
+        return operand.kind == Lanes::Vector;
+      }))
+    return std::nullopt;
+  bool isSum = isa<arith::AddIOp>(op);
+  const Lanes &lhs = operands[0], &rhs = operands[1];
+  int64_t step = isSum ? lhs.step + rhs.step : lhs.step - rhs.step;
+  Value first =
+      isSum ? b.add(lhs.value, rhs.value) : b.sub(lhs.value, rhs.value);
+  return Lanes{first, /*isWide=*/true, range,
+               step ? Lanes::Ramp : Lanes::Uniform, step};
+}
+
+/// Whether an operation computes other numbers of the integers that its
+/// operands are with fewer bits.
+static bool needsAllBits(Operation &op) {
+  return isa<arith::BitcastOp, arith::CeilDivUIOp, arith::DivUIOp,
+             arith::RemUIOp, arith::ShLIOp, arith::ShRUIOp, arith::UIToFPOp>(
+      op);
+}
+
+/// The operation on vectors: all of them are elementwise.
+ScoreBody::Lanes
+ScoreBody::Evaluator::vectorize(Operation &op, ArrayRef<Lanes> operands,
+                                const ConstantIntRanges &range) {
+  Type type = op.getResult(0).getType();
+  // A product is cheaper than a quotient, and one rounding worse.
+  if (isa<arith::DivFOp>(op) && isUniform(operands[1])) {
+    Value one = arith::ConstantOp::create(b, b.getFloatAttr(type, 1.0));
+    Value inverse = b.createOrFold<arith::DivFOp>(one, operands[1].value);
+    Value product = arith::MulFOp::create(
+        b, operands[0].value,
+        vector::BroadcastOp::create(b, vectorOf(type), inverse));
+    return {product, /*isWide=*/false, range, Lanes::Vector};
+  }
+  // One width for all wide integers of an operation.
+  bool isNarrow = !needsAllBits(op) && (!isWide(type) || fits32(range));
+  for (const Lanes &operand : operands)
+    isNarrow &= !operand.isWide || fits32(operand.range);
+  unsigned bits = isNarrow ? 32 : 64;
+  Type element = isWide(type) ? b.getIntegerType(bits) : type;
+  SmallVector<Value> vectors;
+  for (const Lanes &operand : operands)
+    vectors.push_back(toVector(operand, bits));
+  Lanes result = {Value(), isWide(type), range, Lanes::Vector};
+  if (isa<arith::ExtSIOp, arith::IndexCastOp, arith::TruncIOp>(op)) {
+    result.value = toWidth(vectors[0], element.getIntOrFloatBitWidth());
+  } else if (isa<arith::ExtUIOp, arith::IndexCastUIOp>(op)) {
+    result.value = toWidth(vectors[0], element.getIntOrFloatBitWidth(),
+                           /*isSigned=*/false);
+  } else {
+    OperationState emitted(b.getLoc(), op.getName(), vectors, vectorOf(element),
+                           op.getAttrs());
+    result.value = b.create(emitted)->getResult(0);
+    if (isa<math::MathDialect>(op.getDialect()))
+      body.mathOps.push_back(result.value.getDefiningOp());
+  }
+  return result;
+}
+
+Value ScoreBody::Evaluator::toWidth(Value vector, unsigned bits,
+                                    bool isSigned) {
+  unsigned own = getElementTypeOrSelf(vector).getIntOrFloatBitWidth();
+  Type type = vectorOf(b.getIntegerType(bits));
+  if (own < bits && !isSigned)
+    return arith::ExtUIOp::create(b, type, vector);
+  if (own < bits)
+    return arith::ExtSIOp::create(b, type, vector);
+  if (own > bits)
+    return arith::TruncIOp::create(b, type, vector);
+  return vector;
+}
+
+Value ScoreBody::Evaluator::toVector(const Lanes &lanes, unsigned bits) {
+  if (!b.getLanes())
+    return lanes.value;
+  Value value = lanes.value;
+  if (lanes.kind == Lanes::Vector)
+    return lanes.isWide ? toWidth(value, bits) : value;
+  if (value.getType().isIndex())
+    value = arith::IndexCastOp::create(b, b.getIntegerType(bits), value);
+  else if (lanes.isWide && bits < 64)
+    value = arith::TruncIOp::create(b, b.getIntegerType(bits), value);
+  VectorType type = vectorOf(value.getType());
+  value = vector::BroadcastOp::create(b, type, value);
+  if (lanes.kind != Lanes::Ramp)
+    return value;
+  SmallVector<APInt> steps;
+  for (int64_t lane = 0; lane < b.getLanes(); ++lane)
+    steps.emplace_back(bits, lane * lanes.step, /*isSigned=*/true);
+  return arith::AddIOp::create(
+      b, value,
+      arith::ConstantOp::create(b, DenseElementsAttr::get(type, steps)));
+}
+
+//===----------------------------------------------------------------------===//
+// Captured tensors
+//===----------------------------------------------------------------------===//
+
+/// Whether all that an index may be is within a dimension of a memref.
+static bool isWithin(Value memref, int64_t dim,
+                     const ConstantIntRanges &range) {
+  int64_t extent = cast<MemRefType>(memref.getType()).getDimSize(dim);
+  return !ShapedType::isDynamic(extent) && range.smin().isNonNegative() &&
+         range.smax().slt(extent);
+}
+
+ScoreBody::Lanes ScoreBody::Evaluator::read(tensor::ExtractOp op) {
+  auto argument = cast<BlockArgument>(op.getTensor());
+  Value memref =
+      body.captures[argument.getArgNumber() - score_argument::Captures];
+  SmallVector<Lanes> at;
+  for (Value index : op.getIndices())
+    at.push_back(state.lanes.at(index));
+  Type type = op.getType();
+  Lanes result = {Value(), isWide(type), getUnknown(type)};
+  if (llvm::all_of(at, isUniform)) {
+    result.value = readScalar(memref, at);
+    return result;
+  }
+  result.kind = Lanes::Vector;
+  // The other indices are those of a row.
+  bool isRun = at.back().kind == Lanes::Ramp && std::abs(at.back().step) == 1 &&
+               llvm::all_of(ArrayRef(at).drop_back(), isUniform) &&
+               cast<MemRefType>(memref.getType()).isLastDimUnitStride();
+  auto [value, isInside] = isRun ? readRun(memref, at) : gather(memref, at);
+  result.value = value;
+  addOutside(isInside);
+  if (type.isIndex())
+    result.value = arith::IndexCastOp::create(b, vectorOf(b.getIntegerType(64)),
+                                              result.value);
+  return result;
+}
+
+/// Whether scalar indices of leading dimensions are within; null where they
+/// are known to be.
+Value ScoreBody::Evaluator::areInside(Value memref, ArrayRef<Lanes> at) {
+  Value all;
+  for (auto [dim, index] : llvm::enumerate(at)) {
+    if (index.kind != Lanes::Uniform || isWithin(memref, dim, index.range))
+      continue;
+    // What is negative is large without its sign.
+    Value inside = arith::CmpIOp::create(b, arith::CmpIPredicate::ult,
+                                         index.value, b.extent(memref, dim));
+    all = all ? b.both(all, inside) : inside;
+  }
+  return all;
+}
+
+Value ScoreBody::Evaluator::readScalar(Value memref, ArrayRef<Lanes> at) {
+  SmallVector<Value> indices;
+  for (const Lanes &index : at)
+    indices.push_back(index.value);
+  Value isInside = areInside(memref, at);
+  if (!isInside)
+    return memref::LoadOp::create(b, memref, indices);
+  addOutside(isInside);
+  Type type = getElementTypeOrSelf(memref);
+  return b.select(
+      isInside, type,
+      [&]() -> Value { return memref::LoadOp::create(b, memref, indices); },
+      [&]() -> Value {
+        return arith::ConstantOp::create(b, b.getZeroAttr(type));
+      });
+}
+
+/// Elements next to each other, one after the other or in the opposite order:
+/// as a whole where all of them are there.
+ScoreBody::Evaluator::Read ScoreBody::Evaluator::readRun(Value memref,
+                                                         ArrayRef<Lanes> at) {
+  int64_t lanes = b.getLanes(), dim = at.size() - 1;
+  bool isReversed = at.back().step < 0;
+  Value first =
+      isReversed ? b.sub(at.back().value, b.index(lanes - 1)) : at.back().value;
+  Value end = b.add(first, lanes);
+  auto compare = [&](arith::CmpIPredicate predicate, Value lhs, Value rhs) {
+    return arith::CmpIOp::create(b, predicate, lhs, rhs);
+  };
+  Value isWhole =
+      b.both(compare(arith::CmpIPredicate::sge, first, b.index(0)),
+             compare(arith::CmpIPredicate::sle, end, b.extent(memref, dim)));
+  if (Value isInside = areInside(memref, at))
+    isWhole = b.both(isWhole, isInside);
+  VectorType type = vectorOf(getElementTypeOrSelf(memref));
+  VectorType maskType = vectorOf(b.getI1Type());
+  auto choice = scf::IfOp::create(b, TypeRange{type, maskType}, isWhole,
+                                  /*addThenBlock=*/true, /*addElseBlock=*/true);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(choice.thenBlock());
+  SmallVector<Value> indices;
+  for (const Lanes &index : at.drop_back())
+    indices.push_back(index.value);
+  indices.push_back(first);
+  Value run = vector::LoadOp::create(b, type, memref, indices);
+  if (isReversed) {
+    SmallVector<int64_t> order;
+    for (int64_t lane = lanes; lane-- > 0;)
+      order.push_back(lane);
+    run = vector::ShuffleOp::create(b, run, run, order);
+  }
+  Value all =
+      arith::ConstantOp::create(b, DenseElementsAttr::get(maskType, true));
+  scf::YieldOp::create(b, ValueRange{run, all});
+  b.setInsertionPointToStart(choice.elseBlock());
+  Read read = gather(memref, at);
+  scf::YieldOp::create(b, ValueRange{read.value, read.isInside});
+  return {choice.getResult(0), choice.getResult(1)};
+}
+
+/// Elements anywhere, and which lanes have one; others have zero.
+ScoreBody::Evaluator::Read ScoreBody::Evaluator::gather(Value memref,
+                                                        ArrayRef<Lanes> at) {
+  auto type = cast<MemRefType>(memref.getType());
+  // Offsets of several dimensions may be too large for 32 bits.
+  bool isNarrow = type.getRank() == 1;
+  for (const Lanes &index : at)
+    isNarrow &= index.kind == Lanes::Uniform || fits32(index.range);
+  unsigned bits = isNarrow ? 32 : 64;
+  Type integer = b.getIntegerType(bits);
+  VectorType indexType = vectorOf(integer), maskType = vectorOf(b.getI1Type());
+  auto broadcast = [&](Value number) -> Value {
+    number = arith::IndexCastOp::create(b, integer, number);
+    return vector::BroadcastOp::create(b, indexType, number);
+  };
+  Value mask =
+      arith::ConstantOp::create(b, DenseElementsAttr::get(maskType, true));
+  if (Value isInside = areInside(memref, at))
+    mask = vector::BroadcastOp::create(b, maskType, isInside);
+  SmallVector<Value> begin;
+  Value offsets;
+  auto metadata = memref::ExtractStridedMetadataOp::create(b, memref);
+  for (auto [dim, index] : llvm::enumerate(at)) {
+    bool isScalar = index.kind == Lanes::Uniform;
+    begin.push_back(isScalar ? index.value : b.index(0));
+    if (isScalar)
+      continue;
+    Value vector = toVector(index, bits);
+    Value extent = b.extent(memref, dim);
+    if (isNarrow)
+      extent = b.min(extent, std::numeric_limits<int32_t>::max());
+    Value inside = arith::CmpIOp::create(b, arith::CmpIPredicate::ult, vector,
+                                         broadcast(extent));
+    mask = arith::AndIOp::create(b, mask, inside);
+    Value stride = getValueOrCreateConstantIndexOp(
+        b, b.getLoc(), metadata.getConstifiedMixedStrides()[dim]);
+    vector = arith::MulIOp::create(b, vector, broadcast(stride));
+    offsets = offsets ? arith::AddIOp::create(b, offsets, vector) : vector;
+  }
+  VectorType resultType = vectorOf(type.getElementType());
+  Value zeros = arith::ConstantOp::create(b, b.getZeroAttr(resultType));
+  Value gathered = vector::GatherOp::create(b, resultType, memref, begin,
+                                            offsets, mask, zeros);
+  return {gathered, mask};
+}
+
+/// Remembers the lanes, or all of them, that are not inside.
+void ScoreBody::Evaluator::addOutside(Value isInside) {
+  auto constantLike = [&](Value value) -> Value {
+    return arith::ConstantOp::create(b, b.getOneAttr(value.getType()));
+  };
+  Value isOutside = arith::XOrIOp::create(b, isInside, constantLike(isInside));
+  Value &all = state.isOutside;
+  if (!all) {
+    all = isOutside;
+    return;
+  }
+  for (Value *flags : {&all, &isOutside})
+    if (!isa<VectorType>(flags->getType()) &&
+        (isa<VectorType>(all.getType()) ||
+         isa<VectorType>(isOutside.getType())))
+      *flags = vector::BroadcastOp::create(b, vectorOf(b.getI1Type()), *flags);
+  all = arith::OrIOp::create(b, all, isOutside);
+}
+
+//===----------------------------------------------------------------------===//
+// Heads and entries
+//===----------------------------------------------------------------------===//
+
+void ScoreBody::enterHead(KernelBuilder &b, Value batch, Value head) {
+  ofHead = State();
+  Evaluator evaluator(b, *this, ofHead);
+  ConstantIntRanges number = getRange(0, kMaxScorePositions);
+  auto set = [&](unsigned argument, Value value) {
+    evaluator.set(block->getArgument(argument),
+                  {value, isWide(value.getType()), number});
+  };
+  set(score_argument::Batch, batch);
+  set(score_argument::Head, head);
+  for (auto [argument, capture] :
+       llvm::zip(block->getArguments().drop_front(score_argument::Captures),
+                 captures))
+    if (Type type = capture.getType(); !isa<ShapedType>(type))
+      evaluator.set(argument, {capture, isWide(type), getUnknown(type)});
+  evaluator.run();
+}
+
+ScoreBody::Result ScoreBody::evaluate(KernelBuilder &b, Value product,
+                                      Place query, Place key) {
+  State state = ofHead;
+  Evaluator evaluator(b, *this, state);
+  auto setPlace = [&](unsigned argument, Place place, int64_t lowest) {
+    evaluator.set(block->getArgument(argument),
+                  {place.first, /*isWide=*/true,
+                   getRange(lowest, kMaxScorePositions),
+                   place.step ? Lanes::Ramp : Lanes::Uniform, place.step});
+  };
+  evaluator.set(block->getArgument(score_argument::Score),
+                {product, /*isWide=*/false, getUnknown(product.getType()),
+                 b.getLanes() ? Lanes::Vector : Lanes::Uniform});
+  // A query stands before the first key where there are more queries.
+  setPlace(score_argument::Query, query, -kMaxScorePositions);
+  setPlace(score_argument::Key, key, 0);
+  evaluator.run();
+  Value yielded = cast<YieldOp>(block->getTerminator()).getScores();
+  return {evaluator.finish(yielded),
+          derivative ? evaluator.finish(derivative) : Value()};
+}
+
+LogicalResult ScoreBody::expandMath() {
+  if (mathOps.empty())
+    return success();
+  RewritePatternSet patterns(block->getParentOp()->getContext());
+  populateMathPolynomialApproximationPatterns(patterns);
+  GreedyRewriteConfig config;
+  config.setStrictness(GreedyRewriteStrictness::ExistingOps);
+  SmallVector<Operation *> ops = std::exchange(mathOps, {});
+  return applyOpPatternsGreedily(ops, std::move(patterns), config);
+}

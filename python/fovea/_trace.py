@@ -1,0 +1,309 @@
+# Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Functions of scores as IR: they are called once, with numbers that write down what happens to them."""
+
+from __future__ import annotations
+
+import math
+import struct
+import threading
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+__all__ = ["capture"]
+
+#: Element types that a function may read, as IR writes them.
+_ELEMENTS = {
+    "float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f64",
+    "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64",
+}  # fmt: skip
+
+_active = threading.local()
+
+
+class Trace:
+    """What a function does, in IR. `number` is the type of scores."""
+
+    def __init__(self, number: str) -> None:
+        self.number = number
+        self.lines: list[str] = []
+        self.names: dict[str, str] = {}
+        self.arrays: list[Any] = []
+
+    def emit(self, kind: str, text: str) -> Traced:
+        """An operation, or the same one as before."""
+        name = self.names.get(text)
+        if name is None:
+            name = self.names[text] = f"%{len(self.lines)}"
+            self.lines.append(f"{name} = {text}")
+        return Traced(self, name, kind)
+
+    def constant(self, value: Any, kind: str) -> Traced:
+        if kind == "bool":
+            return self.emit(kind, f"arith.constant {'true' if value else 'false'}")
+        if kind == "index":
+            return self.emit(kind, f"arith.constant {int(value)} : index")
+        value = float(value)
+        text = f"{value:.17e}"
+        if not math.isfinite(value):
+            pattern = struct.pack(">f" if self.number == "f32" else ">d", value)
+            text = f"0x{pattern.hex().upper()}"
+        return self.emit(kind, f"arith.constant {text} : {self.number}")
+
+    def to(self, kind: str, value: Any) -> Traced:
+        """`value`, which may be a plain number, as a `kind`."""
+        if not isinstance(value, Traced):
+            return self.constant(value, kind)
+        if value.kind == kind:
+            return value
+        if value.kind == "index" and kind == "number":
+            wide = self.emit("wide", f"arith.index_cast {value.name} : index to i64")
+            return self.emit(kind, f"arith.sitofp {wide.name} : i64 to {self.number}")
+        raise TypeError(f"found {_describe(value)}, needed {_describe_kind(kind)}")
+
+    def common(self, *values: Any) -> list[Traced]:
+        """All of them as what holds each."""
+        kinds = {_kind(value) for value in values}
+        kind = next((kind for kind in ("number", "index", "bool") if kind in kinds), "number")
+        if "bool" in kinds and len(kinds) > 1:
+            raise TypeError("found a condition among numbers, needed fovea.math.where to choose one")
+        return [self.to(kind, value) for value in values]
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, Traced):
+        return value.kind
+    if isinstance(value, (bool, np.bool_)):
+        return "bool"
+    if isinstance(value, (int, np.integer)):
+        return "index"
+    if isinstance(value, (float, np.floating)):
+        return "number"
+    raise TypeError(
+        f"found {type(value).__name__}, needed a number: arrays are read by fovea.capture(array)[...]"
+    )
+
+
+def _describe_kind(kind: str) -> str:
+    return {"number": "a number", "index": "an integer", "bool": "a condition"}[kind]
+
+
+def _describe(value: Any) -> str:
+    return _describe_kind(_kind(value))
+
+
+class Traced:
+    """A number, an integer or a condition in a function that is traced."""
+
+    __slots__ = ("kind", "name", "trace")
+    # NumPy's numbers leave operators to this class.
+    __array_ufunc__ = None
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, trace: Trace, name: str, kind: str) -> None:
+        self.trace, self.name, self.kind = trace, name, kind
+
+    def _arithmetic(self, lhs: Any, rhs: Any, name: str) -> Traced:
+        a, b = self.trace.common(lhs, rhs)
+        if a.kind == "bool":
+            raise TypeError("found arithmetic of conditions, needed numbers")
+        letter, kind = ("f", self.trace.number) if a.kind == "number" else ("i", "index")
+        return self.trace.emit(a.kind, f"arith.{name}{letter} {a.name}, {b.name} : {kind}")
+
+    def _quotient(self, lhs: Any, rhs: Any) -> Traced:
+        a, b = (self.trace.to("number", value) for value in (lhs, rhs))
+        return self.trace.emit("number", f"arith.divf {a.name}, {b.name} : {self.trace.number}")
+
+    def _floor(self, divisor: Any) -> Traced:
+        if self.kind != "index" or not isinstance(divisor, (int, np.integer)) or divisor == 0:
+            raise TypeError("found // or % of something else than an integer and a constant")
+        by = self.trace.constant(divisor, "index")
+        return self.trace.emit("index", f"arith.floordivsi {self.name}, {by.name} : index")
+
+    def _compare(self, other: Any, ordered: str, signed: str) -> Traced:
+        a, b = self.trace.common(self, other)
+        if a.kind == "number":
+            text = f"arith.cmpf {ordered}, {a.name}, {b.name} : {self.trace.number}"
+        else:
+            text = f"arith.cmpi {signed}, {a.name}, {b.name} : {'index' if a.kind == 'index' else 'i1'}"
+        return self.trace.emit("bool", text)
+
+    def _logic(self, other: Any, name: str) -> Traced:
+        a, b = self.trace.to("bool", self), self.trace.to("bool", other)
+        return self.trace.emit("bool", f"arith.{name} {a.name}, {b.name} : i1")
+
+    def __add__(self, other: Any) -> Traced:
+        return self._arithmetic(self, other, "add")
+
+    def __radd__(self, other: Any) -> Traced:
+        return self._arithmetic(other, self, "add")
+
+    def __sub__(self, other: Any) -> Traced:
+        return self._arithmetic(self, other, "sub")
+
+    def __rsub__(self, other: Any) -> Traced:
+        return self._arithmetic(other, self, "sub")
+
+    def __mul__(self, other: Any) -> Traced:
+        return self._arithmetic(self, other, "mul")
+
+    def __rmul__(self, other: Any) -> Traced:
+        return self._arithmetic(other, self, "mul")
+
+    def __truediv__(self, other: Any) -> Traced:
+        return self._quotient(self, other)
+
+    def __rtruediv__(self, other: Any) -> Traced:
+        return self._quotient(other, self)
+
+    def __floordiv__(self, other: Any) -> Traced:
+        return self._floor(other)
+
+    def __mod__(self, other: Any) -> Traced:
+        return self - self._floor(other) * other
+
+    def __pow__(self, exponent: Any) -> Traced:
+        if not isinstance(exponent, (int, np.integer)) or not 1 <= exponent <= 8:
+            raise TypeError(f"found the exponent {exponent!r}, needed an integer from 1 to 8")
+        power = self
+        for _ in range(exponent - 1):
+            power = power * self
+        return power
+
+    def __neg__(self) -> Traced:
+        return self.trace.constant(0, "index") - self if self.kind == "index" else -1.0 * self
+
+    def __pos__(self) -> Traced:
+        return self
+
+    def __abs__(self) -> Traced:
+        if self.kind == "index":
+            opposite = -self
+            return self.trace.emit("index", f"arith.maxsi {self.name}, {opposite.name} : index")
+        number = self.trace.to("number", self)
+        return self.trace.emit("number", f"math.absf {number.name} : {self.trace.number}")
+
+    def __lt__(self, other: Any) -> Traced:
+        return self._compare(other, "olt", "slt")
+
+    def __le__(self, other: Any) -> Traced:
+        return self._compare(other, "ole", "sle")
+
+    def __gt__(self, other: Any) -> Traced:
+        return self._compare(other, "ogt", "sgt")
+
+    def __ge__(self, other: Any) -> Traced:
+        return self._compare(other, "oge", "sge")
+
+    def __eq__(self, other: Any) -> Traced:  # type: ignore[override]
+        return self._compare(other, "oeq", "eq")
+
+    def __ne__(self, other: Any) -> Traced:  # type: ignore[override]
+        return self._compare(other, "une", "ne")
+
+    def __and__(self, other: Any) -> Traced:
+        return self._logic(other, "andi")
+
+    def __or__(self, other: Any) -> Traced:
+        return self._logic(other, "ori")
+
+    def __xor__(self, other: Any) -> Traced:
+        return self._logic(other, "xori")
+
+    __rand__, __ror__, __rxor__ = __and__, __or__, __xor__
+
+    def __invert__(self) -> Traced:
+        return self._logic(True, "xori")
+
+    def __bool__(self) -> bool:
+        raise TypeError(
+            "found if, and, or, not, min or max, whose outcome differs from score to score, "
+            "needed fovea.math.where, &, |, ~, fovea.math.minimum or maximum"
+        )
+
+    def _refuse(self) -> Any:
+        raise TypeError("found a function of plain numbers, needed one of fovea.math")
+
+    __float__ = __int__ = __index__ = __complex__ = _refuse
+
+    def __iter__(self) -> Any:
+        raise TypeError("found a loop over a number, needed numbers alone")
+
+
+class Capture:
+    """An array that functions of scores may read, one element for each score."""
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+
+    def __getitem__(self, at: Any) -> Any:
+        at = at if isinstance(at, tuple) else (at,)
+        trace = getattr(_active, "trace", None)
+        if trace is None:
+            return np.asarray(self.array)[at]
+        shape = tuple(int(extent) for extent in self.array.shape)
+        if len(at) != len(shape):
+            raise TypeError(f"found {len(at)} indices, needed {len(shape)} for an array of shape {shape}")
+        name = str(self.array.dtype).rpartition(".")[2]
+        if name not in _ELEMENTS:
+            raise TypeError(f"found an array of {name}, needed one of {', '.join(_ELEMENTS)}")
+        if all(self.array is not array for array in trace.arrays):
+            trace.arrays.append(self.array)
+        number = next(n for n, array in enumerate(trace.arrays) if array is self.array)
+        element = _ELEMENTS[name]
+        indices = ", ".join(trace.to("index", index).name for index in at)
+        tensor = "x".join(["?"] * len(shape) + [element])
+        read = trace.emit("read", f"tensor.extract %capture{number}[{indices}] : tensor<{tensor}>")
+        if element.startswith("i"):
+            return trace.emit("index", f"arith.index_cast {read.name} : {element} to index")
+        widths = [int(kind.lstrip("bf")) for kind in (element, trace.number)]
+        if widths[0] == widths[1]:
+            return Traced(trace, read.name, "number")
+        cast = "extf" if widths[0] < widths[1] else "truncf"
+        return trace.emit("number", f"arith.{cast} {read.name} : {element} to {trace.number}")
+
+
+def capture(array: Any) -> Any:
+    """Makes `array` readable for functions of scores: capture(array)[h, j - i].
+
+    An index is an integer or made of the integers that the function is given.  A
+    score for which one is out of bounds is NaN; nothing counts from the end.
+    """
+    return Capture(array)
+
+
+def _find_line(error: BaseException) -> str:
+    """Where in the function, rather than here, something was refused."""
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not frame.filename.startswith(__file__.rpartition("/")[0] + "/")
+    ]
+    return f"{frames[-1].filename}:{frames[-1].lineno}: " if frames else ""
+
+
+def trace_score(function: Callable[..., Any], data: Any) -> tuple[str, list[Any]]:
+    """The body of the score region that `function` is, for an array of queries, and the arrays it reads."""
+    if not callable(function):
+        raise ValueError(f"score: found {type(function).__name__}, needed a function of (s, b, h, i, j)")
+    trace = Trace("f64" if str(getattr(data, "dtype", "")).endswith("float64") else "f32")
+    places = [Traced(trace, f"%{name}", "index") for name in ("batch", "head", "query", "key")]
+    _active.trace = trace
+    try:
+        score = function(Traced(trace, "%score", "number"), *places)
+        score = trace.to("number", score if isinstance(score, Traced) else float(score))
+    except Exception as error:
+        raise ValueError(f"score: {_find_line(error)}{error}") from error
+    finally:
+        del _active.trace
+    trace.lines.append(f"attn.yield {score.name} : {trace.number}")
+    return "\n".join(trace.lines), trace.arrays
+
+
+def named_score(function: Callable[..., Any] | None, data: Any) -> dict[str, Any]:
+    """What passes a function on to the extension: nothing without one."""
+    return {} if function is None else {"score": trace_score(function, data)}

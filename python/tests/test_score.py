@@ -1,0 +1,221 @@
+# Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Functions of scores, and the gradients behind them, against NumPy and plain loops."""
+
+import itertools
+import math
+
+import ml_dtypes
+import numpy as np
+import pytest
+from conftest import check, make, near, refused
+
+import fovea
+from fovea import reference
+from fovea.math import cos, exp, floor, index, log, maximum, minimum, sin, sqrt, tanh, where
+
+LENGTHS = [(1, 1), (1, 300), (13, 13), (63, 63), (64, 64), (65, 65), (65, 200), (70, 40)]
+MASKS = [{}, {"causal": True}, {"window": 9}, {"causal": True, "window": 30}, {"causal": True, "prefix": 5}]
+TYPES = ["float32", "float64", "bfloat16", "float16"]
+
+
+def buckets(distance):
+    """T5's 32 buckets of distances in both directions, the last for 128 and more."""
+    d = abs(distance)
+    # A little more: at powers of two a logarithm decides by its last bit.
+    far = 8 + index(log(maximum(d, 1) / 8) / math.log(16) * 8 + 1e-3)
+    return where(distance > 0, 16, 0) + where(d < 8, d, minimum(far, 15))
+
+
+def functions(N, M, seed=3):
+    """Functions of scores for 2 batch entries and 4 heads."""
+    rng = np.random.default_rng(seed)
+    slopes = fovea.capture(2.0 ** -np.arange(1, 5))
+    table = fovea.capture(rng.standard_normal((4, 2 * (N + M))).astype(np.float32))
+    per_bucket = fovea.capture(rng.standard_normal((32, 4)).astype(ml_dtypes.bfloat16))
+    heat = fovea.capture(np.linspace(0.5, 2, 2 * (N + M)).astype(np.float16))
+    kinds = fovea.capture(rng.integers(0, 3, (2, M)))
+    of_kind = fovea.capture(rng.standard_normal(3).astype(np.float32))
+    cap = fovea.capture(np.array(2.0, np.float32))
+    return {
+        "cap": lambda s, b, h, i, j: 2 * tanh(s / 2),
+        "captured cap": lambda s, b, h, i, j: cap[()] * tanh(s / cap[()]),
+        "alibi": lambda s, b, h, i, j: s + slopes[h] * (j - i),
+        "table": lambda s, b, h, i, j: s + table[h, j - i + N + M],
+        "table backwards": lambda s, b, h, i, j: s + table[h, i - j + N + M],
+        "t5": lambda s, b, h, i, j: s + per_bucket[buckets(j - i), h],
+        "temperature": lambda s, b, h, i, j: s * heat[i + N + M],
+        "temperature of keys": lambda s, b, h, i, j: s * heat[j],
+        "kinds": lambda s, b, h, i, j: s + of_kind[kinds[b, j]] * (1 + b),
+        "parity": lambda s, b, h, i, j: where(((i + 2 * N) % 3 == j % 3) & ~(h == 1), s, s - 3),
+        "removed": lambda s, b, h, i, j: where(j % 5 == 2, -np.inf, s),
+        "products": lambda s, b, h, i, j: s + (i * i * j - j * j * i) * 1e-6 / sqrt(1 + abs(s)),
+        "functions": lambda s, b, h, i, j: exp(minimum(s, 1.0)) / 4 + sin(s) * cos(j / 9) - (-s) ** 3 / 50,
+        "steps": lambda s, b, h, i, j: s + floor(i / 3) / (4 + abs(i - j)),
+        "constant": lambda s, b, h, i, j: 1.5,
+    }  # fmt: skip
+
+
+NAMES = list(functions(1, 1))
+
+
+def cases():
+    """Every function with all lengths; types, masks and targets in turn."""
+    turns = zip(itertools.cycle(TYPES), itertools.cycle(MASKS))
+    return [(name, *lengths, *next(turns)) for name in NAMES for lengths in LENGTHS]
+
+
+@pytest.mark.parametrize("name,N,M,type,mask", cases())
+def test_dense(name, N, M, type, mask):
+    arrays = make(type, B=2, H=4, G=2, N=N, M=M, D=24, E=20)
+    options = {"score": functions(N, M)[name], "return_lse": True, **mask}
+    found = fovea.dense(*arrays, **options)
+    expected = reference.dense(*arrays, **options)
+    if name == "products":
+        # Terms of the size of positions cubed.
+        near(found[0], expected[0], type, {"float64": 1e-11}.get(type, 2e-2))
+    else:
+        check(found, expected, type)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("type", ["float32", "float64"])
+def test_plain_loops(name, type):
+    arrays = make(type, B=2, H=4, G=2, N=9, M=14, D=8)
+    options = {"score": functions(9, 14)[name], "return_lse": True, "causal": True}
+    check(fovea.dense(*arrays, **options, target="reference"), reference.dense(*arrays, **options), type)
+
+
+@pytest.mark.parametrize("type", ["float32", "bfloat16"])
+@pytest.mark.parametrize("N", [1, 64, 131])
+def test_with_other_terms(N, type):
+    """Terms and lengths come behind the function."""
+    rng = np.random.default_rng(5)
+    arrays = make(type, B=2, H=4, G=2, N=N, M=131, D=64, E=64)
+    options = {
+        "log_weight": rng.standard_normal((2, 2, 131)).astype(np.float32),
+        "bias": np.where(rng.random((1, 4, N, 131)) < 0.2, -np.inf, 0.5).astype(np.float32),
+        "sink": rng.standard_normal((2, 4)).astype(np.float32),
+        "lengths": np.array([131, 77]), "query_lengths": np.array([N, (N + 1) // 2]), "causal": True,
+        "score": functions(N, 131)["table"], "return_lse": True,
+    }  # fmt: skip
+    check(fovea.dense(*arrays, **options), reference.dense(*arrays, **options), type)
+
+
+@pytest.mark.parametrize("type", ["float32", "bfloat16"])
+def test_values_of_removed_entries_are_not_read(type):
+    q, k, v = make(type, B=2, H=4, G=2, N=70, M=70, D=64)
+    found = fovea.dense(q, k, v, score=functions(70, 70)["removed"])
+    k[:, :, 2::5], v[:, :, 2::5] = np.nan, np.inf
+    hidden = fovea.dense(q, k, v, score=lambda s, b, h, i, j: where(j % 5 == 2, -np.inf, s))
+    assert np.array_equal(found, hidden)
+    out, lse = fovea.dense(q, k, v, score=lambda s, b, h, i, j: -np.inf, return_lse=True)
+    assert not out.any() and np.isneginf(lse).all()
+
+
+@pytest.mark.parametrize("target", ["cpu", "reference"])
+def test_reads_out_of_bounds_give_nan(target):
+    q, k, v = make(N=40, M=40)
+    table = fovea.capture(np.ones(40, np.float32))
+    ahead = fovea.dense(q, k, v, score=lambda s, b, h, i, j: s + table[i - j], causal=True, target=target)
+    assert np.allclose(ahead, reference.dense(q, k, v, causal=True), atol=1e-5)
+    found = fovea.dense(q, k, v, score=lambda s, b, h, i, j: s + table[i + 3], target=target)
+    assert np.isfinite(found[:, :, :37]).all() and np.isnan(found[:, :, 37:]).all()
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("N,M", [(1, 1), (37, 41), (65, 129), (9, 3)])
+@pytest.mark.parametrize("target", ["cpu", "reference"])
+def test_gradients(name, N, M, target):
+    if target == "reference" and N > 40:
+        pytest.skip("loops")
+    rng = np.random.default_rng(1)
+    q, k, v = make("float64", B=2, H=4, G=2, N=N, M=M, D=8, E=12)
+    options = {"causal": True, "score": functions(N, M)[name], "bias": rng.standard_normal((1, 4, N, M)),
+               "log_weight": rng.standard_normal((2, 1, M))}  # fmt: skip
+    out, lse = reference.dense(q, k, v, **options, return_lse=True)
+    d_out = rng.standard_normal(out.shape)
+    found = fovea.dense_backward(d_out, q, k, v, out, lse, target=target, **options)
+    expected = reference.dense_backward(d_out, q, k, v, out, lse, **options)
+    for mine, wanted in zip(found, expected, strict=True):
+        # That of the reference is a quotient of differences.
+        assert np.abs(mine - wanted).max() <= 1e-7 * max(1, np.abs(wanted).max())
+
+
+@pytest.mark.parametrize("type", ["float32", "bfloat16", "float16"])
+def test_gradients_of_all_types(type):
+    rng = np.random.default_rng(1)
+    arrays = make(type, B=2, H=4, G=2, N=131, D=24)
+    options = {"window": 40, "score": functions(131, 131)["cap"]}
+    out, lse = fovea.dense(*arrays, **options, return_lse=True)
+    d_out = rng.standard_normal(out.shape).astype(out.dtype)
+    wide = (np.asarray(each, np.float64) for each in (d_out, *arrays, out, lse))
+    for mine, wanted in zip(fovea.dense_backward(d_out, *arrays, out, lse, **options), reference.dense_backward(*wide, **options)):
+        near(mine, wanted, type, 3e-2 if type != "float32" else None)
+
+
+def test_same_bits_on_any_number_of_threads(monkeypatch):
+    arrays = make("float32", B=1, H=4, G=2, N=300, D=16)
+    options = {"score": functions(300, 300)["table"], "causal": True}
+    out, lse = fovea.dense(*arrays, **options, return_lse=True)
+    results = [fovea.dense_backward(out, *arrays, out, lse, **options) for _ in range(2)]
+    assert all(np.array_equal(*pair) for pair in zip(*results, strict=True))
+
+
+def test_one_kernel_for_functions_that_say_the_same():
+    """Kernels are found by what a function does, not by the function."""
+    q, k, v = make()
+    results = [fovea.dense(q, k, v, score=lambda s, b, h, i, j, c=cap: c * tanh(s / c)) for cap in (1.0, 1.0, 3.0)]
+    assert np.array_equal(results[0], results[1]) and not np.allclose(results[0], results[2])
+    for far in (10, 80):
+        table = fovea.capture(np.full(2 * far, float(far), np.float32))
+        arrays = make(N=far)
+        found = fovea.dense(*arrays, score=lambda s, b, h, i, j, t=table, m=far: s * t[i - j + m], causal=True)
+        near(found, reference.dense(*arrays, causal=True, scale=far / 4), "float32", 1e-5)
+
+
+def test_a_wrong_function_is_noticed():
+    arrays = make()
+    with pytest.raises(AssertionError):
+        check(fovea.dense(*arrays, score=functions(37, 37)["cap"]), reference.dense(*arrays))
+
+
+def test_errors():
+    arrays = make()
+    table = np.ones((3, 4), np.float32)
+    here = rf"^score: {__file__}:\d+: "
+    for score, match in (
+        ("cap", "^score: found str, needed a function"),
+        (lambda s, b, h, i, j: s if s > 0 else 0, here + "found if, and, or"),
+        (lambda s, b, h, i, j: min(s, 1), here + "found if, and, or"),
+        (lambda s, b, h, i, j: math.tanh(s), here + "found a function of plain numbers, needed one of fovea.math"),
+        (lambda s, b, h, i, j: np.tanh(s), here),
+        (lambda s, b, h, i, j: s + table[h, j], here),
+        (lambda s, b, h, i, j: s + table, here + "found ndarray, needed a number"),
+        (lambda s, b, h, i, j: s + fovea.capture(table)[h], here + "found 1 indices, needed 2"),
+        (lambda s, b, h, i, j: s + fovea.capture(table)[s, j], here + "found a number, needed an integer"),
+        (lambda s, b, h, i, j: s + fovea.capture(table > 0)[h, j], here + "found an array of bool"),
+        (lambda s, b, h, i, j: i > j, "found a condition, needed a number"),
+        (lambda s, b, h, i, j: s + (i > j), here + "found a condition among numbers, needed fovea.math.where"),
+        (lambda s, b, h, i, j: s + j // i, here + "found // or % of something else than an integer and a constant"),
+        (lambda s, b, h, i, j: s**0.5, here + "found the exponent 0.5"),
+        (lambda s, b, h, i, j: [x for x in s], here + "found a loop over a number"),
+        (lambda s, b, h, i: s, "^score: "),
+        (lambda s, b, h, i, j: None, "^score: "),
+    ):
+        refused(match, fovea.dense, *arrays, score=score)
+    refused("takes|take", fovea.dense, *arrays, score=functions(37, 37)["cap"], target="gpu-sim", error=fovea.FoveaError)
+
+
+def test_cache():
+    """One token after the other, as all at once."""
+    q, k, v = make("float32", B=2, H=4, G=2, N=9, D=16)
+    slopes = fovea.capture(2.0 ** -np.arange(1, 5))
+    options = {"score": lambda s, b, h, i, j: s + slopes[h] * (j - i)}
+    cache = fovea.KVCache(2, 2, 16, capacity=9)
+    for token in range(9):
+        cache.append(k[:, :, token : token + 1], v[:, :, token : token + 1])
+        found = cache.attend(q[:, :, token : token + 1], **options)
+        seen = slice(0, token + 1)
+        check(found, reference.dense(q[:, :, token : token + 1], k[:, :, seen], v[:, :, seen], causal=True, **options))

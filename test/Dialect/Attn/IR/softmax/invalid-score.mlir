@@ -1,0 +1,176 @@
+// RUN: fovea-opt %s --split-input-file --verify-diagnostics
+
+// Its own arguments are five.
+func.func @f(%q: tensor<1x2x4x8xf32>, %t: tensor<3xf32>, %c: i1, %n: index) {
+  // expected-error @below {{'attn.dense' op expects the score region to have 5 arguments: the score, batch entry, head, query and key, and 0 captures, but got 4}}
+  %0 = attn.dense ins(%q, %q, %q : tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>) score {
+      ^bb0(%s: f32, %b: index, %h: index, %i: index):
+        attn.yield %s : f32
+      } outs(%q : tensor<1x2x4x8xf32>) -> tensor<1x2x4x8xf32>
+  return
+}
+
+// -----
+
+// One more for each capture.
+func.func @f(%q: tensor<1x2x4x8xf32>, %t: tensor<3xf32>, %c: i1, %n: index) {
+  // expected-error @below {{'attn.dense' op expects the score region to have 6 arguments: the score, batch entry, head, query and key, and 1 captures, but got 5}}
+  %0 = attn.dense ins(%q, %q, %q : tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>) score(%t : tensor<3xf32>) {
+      ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index):
+        attn.yield %s : f32
+      } outs(%q : tensor<1x2x4x8xf32>) -> tensor<1x2x4x8xf32>
+  return
+}
+
+// -----
+
+// Scores have the type of sums.
+func.func @f(%q: tensor<1x2x4x8xf32>, %t: tensor<3xf32>, %c: i1, %n: index) {
+  // expected-error @below {{'attn.dense' op expects argument 0 of the score region to stand for 'f32', but got 'f64'}}
+  %0 = attn.dense ins(%q, %q, %q : tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>) score {
+      ^bb0(%s: f64, %b: index, %h: index, %i: index, %j: index):
+        %x = arith.constant 1.0 : f32
+        attn.yield %x : f32
+      } outs(%q : tensor<1x2x4x8xf32>) -> tensor<1x2x4x8xf32>
+  return
+}
+
+// -----
+
+// A capture has the type of its operand.
+func.func @f(%q: tensor<1x2x4x8xf32>, %t: tensor<3xf32>, %c: i1, %n: index) {
+  // expected-error @below {{'attn.dense' op expects argument 5 of the score region to stand for 'tensor<3xf32>', but got 'tensor<4xf32>'}}
+  %0 = attn.dense ins(%q, %q, %q : tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>) score(%t : tensor<3xf32>) {
+      ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index, %x: tensor<4xf32>):
+        attn.yield %s : f32
+      } outs(%q : tensor<1x2x4x8xf32>) -> tensor<1x2x4x8xf32>
+  return
+}
+
+// -----
+
+// And so does what is yielded.
+func.func @f(%q: tensor<1x2x4x8xf32>, %t: tensor<3xf32>, %c: i1, %n: index) {
+  // expected-error @below {{'attn.dense' op expects the score region to yield 'f32', but got 'f64'}}
+  %0 = attn.dense ins(%q, %q, %q : tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>) score {
+      ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index):
+        %x = arith.extf %s : f32 to f64
+        attn.yield %x : f64
+      } outs(%q : tensor<1x2x4x8xf32>) -> tensor<1x2x4x8xf32>
+  return
+}
+
+// -----
+
+// Single bits of memory are no vectors.
+func.func @f(%q: tensor<1x2x4x8xf32>, %t: tensor<3xf32>, %c: i1, %n: index) {
+  // expected-error @below {{'attn.dense' op expects capture 0 to have more than one bit, but got 'i1'}}
+  %0 = attn.dense ins(%q, %q, %q : tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>) score(%c : i1) {
+      ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index, %x: i1):
+        attn.yield %s : f32
+      } outs(%q : tensor<1x2x4x8xf32>) -> tensor<1x2x4x8xf32>
+  return
+}
+
+// -----
+
+// Other operations do not become vectors.
+func.func @f(%q: tensor<1x2x4x8xf32>, %t: tensor<3xf32>, %c: i1, %n: index) {
+  // expected-error @below {{'attn.dense' op expects the score region to hold operations of arith and math on numbers, and tensor.extract, but got 'scf.if'}}
+  %0 = attn.dense ins(%q, %q, %q : tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>) score {
+      ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index):
+        %p = arith.cmpi slt, %i, %j : index
+        // expected-note @below {{this operation}}
+        %x = scf.if %p -> f32 {
+          scf.yield %s : f32
+        } else {
+          scf.yield %s : f32
+        }
+        attn.yield %x : f32
+      } outs(%q : tensor<1x2x4x8xf32>) -> tensor<1x2x4x8xf32>
+  return
+}
+
+// -----
+
+// Nor do those of tensors.
+func.func @f(%q: tensor<1x2x4x8xf32>, %t: tensor<3xf32>, %c: i1, %n: index) {
+  // expected-error @below {{'attn.dense' op expects the score region to hold operations of arith and math on numbers, and tensor.extract, but got 'arith.addf'}}
+  %0 = attn.dense ins(%q, %q, %q : tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>) score(%t : tensor<3xf32>) {
+      ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index, %x: tensor<3xf32>):
+        // expected-note @below {{this operation}}
+        %y = arith.addf %x, %x : tensor<3xf32>
+        %z = tensor.extract %y[%h] : tensor<3xf32>
+        attn.yield %z : f32
+      } outs(%q : tensor<1x2x4x8xf32>) -> tensor<1x2x4x8xf32>
+  return
+}
+
+// -----
+
+// Integers are divided by constants.
+func.func @f(%q: tensor<1x2x4x8xf32>, %t: tensor<3xf32>, %c: i1, %n: index) {
+  // expected-error @below {{'attn.dense' op expects the score region to divide integers by constants other than zero, but got 'arith.divsi'}}
+  %0 = attn.dense ins(%q, %q, %q : tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>) score {
+      ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index):
+        // expected-note @below {{this operation}}
+        %x = arith.divsi %j, %i : index
+        %y = arith.index_cast %x : index to i32
+        %z = arith.sitofp %y : i32 to f32
+        attn.yield %z : f32
+      } outs(%q : tensor<1x2x4x8xf32>) -> tensor<1x2x4x8xf32>
+  return
+}
+
+// -----
+
+// Zero is none.
+func.func @f(%q: tensor<1x2x4x8xf32>, %t: tensor<3xf32>, %c: i1, %n: index) {
+  // expected-error @below {{'attn.dense' op expects the score region to divide integers by constants other than zero, but got 'arith.remui'}}
+  %0 = attn.dense ins(%q, %q, %q : tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>) score {
+      ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index):
+        %k = arith.constant 0 : index
+        // expected-note @below {{this operation}}
+        %x = arith.remui %j, %k : index
+        %y = arith.index_cast %x : index to i32
+        %z = arith.sitofp %y : i32 to f32
+        attn.yield %z : f32
+      } outs(%q : tensor<1x2x4x8xf32>) -> tensor<1x2x4x8xf32>
+  return
+}
+
+// -----
+
+// What it reads is captured.
+func.func @f(%q: tensor<1x2x4x8xf32>, %x: f32) {
+  %0 = attn.dense ins(%q, %q, %q : tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>) score {
+      ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index):
+        // expected-error @below {{use of undeclared SSA value name}}
+        %t = arith.addf %s, %x : f32
+        attn.yield %t : f32
+      } outs(%q : tensor<1x2x4x8xf32>) -> tensor<1x2x4x8xf32>
+  return
+}
+
+// -----
+
+// Without a region there is nothing to capture for.
+func.func @f(%q: tensor<1x2x4x8xf32>, %x: f32) {
+  // expected-error @below {{'attn.dense' op expects no captures without a score region, but got 1}}
+  %0 = "attn.dense"(%q, %q, %q, %x, %q) <{operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 1, 1, 0>}> : (tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>, f32, tensor<1x2x4x8xf32>) -> tensor<1x2x4x8xf32>
+  return
+}
+
+// -----
+
+// Scores of a table are those of several keys.
+func.func @f(%q: tensor<1x2x4x8xf32>, %k: tensor<1x2x3x8xf32>, %z: tensor<1x2x4xi32>) {
+  // expected-error @below {{'attn.stream' op expects no score region with codes, whose scores are those of a table}}
+  %0 = attn.stream query(%q : tensor<1x2x4x8xf32>) source(%k, %q : tensor<1x2x3x8xf32>, tensor<1x2x4x8xf32>) codes(%z : tensor<1x2x4xi32>)
+      ranges [affine_map<(b)[rows, n] -> (0, rows)>] score {
+      ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index):
+        %t = math.tanh %s : f32
+        attn.yield %t : f32
+      } outs(%q : tensor<1x2x4x8xf32>) {scale = 0.5} -> tensor<1x2x4x8xf32>
+  return
+}

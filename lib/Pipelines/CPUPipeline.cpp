@@ -30,8 +30,11 @@ void fovea::buildCPUPipeline(OpPassManager &pm, const CPUInfo &cpu,
   target.amx = cpu.hasAMX;
   pm.addPass(attn::createSetTargetPass(target));
   addInputPasses(pm);
-  if (raise)
+  // Attention may begin in one function and end in another, as masks of JAX do.
+  if (raise) {
+    pm.addPass(createInlinerPass());
     pm.addNestedPass<func::FuncOp>(attn::createRaiseAttentionPass());
+  }
   pm.addPass(createCanonicalizerPass());
   pm.addNestedPass<func::FuncOp>(attn::createExpandTreeSelectPass());
   pm.addNestedPass<func::FuncOp>(attn::createExpandConvPass());

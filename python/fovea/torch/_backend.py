@@ -13,10 +13,11 @@ import torch
 from torch import Tensor
 from torch._dynamo import list_backends, lookup_backend, register_backend
 from torch.fx import GraphModule, Node
+from torch.nn.functional import linear
 
 from ._constant_masks import evaluate_masks
 from ._fallbacks import record_fallback
-from ._find_attention import Attention, Term, find_attention, is_writer, name_of, shape_of, value_of
+from ._find_attention import Attention, Multihead, Term, find_attention, is_writer, name_of, shape_of, value_of
 from ._functions import dense
 from ._masks import to_log_weight
 from ._sdpa import read_call
@@ -63,6 +64,55 @@ def attend(
         sink=None if sink is None else sink.to(sum_type(query.dtype)),
     )  # fmt: skip
     return out if query.dim() == 4 else out.reshape(*shape[:-1], value.shape[-1])
+
+
+def attend_multihead(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    heads: int,
+    in_weights: tuple[Tensor, Tensor, Tensor] | Tensor,
+    in_bias: Tensor | None,
+    out_weight: Tensor,
+    out_bias: Tensor | None,
+    attn_mask: Tensor | None,
+    key_padding_mask: Tensor | None,
+    is_causal: bool,
+) -> tuple[Tensor, None]:
+    """torch.nn.functional.multi_head_attention_forward without weights: [N,B,F], or [N,F] without
+    a batch.  Its boolean masks are true for what is hidden."""
+    is_single = query.dim() == 2
+    inputs = [each.unsqueeze(1) if is_single else each for each in (query, key, value)]
+    weights = in_weights.chunk(3) if isinstance(in_weights, Tensor) else in_weights
+    biases = (None,) * 3 if in_bias is None else in_bias.chunk(3)
+    q, k, v = (
+        linear(each, weight, bias).unflatten(-1, (heads, -1)).permute(1, 2, 0, 3)
+        for each, weight, bias in zip(inputs, weights, biases)
+    )
+    # By its contract, a causal mask then says no more.
+    is_causal = is_causal and key_padding_mask is None
+    masks = []
+    if attn_mask is not None and not is_causal:
+        masks.append(attn_mask.unflatten(0, (-1, heads)) if attn_mask.dim() == 3 else attn_mask)
+    if key_padding_mask is not None:
+        masks.append(key_padding_mask[None, None, None] if is_single else key_padding_mask[:, None, None])
+    mask = None
+    for each in masks:
+        each = to_log_weight(~each) if each.dtype == torch.bool else each
+        mask = each if mask is None else mask + each
+    out = attend(q, k, v, mask, None, is_causal=is_causal)
+    out = linear(out.permute(2, 0, 1, 3).flatten(2), out_weight, out_bias)
+    return out.squeeze(1) if is_single else out, None
+
+
+def _replace_multihead(found: Multihead) -> None:
+    given, node = found.arguments, found.node
+    weights: Any = given["in_proj_weight"]
+    if given["use_separate_proj_weight"]:
+        weights = (given["q_proj_weight"], given["k_proj_weight"], given["v_proj_weight"])
+    names = ("in_proj_bias", "out_proj_weight", "out_proj_bias", "attn_mask", "key_padding_mask", "is_causal")
+    first = (given["query"], given["key"], given["value"], given["num_heads"], weights)
+    node.target, node.args, node.kwargs = attend_multihead, (*first, *(given[name] for name in names)), {}
 
 
 def _write_term(graph: Any, term: Term, heads: int | None) -> Node:
@@ -145,7 +195,10 @@ def raise_attention(module: GraphModule) -> int:
         for reason in reasons:
             record_fallback(_CALLER, reason)
         for attention in found:
-            _replace(each, attention)
+            if isinstance(attention, Multihead):
+                _replace_multihead(attention)
+            else:
+                _replace(each, attention)
         if found:
             each.graph.lint()
             each.recompile()

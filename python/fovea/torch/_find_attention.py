@@ -10,6 +10,7 @@ attention or the reason why there is none.
 
 from __future__ import annotations
 
+import inspect
 import math
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -18,7 +19,7 @@ import torch
 from torch.fx import Graph, Node
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-__all__ = ["Attention", "NoAttention", "Term", "find_attention", "is_writer", "name_of", "shape_of", "value_of"]
+__all__ = ["Attention", "Multihead", "NoAttention", "Term", "find_attention", "is_writer", "name_of", "shape_of", "value_of"]
 
 CALL = "scaled_dot_product_attention"
 MULTIHEAD = "multi_head_attention_forward"
@@ -46,6 +47,13 @@ class Term(NamedTuple):
     is_hiding: bool = False
     #: Of scores [B * H, N, M], where others are [B, H, N, M].
     is_flat: bool = False
+
+
+class Multihead(NamedTuple):
+    """`node` computes torch.nn.functional.multi_head_attention_forward, with these arguments."""
+
+    node: Node
+    arguments: dict[str, Any]
 
 
 @dataclass
@@ -509,16 +517,38 @@ def _simplify(found: Attention) -> None:
             found.key, found.value = key, value
 
 
-def find_attention(graph: Graph) -> tuple[list[Attention], list[str]]:
+_MULTIHEAD_ARGUMENTS = inspect.signature(torch.nn.functional.multi_head_attention_forward)
+
+
+def _find_multihead(node: Node) -> Multihead:
+    bound = _MULTIHEAD_ARGUMENTS.bind(*node.args, **node.kwargs)
+    bound.apply_defaults()
+    given = bound.arguments
+    lacks = [name for name in ("bias_k", "bias_v", "static_k", "static_v") if given[name] is not None]
+    lacks += ["add_zero_attn"] if given["add_zero_attn"] else []
+    lacks += ["dropout_p"] if given["dropout_p"] != 0 and given["training"] else []
+    # The second result are the weights.
+    if any(name_of(user) != "getitem" or (user.args[1] != 0 and user.users) for user in node.users):
+        lacks.append("need_weights")
+    query = value_of(given["query"])
+    if query.device.type != "cpu" or query.dtype not in (torch.float32, torch.float64, torch.bfloat16, torch.float16):
+        lacks.append(f"{query.dtype} on {query.device.type}")
+    if lacks:
+        raise NoAttention(f"{MULTIHEAD}: found {', '.join(lacks)}, which kernels do not have")
+    return Multihead(node, given)
+
+
+def find_attention(graph: Graph) -> tuple[list[Attention | Multihead], list[str]]:
     """All attention of a graph; and of calls and soft-maxes that are not, why."""
-    found: list[Attention] = []
+    found: list[Attention | Multihead] = []
     reasons: dict[Node, str] = {}
     for node in graph.nodes:
         if name_of(node) == "softmax":
             reasons[node] = "no product reads the weights as they are"
-        elif name_of(node) == MULTIHEAD:
-            reasons[node] = "torch.nn.MultiheadAttention is one operator in graphs: fovea.torch.sdpa computes its attention"
         try:
+            if name_of(node) == MULTIHEAD:
+                found.append(_find_multihead(node))
+                continue
             attention = _find_call(node) if name_of(node) == CALL else _find_in_products(node)
         except NoAttention as reason:
             reads = find_softmax(node)

@@ -25,7 +25,8 @@ def fresh():
 class Compiled:
     """A function, compiled with a backend for the rest that counts calls of Fovea."""
 
-    def __init__(self, function, rest="eager", **options):
+    def __init__(self, function, rest="eager", count=_backend.attend, **options):
+        self._counted = count
         self.calls, self.graphs, self._rest = [], 0, torch._dynamo.lookup_backend(rest)
         self._function = torch.compile(function, backend="fovea", options={"rest": self._count}, **options)
 
@@ -33,7 +34,7 @@ class Compiled:
         self.graphs += 1
         for each in module.modules():
             if isinstance(each, torch.fx.GraphModule):
-                self.calls += [node.kwargs for node in each.graph.nodes if node.target is _backend.attend]
+                self.calls += [node.kwargs for node in each.graph.nodes if node.target is self._counted]
         return self._rest(module, inputs)
 
     def __call__(self, *arguments, **options):
@@ -248,6 +249,77 @@ def test_rows_that_read_nothing_are_as_before():
     assert compiled.calls == [{}]
 
 
+def _hide(*shape):
+    mask = torch.rand(*shape) > 0.6
+    mask[..., 0] = False
+    return mask
+
+
+MULTIHEAD = {
+    "plain": ({}, lambda: {}),
+    "batch_first": ({"batch_first": True}, lambda: {}),
+    "no bias": ({"bias": False}, lambda: {}),
+    "cross": ({"kdim": 12, "vdim": 20}, lambda: {}),
+    "mask": ({}, lambda: {"attn_mask": _hide(9, 11)}),
+    "bias of heads": ({}, lambda: {"attn_mask": torch.randn(4, 9, 11)}),
+    "padding": ({}, lambda: {"key_padding_mask": _hide(2, 11)}),
+    "both": ({}, lambda: {"key_padding_mask": _hide(2, 11), "attn_mask": _hide(4, 9, 11)}),
+    "sum": ({}, lambda: {"key_padding_mask": torch.randn(2, 11), "attn_mask": torch.randn(9, 11)}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("need_weights", [False, True])
+@pytest.mark.parametrize("name", MULTIHEAD)
+def test_multihead_attention(name, need_weights):
+    torch.manual_seed(0)
+    made, masks = MULTIHEAD[name]
+    model, masks = nn.MultiheadAttention(16, 2, **made), masks()
+    shapes = (9, 2, 16), (11, 2, made.get("kdim", 16)), (11, 2, made.get("vdim", 16))
+    inputs = [torch.randn(*shape) for shape in shapes]
+    if made.get("batch_first"):
+        inputs = [each.transpose(0, 1) for each in inputs]
+
+    def attend(*inputs):
+        return model(*inputs, **masks, need_weights=need_weights)[0]
+
+    compiled = Compiled(attend, count=_backend.attend_multihead)
+    gradients = []
+    for each in (attend, compiled):
+        model.zero_grad()
+        out = each(*inputs)
+        out.square().sum().backward()
+        gradients.append([out.detach(), *(parameter.grad.clone() for parameter in model.parameters())])
+    largest = max(each.abs().max() for each in gradients[0])
+    for found, expected in zip(*gradients, strict=True):
+        assert (found - expected).abs().max() <= 1e-5 * largest
+    assert len(compiled.calls) == 1 and reasons() == []
+
+
+def test_multihead_attention_without_a_batch():
+    torch.manual_seed(0)
+    model = nn.MultiheadAttention(16, 2)
+    hidden = _hide(9)
+    x = torch.randn(9, 16)
+    compiled = Compiled(lambda x: model(x, x, x, key_padding_mask=hidden)[0], count=_backend.attend_multihead)
+    near(compiled(x), model(x, x, x, key_padding_mask=hidden)[0])
+    assert len(compiled.calls) == 1
+
+
+@pytest.mark.parametrize("rest", ["eager", "aot_eager"])
+def test_transformer(rest):
+    torch.manual_seed(0)
+    model = nn.Transformer(16, 2, 1, 1, 32, dropout=0.0, batch_first=True)
+    x, y = torch.randn(2, 9, 16), torch.randn(2, 7, 16)
+    mask = nn.Transformer.generate_square_subsequent_mask(7)
+
+    def run(x, y):
+        return model(x, y, tgt_mask=mask, tgt_is_causal=True)
+
+    compiled = Compiled(run, rest, count=_backend.attend_multihead)
+    near(compiled(x, y), run(x, y))
+    assert len(compiled.calls) == 3 and reasons() == []
+
+
 # ----------------------------------------------------------------------------
 # What is left as it is
 # ----------------------------------------------------------------------------
@@ -338,14 +410,27 @@ def test_left(function):
         assert LEFT[function] in reason
 
 
-def test_multihead_attention_is_left():
+@pytest.mark.parametrize("options", [{"dropout": 0.5}, {"add_bias_kv": True}, {"add_zero_attn": True}], ids=str)
+def test_multihead_attention_that_is_left(options):
     torch.manual_seed(0)
-    model = nn.TransformerEncoderLayer(16, 2, 32, dropout=0.0, batch_first=True)
-    compiled = Compiled(model)
-    x = torch.randn(2, 9, 16)
-    near(compiled(x), model(x))
+    model = nn.MultiheadAttention(16, 2, **options)
+    compiled = Compiled(lambda x: model(x, x, x)[0])
+    x = torch.randn(9, 2, 16)
+    torch.manual_seed(1)
+    found = compiled(x)
+    torch.manual_seed(1)
+    near(found, model(x, x, x)[0])
     (reason,) = reasons()
-    assert not compiled.calls and "fovea.torch.sdpa computes its attention" in reason
+    assert not compiled.calls and "multi_head_attention_forward: found " in reason
+
+
+def test_weights_of_multihead_attention_are_left():
+    model = nn.MultiheadAttention(16, 2)
+    compiled = Compiled(lambda x: model(x, x, x))
+    x = torch.randn(9, 2, 16)
+    for one, other in zip(compiled(x), model(x, x, x), strict=True):
+        near(one, other)
+    assert not compiled.calls and "need_weights" in reasons()[0]
 
 
 def test_what_writes_to_tensors_stays():

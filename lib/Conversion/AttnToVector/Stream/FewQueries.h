@@ -23,11 +23,10 @@ inline int64_t getMaxFewQueries(StreamOp op) {
 }
 
 /// Whether `op` needs blocks of the queries of one head: sets of rows know
-/// neither numbers of rows for each batch entry nor regions, whose head would
-/// differ from lane to lane.
+/// neither numbers of queries for each batch entry nor regions, whose head
+/// would differ from lane to lane.
 inline bool needsBlocks(StreamOp op) {
-  return op.getQueryLengths() || !op.getLengths().empty() ||
-         !op.getScore().empty();
+  return op.getQueryLengths() || !op.getScore().empty();
 }
 
 /// Whether `op`, which is not cut to tiles where it has several queries, goes

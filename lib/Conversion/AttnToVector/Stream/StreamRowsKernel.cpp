@@ -97,6 +97,13 @@ void StreamRowsKernel::viewSet(const Sets &sets, Value number) {
             setBegin);
 }
 
+/// All that lie there, where no batch entry has been chosen.
+StreamRowsKernel::Value
+StreamRowsKernel::getNumRows(const StreamSource &source) {
+  Value all = b.extent(source.getRowsOperand(), 2);
+  return batch ? b.lengthOf(source.lengths, batch, all) : all;
+}
+
 SmallVector<StreamRowsKernel::Interval>
 StreamRowsKernel::getIntervals(const StreamSource &source, Value firstQuery,
                                Value numQueries) {
@@ -104,7 +111,7 @@ StreamRowsKernel::getIntervals(const StreamSource &source, Value firstQuery,
   int64_t size = op.getBlock();
   Value first = b.add(firstRow, firstQuery);
   Value block = size ? b.floorDiv(first, b.index(size)) : b.index(0);
-  Value rows = b.extent(source.getRowsOperand(), 2);
+  Value rows = getNumRows(source);
   Value position = b.add(first, b.sub(rows, sequenceRows));
   Value lastPosition = b.add(position, b.sub(numQueries, b.index(1)));
   MaskAttr mask = source.attr.getMask();
@@ -334,7 +341,7 @@ StreamRowsKernel::view(const StreamSource &source) {
   };
   SourceView view;
   view.attr = source.attr;
-  view.rows = b.extent(source.getRowsOperand(), 2);
+  view.rows = getNumRows(source);
   view.keys = fix(source.keys, false);
   view.values = fix(source.values, source.hasValueBlocks());
   if (source.codes)

@@ -108,6 +108,7 @@ private:
   Sets makeSets();
   void viewSet(const Sets &sets, Value number);
   Value getNumParts(const Sets &sets);
+  Value getNumRows(const StreamSource &source);
   llvm::SmallVector<Interval> getIntervals(const StreamSource &source,
                                            Value firstQuery, Value numQueries);
   int64_t getRowCapacity();

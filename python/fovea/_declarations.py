@@ -236,6 +236,7 @@ _DENSE = (
     "float? scale, bool causal, SymInt? window, Tensor? log_weight, Tensor? bias, Tensor? sink, SymInt? prefix, "
     "Tensor? lengths, Tensor? query_lengths"
 )
+_VARLEN = "float? scale, bool causal, SymInt? window, SymInt? prefix, Tensor? sink"
 _MULTIPOLE = (
     "Tensor[] key_weights, Tensor[] value_weights, Tensor[]? key_biases, Tensor[]? value_biases, "
     "float? scale, bool causal, bool multiplicity"
@@ -263,6 +264,12 @@ FUNCTIONS: dict[str, Declaration] = {
         "out[BHNE] like q, lse[BHN] of sums",
         "d_out q k v out lse d_lse " + _names(_DENSE) + " return_d_log_weight return_d_bias",
         "q k v log_weight bias sink",
+    ),
+    "varlen": declare(
+        "Tensor q[THD], Tensor k[SGD], Tensor v[SGE], Tensor cu_seqlens_q, Tensor cu_seqlens_k, " + _VARLEN + ", return_lse",
+        "out[THE] like q, lse[HT] of sums",
+        "d_out q k v cu_seqlens_q cu_seqlens_k out lse d_lse " + _names(_VARLEN),
+        "q k v sink",
     ),
     "fast_multipole": declare(
         _QKV + "SymInt group, " + _MULTIPOLE + _TOKENS + ", return_lse",

@@ -16,7 +16,7 @@ from .._declarations import Declaration
 #: Attention is computed in the type of autocast, as PyTorch's own is.  Others take the widest
 #: type of their arguments, as those of PyTorch do that need all to be of one.
 _LOWER = frozenset(
-    ["conv", "conv_apply", "conv_recover", "dense", "fast_multipole", "fast_multipole_linear", "low_rank", "vq"]
+    ["conv", "conv_apply", "conv_recover", "dense", "fast_multipole", "fast_multipole_linear", "low_rank", "varlen", "vq"]
 )
 #: These have types of their own, of sums as a rule.
 _KEPT = frozenset(["bias", "codebook", "counts", "log_weight", "sink", "state", "sums"])

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from .. import _conv, _low_rank, _quantize, _rope, ops
+from .. import _varlen as _packed
 from .. import _vq as arrays_vq
 from .._conv import SlidingGroup, sliding_group
 from .._low_rank import Causal, DistinctColumns, DistinctRows, RowChange, RowInterval, check_mask
@@ -44,6 +45,7 @@ __all__ = [
     "quantize",
     "rope",
     "rope_frequencies",
+    "varlen",
     "vq",
 ]
 
@@ -66,7 +68,7 @@ def _list(levels: _Levels | None) -> list[Tensor] | None:
 
 
 # ----------------------------------------------------------------------------
-# dense and fast_multipole
+# dense, varlen and fast_multipole
 # ----------------------------------------------------------------------------
 
 _dense = make_call("dense")
@@ -101,6 +103,29 @@ def dense(
     log_weight, bias, sink = _extend(log_weight, 3), _extend(bias, 4), _extend(sink, 2)
     run = _dense if return_lse else _dense_out
     return run(q, k, v, scale, causal, window, log_weight, bias, sink, prefix, lengths, query_lengths, target)
+
+
+_varlen = make_call("varlen")
+_varlen_out = make_call("varlen", is_first=True)
+
+
+@documented(_packed.varlen)
+def varlen(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    cu_seqlens_q: Tensor,
+    cu_seqlens_k: Tensor,
+    *,
+    scale: float | None = None,
+    causal: bool = False,
+    window: int | None = None,
+    prefix: int | None = None,
+    sink: Tensor | None = None,
+    return_lse: bool = False,
+) -> Any:
+    run = _varlen if return_lse else _varlen_out
+    return run(q, k, v, cu_seqlens_q, cu_seqlens_k, scale, causal, window, prefix, sink, "cpu")
 
 
 _fast_multipole = make_call("fast_multipole")

@@ -64,6 +64,14 @@ def dense_of_lengths(N: int, type: torch.dtype) -> dict[str, Any]:
     return {**attention(N, type), "lengths": lengths[0], "query_lengths": lengths[1]}
 
 
+def packed(N: int, type: torch.dtype) -> dict[str, Any]:
+    """Two sequences, one of them with more keys than queries."""
+    ends = torch.tensor([[0, N // 3, N], [0, N // 2, N]], dtype=torch.int32)
+    shapes = {"q": (N, 4, 8), "k": (N, 2, 8), "v": (N, 2, 5), "sink": (4,)}
+    tensors = {name: normal(*shape, type=type) for name, shape in shapes.items()}
+    return {**tensors, "cu_seqlens_q": ends[0], "cu_seqlens_k": ends[1]}
+
+
 def multipole(N: int, type: torch.dtype, lists: str = "key value", p: int = 2, group: int = 2) -> dict[str, Any]:
     D, E = 8, 5
     found = attention(N, type, D=D, E=E)
@@ -131,6 +139,7 @@ CASES = {
     "dense-bias": Case("dense", dense_with_all, ("q", "k", "v", "log_weight", "bias")),
     "dense-lengths": Case("dense", dense_of_lengths, TOKENS, {"causal": True}),
     "dense-prefix": Case("dense", attention, TOKENS, {"causal": True, "prefix": 3}),
+    "varlen": Case("varlen", packed, (*TOKENS, "sink"), {"window": 5}),
     "dense-lse": Case("dense", attention, ("q", "k", "v"), {"return_lse": True}),
     "fast_multipole": Case(
         "fast_multipole",

@@ -194,8 +194,9 @@ if has_cuda_device():
     config.available_features.add("cuda-device")
     if has_cufft():
         config.available_features.add("cufft")
-for folder in os.environ.get("PATH", "").split(os.pathsep) + ["/usr/local/cuda/bin"]:
-    if os.path.exists(os.path.join(folder, "ptxas")):
-        config.available_features.add("ptxas")
-        config.substitutions.append(("%ptxas", os.path.join(folder, "ptxas")))
-        break
+for program in ("ptxas", "nvdisasm"):
+    for folder in os.environ.get("PATH", "").split(os.pathsep) + ["/usr/local/cuda/bin"]:
+        if os.path.exists(os.path.join(folder, program)):
+            config.available_features.add(program)
+            config.substitutions.append(("%" + program, os.path.join(folder, program)))
+            break

@@ -19,6 +19,9 @@ using Values = KernelBuilder::Values;
 
 /// Address spaces of LLVM.
 static constexpr unsigned kShared = 3, kSharedCluster = 7;
+/// The number of the first group's turn among barriers; those before are of
+/// GPUKernelBuilder.
+static constexpr int64_t kFirstTurn = 2;
 /// Clocks after which a wait looks again.
 static constexpr int64_t kWaitTicks = 10000000;
 
@@ -71,6 +74,21 @@ void WarpgroupBuilder::expect(Value barrier, int64_t bytes) {
 
 void WarpgroupBuilder::wait(Value barrier, Value parity) {
   NVVM::MBarrierTryWaitParityOp::create(b, barrier, parity, b.i32(kWaitTicks));
+}
+
+/// `name` of the barrier that is the turn of a group: of its own threads, and
+/// of those that give it.
+static void emitTurn(GPUKernelBuilder &b, StringRef name, Value group) {
+  Values operands = {b.add(group, kFirstTurn), b.i32(2 * kWarpgroupSize)};
+  LLVM::CallIntrinsicOp::create(b, b.getStringAttr(name), operands);
+}
+
+void WarpgroupBuilder::awaitTurn(Value group) {
+  emitTurn(b, "llvm.nvvm.barrier.cta.sync.aligned.count", group);
+}
+
+void WarpgroupBuilder::giveTurn(Value group) {
+  emitTurn(b, "llvm.nvvm.barrier.cta.arrive.aligned.count", group);
 }
 
 void WarpgroupBuilder::copyBox(Value target, Value tensorMap, Value barrier,

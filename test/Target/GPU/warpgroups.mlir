@@ -3,8 +3,8 @@
 
 // RUN: fovea-compile %s --entry=causal --target=nvvm --emit=ptx --chip=sm_90a -o %t.ptx
 // RUN: FileCheck %s --input-file=%t.ptx
-// RUN: grep -c 'wgmma.mma_async.sync.aligned.m64n112k16.f32.bf16.bf16' %t.ptx | FileCheck %s --check-prefix=SCORES
-// RUN: grep -c 'wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16' %t.ptx | FileCheck %s --check-prefix=VALUES
+// RUN: grep -c 'wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16.* p, 1, 1, 0, 0;' %t.ptx | FileCheck %s --check-prefix=SCORES
+// RUN: grep -c 'wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16.* p, 1, 1, 1;' %t.ptx | FileCheck %s --check-prefix=VALUES
 // RUN: not grep -E '\.extern \.func|__nv_|\.local|\.f64|mma\.sync|cp\.async\.c[ag]|ldmatrix' %t.ptx
 // Rows that are listed are copied by all threads of the producer; a bias and
 // log weights change nothing else.
@@ -34,17 +34,20 @@
 // CHECK-DAG: mbarrier.arrive.expect_tx
 // CHECK-DAG: cp.async.bulk.tensor.4d.shared::cluster.global
 // CHECK-DAG: mbarrier.try_wait.parity
+// CHECK-DAG: bar.sync {{.*}}256
+// CHECK-DAG: bar.arrive {{.*}}256
+// CHECK-DAG: wgmma.wait_group.sync.aligned 1
 // CHECK-DAG: wgmma.wait_group.sync.aligned 0
 // Scores of the first tile, and of the next one in the loop: 8 steps of 16
 // columns each.
 // SCORES: {{^}}16{{$}}
-// Values in the loop and after it: 7 steps of 16 keys each.
-// VALUES: {{^}}14{{$}}
+// Values in the loop and after it: 8 steps of 16 keys each.
+// VALUES: {{^}}16{{$}}
 // BIASED: {{^}}8{{$}}
 
 // Registers for more than one thread that copies.
-// LISTS-DAG: setmaxnreg.inc.sync.aligned.u32 {{.*}}232
-// LISTS-DAG: setmaxnreg.dec.sync.aligned.u32 {{.*}}40
+// LISTS-DAG: setmaxnreg.inc.sync.aligned.u32 {{.*}}224
+// LISTS-DAG: setmaxnreg.dec.sync.aligned.u32 {{.*}}56
 // LISTS-DAG: mbarrier.expect_tx
 // LISTS-DAG: cp.async.bulk.tensor.4d.shared::cluster.global
 // LISTS-DAG: cp.async.cg.shared.global

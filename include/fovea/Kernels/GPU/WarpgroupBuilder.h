@@ -54,6 +54,10 @@ public:
   /// Waits for the phase of this parity, 0 first; one before the first is over.
   void wait(Value barrier, Value parity);
 
+  // Turns of warpgroups, one after the other. Each is a barrier of two of them.
+  void awaitTurn(Value group);
+  void giveTurn(Value group);
+
   /// Copies the box of a tensor at `position`, innermost axis first.
   void copyBox(Value target, Value tensorMap, Value barrier,
                mlir::ValueRange position);

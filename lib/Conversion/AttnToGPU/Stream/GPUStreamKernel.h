@@ -206,8 +206,12 @@ private:
   llvm::SmallVector<Values> score(const Tile &tile, Value stage);
   void addTerms(const Tile &tile, Value stage,
                 llvm::SmallVectorImpl<Values> &scores);
-  void normalise(llvm::SmallVectorImpl<Values> &scores, State &state);
-  void square(Value stage, llvm::SmallVectorImpl<Values> &scores, State &state);
+  Values weigh(const Tile &tile, Value stage, Value &isCut,
+               llvm::SmallVectorImpl<Values> &scores, State &state);
+  Values normalise(llvm::SmallVectorImpl<Values> &scores, State &state);
+  Values square(Value stage, llvm::SmallVectorImpl<Values> &scores,
+                State &state);
+  void rescale(const Values &factors, State &state);
   Value loadWeight(Value stage, int64_t number, int64_t i);
   void accumulate(const llvm::SmallVectorImpl<Values> &weights, Value stage,
                   State &state);

@@ -80,14 +80,10 @@ void GPUStreamKernel::attend(const Tile &tile, Value stage, State &state) {
   if (!hasBias)
     clearHidden(tile, stage, isCut, values, state);
   SmallVector<Values> scores = score(tile, stage);
-  addTerms(tile, stage, scores);
-  mask(tile, stage, isCut, scores);
+  Values factors = weigh(tile, stage, isCut, scores, state);
   if (hasBias)
-    clearHidden(tile, stage, b.either(isCut, hasMasked(scores)), values, state);
-  if (isSoftmax)
-    normalise(scores, state);
-  else
-    square(stage, scores, state);
+    clearHidden(tile, stage, isCut, values, state);
+  rescale(factors, state);
   if (type.isF32())
     accumulateF32(scores, stage, state);
   else
@@ -142,9 +138,28 @@ void GPUStreamKernel::addTerms(const Tile &tile, Value stage,
 // Soft-max and the product with the values
 //===----------------------------------------------------------------------===//
 
-void GPUStreamKernel::normalise(SmallVectorImpl<Values> &scores, State &state) {
+/// Makes weights of scores, and returns what sums of values so far are to be
+/// multiplied by, for each of the thread's two queries. A bias may mask rows,
+/// and a tile with such is cut.
+Values GPUStreamKernel::weigh(const Tile &tile, Value stage, Value &isCut,
+                              SmallVectorImpl<Values> &scores, State &state) {
+  addTerms(tile, stage, scores);
+  mask(tile, stage, isCut, scores);
+  if (hasBias)
+    isCut = b.either(isCut, hasMasked(scores));
+  return isSoftmax ? normalise(scores, state) : square(stage, scores, state);
+}
+
+void GPUStreamKernel::rescale(const Values &factors, State &state) {
+  for (Values &tile : state.output)
+    for (auto [i, value] : llvm::enumerate(tile))
+      value = b.fmul(value, factors[i / 2]);
+}
+
+Values GPUStreamKernel::normalise(SmallVectorImpl<Values> &scores,
+                                  State &state) {
   Value factor = b.scalar(scalesScores ? 1.0 : scale), zero = b.scalar(0.0);
-  Values rescale;
+  Values factors;
   for (int64_t half : {0, 1}) {
     Value top;
     for (const Values &tile : scores)
@@ -156,7 +171,7 @@ void GPUStreamKernel::normalise(SmallVectorImpl<Values> &scores, State &state) {
     if (!scalesScores)
       top = b.fmul(top, factor);
     Value maximum = b.maxNum(state.maximum[half], top);
-    rescale.push_back(b.exp2(b.fsub(state.maximum[half], maximum)));
+    factors.push_back(b.exp2(b.fsub(state.maximum[half], maximum)));
     Value shift = arith::NegFOp::create(b, maximum);
     // The exponential of minus infinity, which only an infinite key gives a
     // score, is no NaN: the sum gets one from its product with zero.
@@ -171,17 +186,15 @@ void GPUStreamKernel::normalise(SmallVectorImpl<Values> &scores, State &state) {
       }
     state.maximum[half] = maximum;
     state.sum[half] =
-        b.fma(state.sum[half], rescale[half], b.fadd(sum, unordered));
+        b.fma(state.sum[half], factors[half], b.fadd(sum, unordered));
   }
-  for (Values &tile : state.output)
-    for (auto [i, value] : llvm::enumerate(tile))
-      value = b.fmul(value, rescale[i / 2]);
+  return factors;
 }
 
 /// The weights of `squared_relu`, over the square of the greatest score so far:
 /// they fit any type, as those of soft-max do.
-void GPUStreamKernel::square(Value stage, SmallVectorImpl<Values> &scores,
-                             State &state) {
+Values GPUStreamKernel::square(Value stage, SmallVectorImpl<Values> &scores,
+                               State &state) {
   Value zero = b.scalar(0.0), one = b.scalar(1.0);
   for (auto [number, tile] : llvm::enumerate(scores))
     for (int64_t i : {0, 1}) {
@@ -192,6 +205,7 @@ void GPUStreamKernel::square(Value stage, SmallVectorImpl<Values> &scores,
         tile[2 * half + i] = root ? b.fmul(positive, root) : positive;
       }
     }
+  Values factors;
   for (int64_t half : {0, 1}) {
     Value top = state.maximum[half];
     for (const Values &tile : scores)
@@ -201,17 +215,15 @@ void GPUStreamKernel::square(Value stage, SmallVectorImpl<Values> &scores,
     top = b.maxNum(top, b.shuffleXor(top, 2));
     Value inverse = arith::DivFOp::create(b, one, top);
     Value rescale = b.fmul(state.maximum[half], inverse);
-    rescale = b.fmul(rescale, rescale);
+    factors.push_back(b.fmul(rescale, rescale));
     state.maximum[half] = top;
     for (Values &tile : scores)
       for (int64_t i : {2 * half, 2 * half + 1}) {
         Value share = b.fmul(tile[i], inverse);
         tile[i] = b.fmul(share, share);
       }
-    for (Values &tile : state.output)
-      for (int64_t i : {2 * half, 2 * half + 1})
-        tile[i] = b.fmul(tile[i], rescale);
   }
+  return factors;
 }
 
 void GPUStreamKernel::accumulate(const SmallVectorImpl<Values> &weights,

@@ -14,11 +14,15 @@
 //   producer    copy K_0
 //               for every tile n: when K_(n-1) is free, copy K_(n+1)
 //                                 when V_(n-2) is free, copy V_n
-//   consumers   S = Q K_0^T
-//               for every tile n: when K_(n+1) is full, start S' = Q K_(n+1)^T
-//                                 P = soft-max of S, while that runs
-//                                 when V_n is full, start O += P V_n
-//                                 wait for both, set K_(n+1) and V_n free
+//   consumers   P = soft-max of Q K_0^T
+//               for every tile n: when K_(n+1) and V_n are full, in turn:
+//                                   start S = Q K_(n+1)^T and O += P V_n
+//                                 wait for S, set K_(n+1) free
+//                                 P' = soft-max of S, while O is summed
+//                                 wait for O, set V_n free, rescale O
+//
+// Consumers take turns to start products: one makes weights while the products
+// of the other run.
 //
 // Keys and values have barriers of their own: with common ones a tile would be
 // free only after its values are read, and its place would be waited for at
@@ -53,7 +57,7 @@ struct Registers {
 } // namespace
 /// With one thread that starts copies, and with all that copy.
 static constexpr Registers kRegistersAlone = {24, 240},
-                           kRegistersTogether = {40, 232};
+                           kRegistersTogether = {56, 224};
 
 /// Numbers of 32 bits that say what a tile is.
 static constexpr int64_t kTileFields = 8;
@@ -387,6 +391,10 @@ private:
   // Consumers.
   void consume() {
     w.wait(shared.loaded, b.i32(0));
+    group = b.div(b.thread(), kWarpgroupSize);
+    if (numConsumers > 1)
+      b.ifThen(b.equal(group, b.i32(numConsumers - 1)),
+               [&] { w.giveTurn(b.i32(0)); });
     Values initial = k.flatten(k.makeState());
     SmallVector<Type> types(initial.size(), b.getF32Type());
     auto ifOp = scf::IfOp::create(b, types, b.less(b.i32(0), k.numTiles),
@@ -403,83 +411,78 @@ private:
 
   Values attendAll(ValueRange initial) {
     Value zero = b.i32(0), last = b.sub(k.numTiles, b.i32(1));
+    GPUStreamKernel::State state = k.unflatten(initial);
+    awaitFull(shared.keys, zero);
     Values scores = startScores(zero);
-    w.commitProducts();
-    Values carried(initial);
-    carried.append(w.waitProducts(0, scores));
-    setFree(shared.keys, zero);
-    size_t numSums = initial.size();
+    scores = w.waitProducts(0, scores);
+    Values weights = weigh(zero, scores, state, [] {});
+    Values carried = k.flatten(state);
+    size_t numSums = carried.size();
+    carried.append(weights);
     carried =
         b.loop(zero, last, 1, carried, [&](Value number, ValueRange values) {
           return attend(number, values.take_front(numSums),
-                        values.drop_front(numSums),
-                        /*hasNext=*/true);
+                        values.drop_front(numSums));
         });
-    return attend(last, ValueRange(carried).take_front(numSums),
-                  ValueRange(carried).drop_front(numSums), /*hasNext=*/false);
+    state = k.unflatten(ValueRange(carried).take_front(numSums));
+    awaitFull(shared.values, last);
+    Values output =
+        startOutput(last, ValueRange(carried).drop_front(numSums), state);
+    finishOutput(output, state);
+    return k.flatten(state);
   }
 
-  /// The next sums, and with `hasNext` the scores of the next tile.
-  Values attend(Value number, ValueRange sums, ValueRange scores,
-                bool hasNext) {
+  /// Adds the values of a tile with its `weights`, and makes the weights of the
+  /// next tile meanwhile. Returns sums and weights.
+  Values attend(Value number, ValueRange sums, ValueRange weights) {
     GPUStreamKernel::State state = k.unflatten(sums);
-    Value next = b.add(number, 1), slot = getSlot(number);
+    Value next = b.add(number, 1);
+    awaitFull(shared.keys, next);
+    awaitFull(shared.values, number);
+    // Numbers of barriers take no registers of the loop.
+    Value turn = b.recompute(group);
+    if (numConsumers > 1)
+      w.awaitTurn(turn);
+    Values scores = startScores(next);
+    Values output = startOutput(number, weights, state);
+    if (numConsumers > 1)
+      w.giveTurn(b.rem(b.add(turn, 1), numConsumers));
+    scores = w.waitProducts(1, scores);
+    Values nextWeights = weigh(next, scores, state, [&] {
+      finishOutput(output, state);
+      setFree(shared.values, number);
+    });
+    Values result = k.flatten(state);
+    result.append(nextWeights);
+    return result;
+  }
+
+  /// Makes weights of the scores of a tile, in pairs of narrow ones: the first
+  /// operands of products. Sums of values change after `finish`.
+  Values weigh(Value number, ValueRange scores, GPUStreamKernel::State &state,
+               function_ref<void()> finish) {
+    Value slot = getSlot(number);
     GPUStreamKernel::Tile present = getTile(number);
     Value isCut = k.isCut(present, slot);
-    auto clear = [&](Value isCut) {
-      k.clearHidden(
-          present, slot, isCut, getRows(shared.values, getStage(number)), state,
-          [&] { awaitFull(shared.values, number); },
-          [&] { w.publishWrites(); });
-    };
-    if (!k.hasBias)
-      clear(isCut);
-    Values nextScores;
-    if (hasNext) {
-      nextScores = startScores(next);
-      w.commitProducts();
-    }
     SmallVector<Values> tile;
     for (size_t i = 0; i < scores.size(); i += 4)
       tile.push_back(Values(scores.slice(i, 4)));
-    k.addTerms(present, slot, tile);
-    k.mask(present, slot, isCut, tile);
-    if (k.hasBias)
-      clear(b.either(isCut, k.hasMasked(tile)));
-    if (k.isSoftmax)
-      k.normalise(tile, state);
-    else
-      k.square(slot, tile, state);
-
-    Values running;
-    for (const Values &output : state.output)
-      running.append(output);
-    awaitFull(shared.values, number);
-    running = startOutput(tile, getStage(number), running);
-    w.commitProducts();
-    // Both products at once, so that neither is looked at too early.
-    size_t numOutputs = running.size();
-    running.append(nextScores);
-    running = w.waitProducts(0, running);
+    setFree(shared.keys, number);
+    Values factors = k.weigh(present, slot, isCut, tile, state);
     // What lanes read themselves comes before the arrival of one.
     if (sharesTiles || k.hasWeights)
       b.warpBarrier();
-    setFree(shared.values, number);
-    if (hasNext)
-      setFree(shared.keys, next);
-
-    for (auto [i, output] : llvm::enumerate(state.output))
-      output = Values(ValueRange(running).slice(4 * i, 4));
-    Values result = k.flatten(state);
-    result.append(running.begin() + numOutputs, running.end());
-    return result;
+    finish();
+    k.rescale(factors, state);
+    k.clearHidden(
+        present, slot, isCut, getRows(shared.values, getStage(number)), state,
+        [&] { awaitFull(shared.values, number); }, [&] { w.publishWrites(); });
+    return packWeights(tile);
   }
 
   /// Starts `Q K^T` with the keys of a tile.
   Values startScores(Value number) {
-    awaitFull(shared.keys, number);
     Value stage = getStage(number);
-    Value group = b.div(b.thread(), kWarpgroupSize);
     Value queries =
         w.advance(shared.queries, b.mul(group, kWarpgroupRows * kBoxBytes));
     Value keys = ofStage(shared.keys.address, stage, shared.keys.bytes);
@@ -498,11 +501,13 @@ private:
                         at(right, k.keyTile), /*transpose=*/false,
                         /*adds=*/column != 0);
     }
+    w.commitProducts();
     return sums;
   }
 
-  /// Starts `O += P V`.
-  Values startOutput(ArrayRef<Values> weights, Value stage, Values sums) {
+  /// Rounds weights. Those of two tiles of columns are, in this order, the
+  /// first operand of a product.
+  Values packWeights(ArrayRef<Values> weights) {
     auto pack = [&](Value first, Value second) -> Value {
       Value both = vector::FromElementsOp::create(
           b, VectorType::get({2}, b.getF32Type()), ValueRange{first, second});
@@ -511,23 +516,36 @@ private:
                                        both);
       return vector::ExtractOp::create(b, both, 0);
     };
-    // Sums of two tiles of columns are, in this order, the first operand.
-    SmallVector<Values> left;
-    for (size_t tile = 0; tile < weights.size(); tile += 2) {
-      Values &registers = left.emplace_back();
-      for (const Values &part : weights.slice(tile, 2))
-        for (int64_t half : {0, 1})
-          registers.push_back(pack(part[2 * half], part[2 * half + 1]));
-    }
+    Values registers;
+    for (const Values &part : weights)
+      for (int64_t half : {0, 1})
+        registers.push_back(pack(part[2 * half], part[2 * half + 1]));
+    return registers;
+  }
+
+  /// Starts `O += P V` with the values of a tile.
+  Values startOutput(Value number, ValueRange weights,
+                     const GPUStreamKernel::State &state) {
+    Values sums;
+    for (const Values &output : state.output)
+      sums.append(output);
     Value right = w.getDescriptor(
-        ofStage(shared.values.address, stage, shared.values.bytes),
+        ofStage(shared.values.address, getStage(number), shared.values.bytes),
         /*boxStride=*/k.keyTile * kBoxBytes);
     w.beginProducts();
-    for (auto [step, registers] : llvm::enumerate(left))
-      sums = w.multiply(k.type, sums, registers,
+    for (int64_t step = 0, steps = k.keyTile / 16; step < steps; ++step)
+      sums = w.multiply(k.type, sums, weights.slice(4 * step, 4),
                         w.advanceDescriptor(right, step * 16 * kBoxBytes),
                         /*transpose=*/true, /*adds=*/true);
+    w.commitProducts();
     return sums;
+  }
+
+  /// Waits for what startOutput has started.
+  void finishOutput(ValueRange sums, GPUStreamKernel::State &state) {
+    Values output = w.waitProducts(0, sums);
+    for (auto [i, values] : llvm::enumerate(state.output))
+      values = Values(ValueRange(output).slice(4 * i, 4));
   }
 
   GPUStreamKernel &k;
@@ -539,6 +557,7 @@ private:
   /// copy rows; one of them does everything.
   bool sharesTiles, copiesRows = false, isAlone;
   Shared shared;
+  Value group; // of a consumer
 };
 
 void GPUStreamKernel::emitWarpgroups(const TensorMaps &maps) {

@@ -43,10 +43,10 @@ static TilesAttr makeTiles(StreamOp op, int64_t maxQueries, int64_t keys) {
 
 /// The rows of a tile of keys, at most `mostKeys`, that a block of warpgroups
 /// takes the least time with: tiles that are filled badly cost as much as full
-/// ones, and each costs what is not products, an estimate. Ranges of unknown
-/// lengths fill tiles of any size.
+/// ones, and each costs what is not products: by the cycle model, as much as 48
+/// keys. Ranges of unknown lengths fill tiles of any size.
 static int64_t chooseKeys(StreamOp op, int64_t mostKeys) {
-  constexpr int64_t kTileCost = 24, kStep = 16;
+  constexpr int64_t kTileCost = 48, kStep = 16;
   RangeAnalysis ranges(op);
   // Of tiles of their own: a table is one list, whatever its ranges.
   SmallVector<int64_t> lengths;
@@ -78,9 +78,9 @@ static int64_t chooseKeys(StreamOp op, int64_t mostKeys) {
 }
 
 /// Tiles of warpgroups, of 64 queries each: two of them share a tile of keys.
-/// The sums of a thread, the scores of two tiles and the weights of one fit its
-/// 240 registers, 232 with terms, for at most as many keys as here; more are
-/// spilled.
+/// The sums of a thread, the scores of a tile and the narrow weights of another
+/// fit its 240 registers, 224 with terms, for at most as many keys as here;
+/// more are spilled.
 static TilesAttr chooseWarpgroupTiles(StreamOp op, int64_t sharedBytes) {
   // Blocks of threads begin where blocks of the sequence do.
   if (!canUseWarpgroups(op) || (op.getFirstRow() && op.getBlock()))
@@ -89,9 +89,7 @@ static TilesAttr chooseWarpgroupTiles(StreamOp op, int64_t sharedBytes) {
   auto output = cast<ShapedType>(op.getOutput().getType());
   int64_t width = std::max(query.getDimSize(3), output.getDimSize(3));
   bool hasWeights = !op.getLogWeights().empty();
-  int64_t mostKeys = width <= 64    ? (hasWeights ? 112 : 128)
-                     : width <= 128 ? 112
-                                    : (hasWeights ? 32 : 48);
+  int64_t mostKeys = width <= 128 ? 128 : (hasWeights ? 64 : 80);
   int64_t rows = query.getDimSize(2), block = op.getBlock();
   bool isShort = !ShapedType::isDynamic(rows) && rows <= kWarpgroupRows;
   for (int64_t vectors : {2, 1}) {

@@ -1,0 +1,26 @@
+# Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Main loops of kernels for Hopper, by the cycle model: here, since triton, which PyTorch needs,
+brings the programs that read machine code."""
+
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+import fovea
+
+triton = pytest.importorskip("triton")
+ROOT = pathlib.Path(__file__).parents[4]
+PROGRAMS = pathlib.Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
+COMPILER = pathlib.Path(fovea.__file__).parents[2] / "bin" / "fovea-compile"
+
+
+@pytest.mark.skipif(not (PROGRAMS / "nvdisasm").exists(), reason="this triton has no nvdisasm")
+def test_loops_take_no_more_cycles_than_stated():
+    command = [sys.executable, ROOT / "test/Target/GPU/Inputs/cycles.py", COMPILER, ROOT]
+    done = subprocess.run(command, capture_output=True, text=True, env={"PATH": f"{PROGRAMS}:/usr/bin:/bin"})
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "loops as stated" in done.stdout or "not compared" in done.stdout

@@ -1,0 +1,89 @@
+# Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Checks the table of docs/results/gpu-model.md: by the cycle model, main loops of kernels for
+sm_90a take no more than 3 % more cycles than it says, spill nothing and move few registers.
+
+    cycles.py <fovea-compile> <source> [--update]
+
+Other versions of ptxas make other code: what one other than the page's says is not compared.
+"""
+
+import argparse
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+parser = argparse.ArgumentParser()
+parser.add_argument("compiler")
+parser.add_argument("source", type=Path)
+parser.add_argument("--update", action="store_true")
+options = parser.parse_args()
+sys.path[:0] = [str(options.source / folder) for folder in ("utils/fovea_cycles", "benchmarks/gpu")]
+import artefacts  # noqa: E402
+import cycles  # noqa: E402
+from model import FAR, MIDDLE, NEAR  # noqa: E402
+
+HEADER = "| kernel | keys of a tile | instructions, moves | cycles of a tile: L2, middle, HBM | tensor cores, middle |"
+TOLERANCE = 0.03
+
+
+def dense(width, operands="", names="", types=""):
+    q, k = f"tensor<1x8x?x{width}xbf16>", f"tensor<1x2x?x{width}xbf16>"
+    given = "".join(f", %{name}: {type}" for name, type in zip(names.split(), types.split()))
+    return (f"func.func @f(%q: {q}, %k: {k}, %v: {k}, %o: {q}{given}) -> {q} {{\n"
+            f"  %r = attn.dense ins(%q, %k, %v : {q}, {k}, {k}) {operands} outs(%o : {q}) {{mask = #attn.mask<causal>}}"
+            f" -> {q}\n  return %r : {q}\n}}\n")
+
+
+KERNELS = {f"dense, causal, D = {width}": dense(width) for width in (64, 128, 256)}
+KERNELS["dense with log weights, D = 128"] = dense(
+    128, "log_weight(%w : tensor<1x2x?xf32>)", "w", "tensor<1x2x?xf32>")
+KERNELS["fast multipole, 128 tokens near, D = 128"] = artefacts.multipole(128, 8192, 128, 4, 8, 2)[0]
+KERNELS["vq, blocks of 512, 512 codewords, D = 128"] = artefacts.vq(128, 8192, 512, 512, 8, 2)
+
+programs = cycles.Programs.find()
+version = re.search(r"release ([\d.]+)", subprocess.run([programs.ptxas, "--version"], capture_output=True, text=True,
+                                                        check=True).stdout)[1]
+page_path = options.source / "docs" / "results" / "gpu-model.md"
+page = page_path.read_text()
+stated_version = re.search(r"ptxas (\d[\d.]*\d)", page)[1]
+if version != stated_version and not options.update:
+    print(f"not compared: this is ptxas {version}, but the page's is {stated_version}")
+    raise SystemExit
+begin = page.index(HEADER)
+end = page.index("\n\n", begin)
+stated = {row.split(" | ")[0].strip("| "): row for row in page[begin:end].splitlines()[2:]}
+
+lines, failures = [HEADER, "|---|---|---|---|---|"], []
+for name, text in KERNELS.items():
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "kernel.mlir"
+        path.write_text(text)
+        kernels = cycles.measure_cubin(programs, programs.make_cubin(path, Path(folder), options.compiler, "f"))
+    if len(kernels) != 1:
+        raise SystemExit(f"{name}: expected one kernel with products of warpgroups, but found {len(kernels)}")
+    kernel = kernels[0]
+    found = [round(kernel.results[machine.name].cycles) for machine in (NEAR, MIDDLE, FAR)]
+    lines.append(f"| {name} | {kernel.shape.keys} | {sum(kernel.instructions.values())}, {kernel.moves} | "
+                 f"{', '.join(map(str, found))} | {100 * kernel.get_share(MIDDLE):.0f} % |")
+    if kernel.spills:
+        failures.append(f"{name}: {kernel.spills} loads and stores of spilled registers")
+    if options.update:
+        continue
+    if name not in stated:
+        failures.append(f"{name}: is not in the table")
+        continue
+    cells = stated[name].strip("| ").split(" | ")
+    for place, now, before in zip(("L2", "middle", "HBM"), found, map(int, cells[3].split(", "))):
+        if now > before * (1 + TOLERANCE):
+            failures.append(f"{name}: {now} cycles with loads from '{place}'; the page says {before}")
+    if kernel.moves > int(cells[2].split(", ")[1]) + 4:
+        failures.append(f"{name}: {kernel.moves} moves; the page says {cells[2].split(', ')[1]}")
+if options.update:
+    page = page[:begin] + "\n".join(lines) + page[end:]
+    page_path.write_text(page.replace(f"ptxas {stated_version}", f"ptxas {version}"))
+print("\n".join(failures or [f"{len(lines) - 2} loops as stated"]))
+raise SystemExit(bool(failures))

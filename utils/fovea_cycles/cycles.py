@@ -1,0 +1,129 @@
+# Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Kernels of a cubin and what the model says of their main loops."""
+
+from __future__ import annotations
+
+import collections
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+import sass
+from model import FAR, MIDDLE, NEAR, Machine, Result, Shape, simulate
+
+MULTIPROCESSORS, CLOCK_GHZ = 132, 1.6
+
+
+@dataclass
+class Programs:
+    ptxas: str
+    nvdisasm: str
+
+    @staticmethod
+    def find(ptxas: str | None = None, nvdisasm: str | None = None) -> Programs:
+        """The given ones, those of PATH and /usr/local/cuda, or those in the package triton."""
+        places = ["/usr/local/cuda/bin"]
+        if (triton := find_spec("triton")) and triton.origin:
+            places.append(str(Path(triton.origin).parent / "backends/nvidia/bin"))
+
+        def look(name: str, given: str | None) -> str:
+            if given:
+                return given
+            for place in [None, *places]:
+                if found := shutil.which(name, path=place):
+                    return found
+            raise SystemExit(f"error: needs the program '{name}', but neither PATH nor {' nor '.join(places)} has it; "
+                             "'pip install triton' brings it")
+
+        return Programs(look("ptxas", ptxas), look("nvdisasm", nvdisasm))
+
+    def make_cubin(self, path: Path, folder: Path, compiler: str, entry: str | None = None) -> Path:
+        """A cubin from MLIR, PTX, or from itself."""
+        def run(command: list[str]) -> None:
+            try:
+                done = subprocess.run(command, capture_output=True, text=True)
+            except OSError as problem:
+                raise SystemExit(f"error: cannot run '{command[0]}': {problem.strerror}") from None
+            if done.returncode:
+                raise SystemExit(f"error: '{command[0]}' failed for '{path}':\n{(done.stderr or done.stdout).strip()}")
+
+        if path.suffix == ".cubin":
+            return path
+        cubin = folder / "kernel.cubin"
+        ptx = path
+        if path.suffix != ".ptx":
+            ptx = folder / "kernel.ptx"
+            run([compiler, str(path), "--target=nvvm", "--chip=sm_90a", "--emit=ptx", "-o", str(ptx),
+                 *([f"--entry={entry}"] if entry else [])])
+        run([self.ptxas, "-arch=sm_90a", str(ptx), "-o", str(cubin)])
+        return cubin
+
+
+@dataclass
+class Kernel:
+    """One kernel; `results` has one entry for each machine, and `loaded` is without waits for loads."""
+
+    name: str
+    shape: Shape
+    instructions: collections.Counter
+    moves: int
+    spills: int
+    consumers: int  # warpgroups
+    loaded: Result
+    results: dict[str, Result]
+
+    def get_share(self, machine: Machine) -> float:
+        return self.results[machine.name].shares["tensor"]
+
+    def get_teraflops(self, machine: Machine) -> float:
+        return self.get_rate(self.results[machine.name])
+
+    def get_rate(self, result: Result) -> float:
+        return self.consumers * self.shape.flops / result.cycles * MULTIPROCESSORS * CLOCK_GHZ / 1000
+
+    def describe(self) -> str:
+        lines = [f"{self.name}: {self.consumers} consumers, tiles of {self.shape.keys} keys, "
+                 f"width {self.shape.width}; "
+                 f"{sum(self.instructions.values())} instructions for a tile, {self.moves} of them moves; "
+                 f"{self.spills} loads and stores of spilled registers",
+                 "| loads | cycles | tensor | shared | issue | MUFU | FMA | ALU | waits: keys, values, products, turn | TF/s |",
+                 "|---|---|---|---|---|---|---|---|---|---|"]
+        for name, result in [("always there", self.loaded), *self.results.items()]:
+            shares = " | ".join(f"{100 * result.shares[pipe]:.0f} %"
+                                for pipe in ("tensor", "shared", "issue", "mufu", "fma", "alu"))
+            waits = ", ".join(f"{result.waited[kind]:.0f}" for kind in ("keys", "values", "products", "turn"))
+            lines.append(f"| {name} | {result.cycles:.0f} | {shares} | {waits} | {self.get_rate(result):.0f} |")
+        return "\n".join(lines)
+
+    def to_json(self) -> dict:
+        results = {"always there": self.loaded, **self.results}
+        return {"kernel": self.name, "keys": self.shape.keys, "width": self.shape.width, "moves": self.moves,
+                "spills": self.spills, "instructions": dict(self.instructions),
+                "loads": {name: vars(result) for name, result in results.items()}}
+
+
+def measure_cubin(programs: Programs, cubin: Path) -> list[Kernel]:
+    """The kernels of a cubin that have products of warpgroups."""
+    kernels = []
+    for name, code in sass.disassemble(programs.nvdisasm, str(cubin)).items():
+        body = sass.find_main_loop(code)
+        if not body:
+            continue
+        instructions = [x for x in code if isinstance(x, sass.Instruction)]
+        # What the producer's and the consumers' warpgroups get of the registers, 512 for a thread of each.
+        counts = sorted(int(x.text.split(", ")[-1].split()[-1], 16) for x in instructions if x.name == "USETMAXREG")
+        warps = (512 - counts[0]) // counts[-1] if counts else 1
+        by_threads = any(x.name == "LDGSTS" for x in instructions)
+        kernels.append(Kernel(
+            name=name, shape=Shape.of(body), instructions=collections.Counter(x.name for x in body),
+            moves=sum(bool(re.match(r"(MOV|IMAD\.MOV\S*) R\d+, (RZ, RZ, )?R\d+$", x.bare)) for x in body),
+            spills=sum(x.name in ("LDL", "STL") for x in instructions),
+            consumers=warps, loaded=simulate(body, NEAR, is_loaded=False, warps=warps),
+            results={machine.name: simulate(body, machine, by_threads=by_threads, warps=warps)
+                     for machine in (NEAR, MIDDLE, FAR)}))
+    return kernels

@@ -96,7 +96,6 @@ private:
   }
   /// Adds the present group, which is whole, to the summaries.
   llvm::Error closeGroup();
-  llvm::Error addToSums(Side &side);
   /// Lists the summaries that the group after `closed` ones reads.
   void listFarRows(int64_t closed);
 

@@ -343,6 +343,7 @@ private:
   OpFoldResult numTokens, position, first, numRows, numBlocks;
   Summary initial;
 };
+} // namespace
 
 template <typename OpTy> static bool hasStaticHeads(OpTy op) {
   auto heads = [](Value operand) {
@@ -374,6 +375,7 @@ static void widenQuery(PatternRewriter &rewriter, OpTy op) {
   rewriter.modifyOpInPlace(op, [&] { op.getQueryMutable().assign(query); });
 }
 
+namespace {
 struct ExpandVQ : OpRewritePattern<VQOp> {
   ExpandVQ(MLIRContext *context, Reduction reduction, Reduction automatic)
       : OpRewritePattern(context), reduction(reduction), automatic(automatic) {}

@@ -329,3 +329,27 @@ func.func @masked_multipole(%q: tensor<2x1x65x8xf32>, %w: tensor<1x2x32x8xf32>, 
       outs(%o : tensor<2x1x65x8xf32>) {group = 32 : i64} -> tensor<2x1x65x8xf32>
   return %0 : tensor<2x1x65x8xf32>
 }
+
+// -----
+
+// A gradient has the score region of its operation, whose captures are constant.
+
+// CHECK-LABEL: func.func @score_region_vjp(
+//       CHECK:   %[[T:.*]] = arith.constant dense<2.000000e+00>
+//       CHECK:   attn.dense ins({{.*}} score(%[[T]] : tensor<1xf32>) {
+//       CHECK:   %[[AGAIN:.*]] = arith.constant dense<2.000000e+00>
+//       CHECK:   attn.dense_backward ins({{.*}} score(%[[AGAIN]] : tensor<1xf32>) {
+//  CHECK-NEXT:   ^bb0(%[[S:.*]]: f32, %{{.*}}: index, %[[H:.*]]: index, %{{.*}}: index, %{{.*}}: index, %[[X:.*]]: tensor<1xf32>):
+//  CHECK-NEXT:     %[[E:.*]] = tensor.extract %[[X]][%[[H]]]
+//  CHECK-NEXT:     %[[P:.*]] = arith.mulf %[[S]], %[[E]]
+//  CHECK-NEXT:     attn.yield %[[P]]
+func.func @score_region(%q: tensor<1x1x4x2xf32>) -> tensor<1x1x4x2xf32> {
+  %t = arith.constant dense<2.0> : tensor<1xf32>
+  %r = attn.dense ins(%q, %q, %q : tensor<1x1x4x2xf32>, tensor<1x1x4x2xf32>, tensor<1x1x4x2xf32>) score(%t : tensor<1xf32>) {
+      ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index, %x: tensor<1xf32>):
+        %e = tensor.extract %x[%h] : tensor<1xf32>
+        %p = arith.mulf %s, %e : f32
+        attn.yield %p : f32
+      } outs(%q : tensor<1x1x4x2xf32>) -> tensor<1x1x4x2xf32>
+  return %r : tensor<1x1x4x2xf32>
+}

@@ -8,10 +8,13 @@ import os
 import sys
 
 # A library with AddressSanitizer wants to see all memory of the program: the
-# sanitizer has to be there before the interpreter.
-if "FOVEA_PRELOAD" in os.environ:
-    os.environ["LD_PRELOAD"] = os.environ.pop("FOVEA_PRELOAD")
-    os.execv(sys.executable, sys.orig_argv)
+# sanitizer has to be there before the interpreter. Programs that scripts run have
+# one of their own, and refuse another.
+if preload := os.environ.get("FOVEA_PRELOAD"):
+    if os.environ.get("LD_PRELOAD") != preload:
+        os.environ["LD_PRELOAD"] = preload
+        os.execv(sys.executable, sys.orig_argv)
+    del os.environ["LD_PRELOAD"]
 
 import numpy as np
 from ml_dtypes import bfloat16

@@ -29,10 +29,12 @@ struct VQArguments {
   Shape output() const {
     return {q.shape[0], q.shape[1], q.shape[2], v.shape[3]};
   }
-  /// Those that are too many are found by the operation.
+  /// Those that are too many are found by the operation. A block of no tokens
+  /// has been refused.
   int64_t keptTokens() const {
     constexpr int64_t most = int64_t(1) << 40;
-    return std::min(most / block, memory) * block + std::min(most, block);
+    int64_t rows = std::clamp<int64_t>(block, 1, most);
+    return std::min(most / rows, memory) * rows + rows;
   }
 };
 

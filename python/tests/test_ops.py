@@ -21,8 +21,8 @@ from fovea import _fovea, reference
 def test_signatures_are_those_of_the_reference(name):
     found = inspect.signature(getattr(fovea, name)).parameters
     expected = inspect.signature(getattr(reference, name)).parameters
-    # Lengths are masks, and the reference has neither memory nor targets.
-    assert expected.keys() <= found.keys() <= {*expected, "lengths", "out", "target"}
+    # Lengths are masks, and the reference has no memory, layouts or targets.
+    assert expected.keys() <= found.keys() <= {*expected, "lengths", "layout", "out", "target"}
     for key, parameter in expected.items():
         assert found[key].default == parameter.default
         assert found[key].kind == parameter.kind

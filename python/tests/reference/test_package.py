@@ -15,7 +15,7 @@ def test_signatures():
         return list(inspect.signature(function).parameters)
 
     assert names(ref.dense) == (
-        "q k v scale causal window prefix log_weight bias sink lengths query_lengths return_lse".split()
+        "q k v scale causal window prefix log_weight bias sink lengths query_lengths score return_lse".split()
     )
     assert names(ref.fast_multipole) == (
         "q k v key_weights value_weights group causal key_biases value_biases scale "
@@ -27,7 +27,7 @@ def test_signatures():
     )
     assert names(ref.summarize) == "x weights bias interval".split()
     assert names(ref.dense_backward) == (
-        "d_out q k v out lse d_lse scale causal window prefix log_weight bias sink lengths query_lengths".split()
+        "d_out q k v out lse d_lse scale causal window prefix log_weight bias sink lengths query_lengths score".split()
     )
     assert names(ref.fast_multipole_backward) == (
         "d_out q k v key_weights value_weights out lse group d_lse causal key_biases "

@@ -209,25 +209,25 @@ private:
       copyBoxes(shared.queries, maps.query, shared.loaded, b.i32(0),
                 k.queryTile, k.width);
     });
-    Value zero = b.i32(0);
+    Value zero = b.i32(0), last = b.sub(k.numTiles, b.i32(1));
     b.ifThen(b.less(zero, k.numTiles), [&] {
       startKeys(zero);
-      announce(shared.keys, zero, /*inFlight=*/0);
-    });
-    b.loop(zero, k.numTiles, 1, [&](Value number) {
-      Value next = b.add(number, 1), hasNext = b.less(next, k.numTiles);
-      b.ifThen(hasNext, [&] { startKeys(next); });
-      startValues(number);
-      if (isAlone)
-        return;
-      b.ifThen(hasNext, [&] { announce(shared.keys, next, /*inFlight=*/1); });
-      announce(shared.values, number, /*inFlight=*/0);
+      announce({{&shared.keys, zero}});
+      b.loop(zero, last, 1, [&](Value number) {
+        Value next = b.add(number, 1);
+        awaitFree(shared.keys, next);
+        startKeys(next);
+        startValues(number);
+        // Both are waited for before either is multiplied.
+        announce({{&shared.keys, next}, {&shared.values, number}});
+      });
+      startValues(last);
+      announce({{&shared.values, last}});
     });
   }
 
   /// Starts to copy the keys of a tile, and hands over what the tile is.
   void startKeys(Value number) {
-    awaitFree(shared.keys, number);
     GPUStreamKernel::Tile tile = k.getTile(number);
     Value slot = getSlot(number);
     if (sharesTiles)
@@ -267,19 +267,20 @@ private:
       b.commitCopies();
   }
 
-  /// Arrives for a tile that all threads of the producer copied, when at most
-  /// `inFlight` copies that were started later are on their way.
-  void announce(const Boxes &boxes, Value number, int64_t inFlight) {
+  /// Arrives for tiles that all threads of the producer copied.
+  void announce(ArrayRef<std::pair<const Boxes *, Value>> copied) {
     if (isAlone)
       return;
     if (copiesRows) {
-      b.waitCopies(inFlight);
+      b.waitCopies(0);
       w.publishWrites();
     }
     // What all lanes wrote comes before the arrival of one.
     b.warpBarrier();
-    b.ifThen(b.equal(b.lane(), b.i32(0)),
-             [&] { w.arrive(ofStage(boxes.full, getStage(number), 8)); });
+    b.ifThen(b.equal(b.lane(), b.i32(0)), [&] {
+      for (auto [boxes, number] : copied)
+        w.arrive(ofStage(boxes->full, getStage(number), 8));
+    });
   }
 
   // Two stages of keys and of values.
@@ -413,6 +414,7 @@ private:
     Value zero = b.i32(0), last = b.sub(k.numTiles, b.i32(1));
     GPUStreamKernel::State state = k.unflatten(initial);
     awaitFull(shared.keys, zero);
+    w.beginProducts();
     Values scores = startScores(zero);
     scores = w.waitProducts(0, scores);
     Values weights = weigh(zero, scores, state, [] {});
@@ -426,6 +428,7 @@ private:
         });
     state = k.unflatten(ValueRange(carried).take_front(numSums));
     awaitFull(shared.values, last);
+    w.beginProducts();
     Values output =
         startOutput(last, ValueRange(carried).drop_front(numSums), state);
     finishOutput(output, state);
@@ -443,6 +446,7 @@ private:
     Value turn = b.recompute(group);
     if (numConsumers > 1)
       w.awaitTurn(turn);
+    w.beginProducts();
     Values scores = startScores(next);
     Values output = startOutput(number, weights, state);
     if (numConsumers > 1)
@@ -490,7 +494,6 @@ private:
     // Eight descriptors or more, otherwise kept in registers by the loop.
     Value left = b.recompute(w.getDescriptor(queries, kChunkBytes));
     Value right = w.getDescriptor(keys, kChunkBytes);
-    w.beginProducts();
     // 16 columns are 32 bytes of a box.
     for (int64_t column = 0; column < k.width; column += 16) {
       int64_t box = column * 2 / kBoxBytes, inBox = column * 2 % kBoxBytes;
@@ -532,7 +535,6 @@ private:
     Value right = w.getDescriptor(
         ofStage(shared.values.address, getStage(number), shared.values.bytes),
         /*boxStride=*/k.keyTile * kBoxBytes);
-    w.beginProducts();
     for (int64_t step = 0, steps = k.keyTile / 16; step < steps; ++step)
       sums = w.multiply(k.type, sums, weights.slice(4 * step, 4),
                         w.advanceDescriptor(right, step * 16 * kBoxBytes),

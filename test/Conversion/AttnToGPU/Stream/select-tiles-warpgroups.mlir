@@ -1,8 +1,8 @@
 // RUN: fovea-opt %s --attn-set-target="gpu warpgroups shared-bytes=232448" --attn-select-gpu-tiles | FileCheck %s
 
-// Two warpgroups of 64 queries share tiles of 112 keys.
+// Two warpgroups of 64 queries share tiles of 128 keys.
 // CHECK-LABEL: func @dense
-// CHECK: tiles = #attn.tiles<query = 128, key = 112, lanes = 64, vectors = 2, keys = 8, columns = 8>
+// CHECK: tiles = #attn.tiles<query = 128, key = 128, lanes = 64, vectors = 2, keys = 8, columns = 8>
 func.func @dense(%q: tensor<1x1x?x128xf16>) -> tensor<1x1x?x128xf16> {
   %out = attn.stream query(%q : tensor<1x1x?x128xf16>)
       source(%q, %q : tensor<1x1x?x128xf16>, tensor<1x1x?x128xf16>) ranges [affine_map<(b)[rows, n] -> (0, rows)>]
@@ -12,7 +12,7 @@ func.func @dense(%q: tensor<1x1x?x128xf16>) -> tensor<1x1x?x128xf16> {
 
 // Ranges change with every 64 queries; wide heads.
 // CHECK-LABEL: func @blocks
-// CHECK: tiles = #attn.tiles<query = 64, key = 48, lanes = 64, vectors = 1, keys = 8, columns = 8>
+// CHECK: tiles = #attn.tiles<query = 64, key = 64, lanes = 64, vectors = 1, keys = 8, columns = 8>
 func.func @blocks(%q: tensor<1x1x512x256xbf16>) -> tensor<1x1x512x256xbf16> {
   %out = attn.stream query(%q : tensor<1x1x512x256xbf16>)
       source(%q, %q : tensor<1x1x512x256xbf16>, tensor<1x1x512x256xbf16>) ranges [affine_map<(b)[rows, n] -> (b * 64, b * 64 + 64)>]
@@ -20,10 +20,10 @@ func.func @blocks(%q: tensor<1x1x512x256xbf16>) -> tensor<1x1x512x256xbf16> {
   return %out : tensor<1x1x512x256xbf16>
 }
 
-// 256 rows near a block and 32 listed ones fill tiles of 64 better than tiles of
-// 112.
+// 256 rows near a block and 32 listed ones are three tiles of 128, or five of 64,
+// which would cost more.
 // CHECK-LABEL: func @lists
-// CHECK: tiles = #attn.tiles<query = 128, key = 64, lanes = 64, vectors = 2, keys = 8, columns = 8>
+// CHECK: tiles = #attn.tiles<query = 128, key = 128, lanes = 64, vectors = 2, keys = 8, columns = 8>
 func.func @lists(%q: tensor<1x1x2048x128xf16>, %s: tensor<1x1x256x128xf16>, %w: tensor<1x1x256xf32>) -> tensor<1x1x2048x128xf16> {
   %out = attn.stream query(%q : tensor<1x1x2048x128xf16>)
       source(%q, %q : tensor<1x1x2048x128xf16>, tensor<1x1x2048x128xf16>) ranges [affine_map<(b)[rows, n] -> (b * 128 - 128, b * 128 + 128)>] mask <causal>
@@ -35,7 +35,7 @@ func.func @lists(%q: tensor<1x1x2048x128xf16>, %s: tensor<1x1x256x128xf16>, %w: 
 
 // Log weights of wide heads leave registers for fewer keys.
 // CHECK-LABEL: func @weights
-// CHECK: tiles = #attn.tiles<query = 128, key = 32, lanes = 64, vectors = 2, keys = 8, columns = 8>
+// CHECK: tiles = #attn.tiles<query = 128, key = 64, lanes = 64, vectors = 2, keys = 8, columns = 8>
 func.func @weights(%q: tensor<1x1x512x256xbf16>, %w: tensor<1x1x512xf32>) -> tensor<1x1x512x256xbf16> {
   %out = attn.stream query(%q : tensor<1x1x512x256xbf16>)
       source(%q, %q : tensor<1x1x512x256xbf16>, tensor<1x1x512x256xbf16>) log_weight(%w : tensor<1x1x512xf32>) ranges [affine_map<(b)[rows, n] -> (0, rows)>]

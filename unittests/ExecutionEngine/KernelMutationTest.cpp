@@ -78,8 +78,10 @@ struct Halves {
   std::vector<uint16_t> bits;
 };
 
+} // namespace
+
 /// What an instruction is called: its intrinsic, its assembly, or "xor".
-std::string getName(const Instruction &instruction) {
+static std::string getName(const Instruction &instruction) {
   if (instruction.getOpcode() == Instruction::Xor)
     return "xor";
   auto *call = dyn_cast<CallBase>(&instruction);
@@ -92,7 +94,7 @@ std::string getName(const Instruction &instruction) {
 }
 
 /// The instructions whose name contains `part`.
-SmallVector<Instruction *> findSites(Module &module, StringRef part) {
+static SmallVector<Instruction *> findSites(Module &module, StringRef part) {
   SmallVector<Instruction *> sites;
   for (Function &function : module)
     for (Instruction &instruction : instructions(function))
@@ -102,7 +104,7 @@ SmallVector<Instruction *> findSites(Module &module, StringRef part) {
 }
 
 /// Removes an instruction; the last operand of its type, or 0, stands for it.
-void remove(Instruction &instruction) {
+static void remove(Instruction &instruction) {
   Type *type = instruction.getType();
   if (!type->isVoidTy()) {
     Value *instead = Constant::getNullValue(type);
@@ -114,6 +116,7 @@ void remove(Instruction &instruction) {
   instruction.eraseFromParent();
 }
 
+namespace {
 class KernelMutation : public testing::TestWithParam<const char *> {
 protected:
   void TearDown() override {

@@ -138,7 +138,7 @@ def test_repr():
     assert "16, num_heads=4, num_key_heads=2, kdim=8, vdim=16, bias=False, batch_first=True" in text
     assert "window=3, sinks=True" in text
     assert "group=4, rank=2, max_length=64" in repr(make("multipole"))
-    assert "num_codes=8, block=4, rate=0.99, normalize=False" in repr(make("quantized", normalize=False))
+    assert "num_codes=8, block=4, memory=1, rate=0.99, normalize=False" in repr(make("quantized", normalize=False))
     assert "num_basis=6, window=2, delta=0.1, epsilon=0.0" in repr(make("conv"))
     layer = nn.VccEncoderLayer(16, 2, budgets={1: 2})
     assert "budgets={1: 2}, selection='heads', norm_first=True" in repr(layer)

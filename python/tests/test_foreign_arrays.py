@@ -41,7 +41,7 @@ def places(name):
     for index, value in enumerate(arguments):
         if isinstance(value, np.ndarray):
             yield (index, None), parameters[index]
-        elif isinstance(value, list):
+        elif isinstance(value, list) and isinstance(value[-1], np.ndarray):
             yield (index, len(value) - 1), f"{parameters[index]}[{len(value) - 1}]"
 
 

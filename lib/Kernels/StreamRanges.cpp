@@ -11,6 +11,7 @@
 #include "mlir/Dialect/Affine/Utils.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "llvm/Support/MathExtras.h"
+#include <numeric>
 
 using namespace mlir;
 using namespace fovea::attn;
@@ -51,38 +52,37 @@ static int64_t evaluate(AffineExpr expr, int64_t block,
   }
 }
 
-/// After how many blocks `expr` repeats itself but for a constant, if not too
-/// many: numbers that divide it, one inside of another.
-static std::optional<int64_t> getPeriod(AffineExpr expr) {
-  int64_t period = 1;
-  expr.walk([&](AffineExpr part) {
-    auto binary = dyn_cast<AffineBinaryOpExpr>(part);
-    if (!binary || binary.getKind() == AffineExprKind::Add ||
-        binary.getKind() == AffineExprKind::Mul)
-      return;
-    int64_t divisor = cast<AffineConstantExpr>(binary.getRHS()).getValue();
-    bool isKnown = period % divisor == 0 || divisor % period == 0;
-    period = isKnown ? std::max(period, divisor)
-                     : llvm::SaturatingMultiply<uint64_t>(period, divisor);
-    period = std::min(period, kMaxBlocks + 1);
-  });
-  if (period > kMaxBlocks)
-    return std::nullopt;
-  return period;
+/// After how many blocks `expr` repeats itself but for a constant, kMaxBlocks +
+/// 1 for more than kMaxBlocks: what is divided repeats itself after as many
+/// times more blocks as the divisor says.
+static int64_t countPeriod(AffineExpr expr) {
+  auto binary = dyn_cast<AffineBinaryOpExpr>(expr);
+  if (!binary)
+    return 1;
+  int64_t period = countPeriod(binary.getLHS());
+  bool isDivision = binary.getKind() != AffineExprKind::Add &&
+                    binary.getKind() != AffineExprKind::Mul;
+  if (isDivision)
+    period = llvm::SaturatingMultiply<uint64_t>(
+        period, cast<AffineConstantExpr>(binary.getRHS()).getValue());
+  else
+    period = std::lcm(period, countPeriod(binary.getRHS()));
+  return std::min<uint64_t>(period, kMaxBlocks + 1);
 }
 
 /// The most that `expr` is for any block, if that is a number.
 static std::optional<int64_t> getMost(AffineExpr expr) {
   if (auto constant = dyn_cast<AffineConstantExpr>(expr))
     return constant.getValue();
-  std::optional<int64_t> period = getPeriod(expr);
-  if (!period || expr.isFunctionOfSymbol(0) || expr.isFunctionOfSymbol(1))
+  int64_t period = countPeriod(expr);
+  if (period > kMaxBlocks || expr.isFunctionOfSymbol(0) ||
+      expr.isFunctionOfSymbol(1))
     return std::nullopt;
   auto at = [&](int64_t block) { return evaluate(expr, block, {}); };
-  if (at(*period) > at(0))
+  if (at(period) > at(0))
     return std::nullopt;
   int64_t most = at(0);
-  for (int64_t block = 1; block < *period; ++block)
+  for (int64_t block = 1; block < period; ++block)
     most = std::max(most, at(block));
   return most;
 }

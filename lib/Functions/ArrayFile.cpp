@@ -10,7 +10,6 @@
 #include "Memory.h"
 #include "fovea/Support/OutputFile.h"
 #include "llvm/ADT/StringExtras.h"
-#include "llvm/ADT/StringSwitch.h"
 #include "llvm/Support/BLAKE3.h"
 #include "llvm/Support/Endian.h"
 #include "llvm/Support/JSON.h"

@@ -264,7 +264,7 @@ private:
   Body body;
   /// The text of a score region, empty for none, and its captures among the
   /// values of operands.
-  std::string scoreBody;
+  std::optional<std::string> scoreBody;
   std::pair<unsigned, unsigned> scoreCaptures;
   llvm::SmallString<512> key;
   llvm::SmallVector<Argument, 6> arguments;

@@ -123,7 +123,7 @@ static Operation *buildOp(OpBuilder &b, StringRef op, ValueRange operands,
 
 llvm::Expected<OwningOpRef<ModuleOp>>
 Call::parseScoreRegion(MLIRContext *context) const {
-  if (scoreBody.empty())
+  if (!scoreBody)
     return OwningOpRef<ModuleOp>();
   std::string text;
   llvm::raw_string_ostream os(text);
@@ -139,7 +139,7 @@ Call::parseScoreRegion(MLIRContext *context) const {
        << getType(context, /*isOpen=*/true, argumentSpecs[value],
                   capture.elementType, capture.shape);
   }
-  os << ") -> " << sums << " {\n" << scoreBody << "\n}\n";
+  os << ") -> " << sums << " {\n" << *scoreBody << "\n}\n";
   std::string message;
   ScopedDiagnosticHandler handler(context, [&](Diagnostic &diagnostic) {
     if (message.empty())

@@ -53,13 +53,12 @@ addDense(Call &call, Checker &check, const Checker::Attention &arguments,
                                {q.shape[0], q.shape[1]});
   for (const std::optional<Argument> &term : terms)
     call.operandIf(term);
+  lengths[0].emplace(check, "lengths", options.lengths, q.shape[0], numKeys,
+                     options.target);
   // A sink is read all the same.
   if (options.sink && options.window == 0)
     lengths[0].emplace(
         SequenceLengths::makeZeros(check, "lengths", q.shape[0]));
-  else
-    lengths[0].emplace(check, "lengths", options.lengths, q.shape[0], numKeys,
-                       options.target);
   lengths[1].emplace(check, "query_lengths", options.queryLengths, q.shape[0],
                      length, options.target);
   for (const std::optional<SequenceLengths> &each : lengths)

@@ -11,6 +11,7 @@
 #include "AttentionCall.h"
 #include "NewTokens.h"
 #include "SummaryFamilies.h"
+#include "fovea/Dialect/Attn/IR/Levels.h"
 #include "fovea/Dialect/Attn/Transforms/ExpandPatterns.h"
 #include "fovea/ExecutionEngine/Elements.h"
 #include "mlir/IR/Builders.h"
@@ -252,6 +253,10 @@ void MultipoleCache::listFarRows(int64_t closed) {
 // Tokens
 //===----------------------------------------------------------------------===//
 
+int64_t MultipoleCache::getCapacity() const {
+  return attn::getMostTokens(group, numLevels);
+}
+
 Error MultipoleCache::append(const TensorRef &k, const TensorRef &v) {
   Checker check;
   NewTokens tokens(check, k, v, sides[0].tokens.getRef(),
@@ -266,6 +271,23 @@ Error MultipoleCache::append(const TensorRef &k, const TensorRef &v) {
     return check.takeError();
   if (Error error = tokens.makeReadable())
     return error;
+  // Sums of a group may fail. The first ones come before anything has changed
+  // if the present group is full; those that come later are made on a copy.
+  int64_t numInGroup = getNumInGroup(),
+          numSums = (std::max<int64_t>(numInGroup + count, 1) - 1) / group;
+  if (numSums <= (numInGroup == group ? 1 : 0))
+    return add(tokens);
+  Expected<MultipoleCache> next = fork();
+  if (!next)
+    return next.takeError();
+  if (Error error = next->add(tokens))
+    return error;
+  *this = std::move(*next);
+  return Error::success();
+}
+
+Error MultipoleCache::add(const NewTokens &tokens) {
+  int64_t count = tokens.getLength();
   for (int64_t done = 0; done < count;) {
     if (getNumInGroup() == group)
       if (Error error = closeGroup())

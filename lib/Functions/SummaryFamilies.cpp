@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "SummaryFamilies.h"
+#include "fovea/Dialect/Attn/IR/Levels.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/MathExtras.h"
 
@@ -15,8 +16,7 @@ using namespace fovea;
 using namespace fovea::functions;
 
 int64_t fovea::getNumLevels(int64_t length, int64_t group) {
-  int64_t groups = divideCeil(length, group);
-  return groups <= 2 ? 0 : Log2_64_Ceil(groups) - 1;
+  return attn::countLevels(length, group);
 }
 
 void Families::checkCount(StringRef name, size_t found) {
@@ -47,10 +47,9 @@ void Families::checkWeight(const Argument &weight, const Argument &of,
                     " of " + weight.name);
   }
   check.match(weight.name, "rank p =", weight.shape[1], *rank);
-  auto interval = SaturatingMultiply<uint64_t>(
-      group, level < 63 ? uint64_t(1) << level : UINT64_MAX);
+  // As many as all levels before are enough for.
   check.match(weight.name, "interval", weight.shape[2],
-              std::min<uint64_t>(interval, INT64_MAX));
+              attn::getMostTokens(group, level - 1));
   check.match(weight.name, "width", weight.shape[3], of.shape[3]);
 }
 

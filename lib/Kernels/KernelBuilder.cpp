@@ -77,10 +77,7 @@ Value KernelBuilder::roundDown(Value a, int64_t multiple) {
   return mul(div(a, multiple), multiple);
 }
 Value KernelBuilder::lengthOf(Value lengths, Value batch, Value all) {
-  if (!lengths)
-    return all;
-  return arith::IndexCastOp::create(
-      *this, getIndexType(), memref::LoadOp::create(*this, lengths, batch));
+  return lengths ? loadIndex(lengths, batch) : all;
 }
 
 Value KernelBuilder::extent(Value memref, int64_t dim) {

@@ -290,6 +290,30 @@ TEST(DenseBackward, GradientIsTheSlope) {
                [&] { return std::move(run().output); });
 }
 
+TEST(Dense, RegionWithoutText) {
+  Array q = makeRandom({B, H, N, D}, 1), k = makeRandom({B, G, M, D}, 2),
+        v = makeRandom({B, G, M, E}, 3);
+  DenseOptions options;
+  options.score.emplace();
+  EXPECT_NE(getText(dense(q, k, v, options)).find("attn.yield"),
+            std::string::npos);
+}
+
+TEST(Dense, LengthsAreCheckedWhereNoKeyIsRead) {
+  Array q = makeRandom({B, H, N, D}, 1), k = makeRandom({B, G, M, D}, 2),
+        v = makeRandom({B, G, M, E}, 3), sink = makeRandom({1, H}, 4);
+  int32_t counts[] = {1, M + 1};
+  int64_t shape[] = {B};
+  DenseOptions options;
+  options.window = 0;
+  options.sink = TensorRef(sink);
+  options.lengths = TensorRef{counts, ElementType::I32, shape};
+  EXPECT_NE(getText(dense(q, k, v, options)).find("lengths: found 12"),
+            std::string::npos);
+  counts[1] = M;
+  EXPECT_TRUE(bool(dense(q, k, v, options)));
+}
+
 TEST(DenseBackward, NothingToRead) {
   Array q = makeRandom({B, H, N, D}, 1), k({B, G, 0, D}), v({B, G, 0, E}),
         out({B, H, N, E}), lse({B, H, N}), dOut = makeRandom({B, H, N, E}, 2);

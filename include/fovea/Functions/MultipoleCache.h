@@ -18,6 +18,9 @@
 #include "fovea/Functions/FastMultipole.h"
 
 namespace fovea {
+namespace functions {
+class NewTokens;
+} // namespace functions
 
 struct MultipoleCacheOptions {
   /// As for `fast_multipole`.
@@ -32,7 +35,8 @@ struct MultipoleAttendOptions {
 
 /// What `fast_multipole` needs of the tokens so far to answer the newest one.
 /// Functions that do not change it may be called from several threads at once;
-/// one that fails leaves it as it was.
+/// one that fails leaves it as it was, but for `fast_multipole_decode` without
+/// memory, after which it may have the token.
 class MultipoleCache {
 public:
   /// For `batch` sequences with `heads` key heads. The weights are those of
@@ -60,7 +64,7 @@ public:
 
   int64_t getLength() const { return length; }
   /// How many tokens the weights are for.
-  int64_t getCapacity() const { return 2 * group << numLevels; }
+  int64_t getCapacity() const;
   /// What is kept of keys and values.
   int64_t getNumBytes() const;
 
@@ -96,6 +100,8 @@ private:
   }
   /// Adds the present group, which is whole, to the summaries.
   llvm::Error closeGroup();
+  /// Adds tokens that there is room for; where it fails, some may be there.
+  llvm::Error add(const functions::NewTokens &tokens);
   /// Lists the summaries that the group after `closed` ones reads.
   void listFarRows(int64_t closed);
 

@@ -443,13 +443,13 @@ private:
     awaitFull(shared.keys, next);
     awaitFull(shared.values, number);
     // Numbers of barriers take no registers of the loop.
-    Value turn = b.recompute(group);
-    if (numConsumers > 1)
+    Value turn = numConsumers > 1 ? b.recompute(group) : Value();
+    if (turn)
       w.awaitTurn(turn);
     w.beginProducts();
     Values scores = startScores(next);
     Values output = startOutput(number, weights, state);
-    if (numConsumers > 1)
+    if (turn)
       w.giveTurn(b.rem(b.add(turn, 1), numConsumers));
     scores = w.waitProducts(1, scores);
     Values nextWeights = weigh(next, scores, state, [&] {

@@ -67,10 +67,6 @@ void StreamKernel::allocateForAMX(int64_t rows) {
 // Left factors
 //===----------------------------------------------------------------------===//
 
-static VectorType getNarrow(KernelBuilder &b, int64_t elements) {
-  return VectorType::get({elements}, b.getBF16Type());
-}
-
 void StreamKernel::packForAMX(const AMXRows &rows,
                               function_ref<Value(Value)> rowOf, Value count,
                               Value target) {

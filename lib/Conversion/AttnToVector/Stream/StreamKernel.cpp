@@ -37,12 +37,11 @@ StreamKernel::StreamKernel(StreamOp op, OpBuilder &builder, Options options)
                 (options.amx || (options.bf16Pairs && width % 2 == 0));
   biasAhead = 2 * lanes;
   collectKeyTables();
-  usesAMX = allowsPairs && options.amx;
   usesPairs =
       llvm::any_of(op.getSourceList(), [&](const StreamOp::Source &source) {
         return hasPairs(source);
       });
-  usesAMX = usesAMX && usesPairs;
+  usesAMX = usesPairs && options.amx;
 }
 
 /// Whether rows are copied when a block of queries first reads them, for the

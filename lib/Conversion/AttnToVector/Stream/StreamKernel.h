@@ -34,6 +34,9 @@
 
 namespace fovea::attn {
 
+/// A vector of bf16.
+mlir::VectorType getNarrow(KernelBuilder &b, int64_t elements);
+
 class StreamKernel {
 public:
   using Value = mlir::Value;

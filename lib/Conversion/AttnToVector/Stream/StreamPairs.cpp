@@ -28,7 +28,7 @@
 using namespace mlir;
 using namespace fovea::attn;
 
-static VectorType getNarrow(KernelBuilder &b, int64_t elements) {
+VectorType fovea::attn::getNarrow(KernelBuilder &b, int64_t elements) {
   return VectorType::get({elements}, b.getBF16Type());
 }
 

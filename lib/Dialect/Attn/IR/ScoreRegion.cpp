@@ -115,9 +115,13 @@ static bool isElementwise(Operation &op) {
          isNumber(op.getResult(0).getType());
 }
 
-/// Whether an operation divides integers by what may be zero.
+/// Whether an operation divides integers by what may be zero, as powers with
+/// negative exponents do.
 static bool mayDivideByZero(Operation &op) {
   APInt divisor;
+  if (op.getName().getStringRef() == "math.ipowi")
+    return !(matchPattern(op.getOperand(1), m_ConstantInt(&divisor)) &&
+             divisor.isNonNegative());
   return isa<arith::DivSIOp, arith::DivUIOp, arith::CeilDivSIOp,
              arith::CeilDivUIOp, arith::FloorDivSIOp, arith::RemSIOp,
              arith::RemUIOp>(op) &&
@@ -147,6 +151,25 @@ static LogicalResult verifyBodyOp(Operation *op, Operation &inner) {
   return success();
 }
 
+/// Checks that positions, batch entries and heads are as many as kernels count
+/// in 32 bits.
+static LogicalResult verifyPositions(Operation *op, ValueRange captures) {
+  for (Value operand : op->getOperands()) {
+    auto shaped = dyn_cast<ShapedType>(operand.getType());
+    if (!shaped || !shaped.hasRank() || shaped.getRank() != 4 ||
+        llvm::is_contained(captures, operand))
+      continue;
+    for (int64_t extent : shaped.getShape().drop_back())
+      if (!ShapedType::isDynamic(extent) && extent >= kMaxScorePositions)
+        return op->emitOpError()
+               << "expects batch entries, heads, queries and keys to be fewer "
+                  "than "
+               << kMaxScorePositions << " with a score region, but got "
+               << extent;
+  }
+  return success();
+}
+
 LogicalResult fovea::attn::detail::verifyScoreRegion(Operation *op,
                                                      ScoreRegions score,
                                                      ValueRange captures,
@@ -162,7 +185,8 @@ LogicalResult fovea::attn::detail::verifyScoreRegion(Operation *op,
                              << captures.size();
   }
   Block &block = score.front().front();
-  if (failed(verifyArguments(op, block, captures, sums)))
+  if (failed(verifyArguments(op, block, captures, sums)) ||
+      failed(verifyPositions(op, captures)))
     return failure();
   auto yield = block.empty() ? YieldOp() : dyn_cast<YieldOp>(block.back());
   if (!yield)

@@ -33,11 +33,10 @@ tileByBatch(OpTy op, ValueRange terms, ValueRange termGradients,
           "cannot be tiled with a gradient of a log weight, bias or "
           "sink that batch entries share");
   SmallVector<Value> operands;
-  OperandRange captures = op.getCaptures();
-  unsigned firstCapture = captures.getBeginOperandIndex();
+  MutableOperandRange captures = op.getCapturesMutable();
   for (OpOperand &operand : op->getOpOperands())
-    if (unsigned number = operand.getOperandNumber();
-        number - firstCapture < captures.size())
+    if (llvm::any_of(captures,
+                     [&](OpOperand &each) { return &each == &operand; }))
       operands.push_back(operand.get());
     else
       operands.push_back(tiler->sliceQueryLike(

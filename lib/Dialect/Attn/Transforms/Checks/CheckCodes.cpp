@@ -72,16 +72,21 @@ template <typename OpTy> static void checkCounts(OpTy op) {
       (op->getName().getStringRef() + ": count of state").str());
 }
 
-static Value getExtent(ImplicitLocOpBuilder &b, Value operand, int64_t dim);
+static Value getExtent(ImplicitLocOpBuilder &b, Value operand, int64_t dim) {
+  return isa<MemRefType>(operand.getType())
+             ? b.createOrFold<memref::DimOp>(operand, dim)
+             : b.createOrFold<tensor::DimOp>(operand, dim);
+}
 
-/// Checks that a batch entry has no more rows than there are.
+/// Checks that a batch entry has no more rows than `most`, by default all.
 static void checkLengths(Operation *op, Value lengths, Value rows,
-                         const Twine &name) {
+                         const Twine &name, Value most = {}) {
   if (!lengths)
     return;
   ImplicitLocOpBuilder b(op->getLoc(), op);
-  Value bound = b.createOrFold<arith::AddIOp>(
-      getExtent(b, rows, 2), arith::ConstantIndexOp::create(b, 1));
+  Value bound =
+      b.createOrFold<arith::AddIOp>(most ? most : getExtent(b, rows, 2),
+                                    arith::ConstantIndexOp::create(b, 1));
   auto type = cast<ShapedType>(lengths.getType());
   int64_t shape[] = {1, 1, type.getDimSize(0)};
   SmallVector<OpFoldResult> sizes = {
@@ -101,25 +106,31 @@ static void checkLengths(Operation *op, Value lengths, Value rows,
 
 /// Checks all lengths that `op` takes.
 static void checkLengths(Operation *op) {
-  auto checkSources = [&](auto op, ArrayRef<StreamSource> sources) {
+  auto checkQueries = [](auto op, Value most = {}) {
+    checkLengths(op, op.getQueryLengths(), op.getQuery(), "query_lengths",
+                 most);
+  };
+  auto checkSources = [](Operation *op, ArrayRef<StreamSource> sources) {
     for (auto [index, source] : llvm::enumerate(sources))
       checkLengths(op, source.lengths, source.getRowsOperand(),
                    "lengths of source " + Twine(index));
   };
   llvm::TypeSwitch<Operation *>(op)
-      .Case<DenseOp, DenseBackwardOp>([](auto op) {
+      .Case<DenseOp, DenseBackwardOp>([&](auto op) {
         checkLengths(op, op.getLengths(), op.getKey(), "lengths");
+        checkQueries(op);
       })
-      .Case([&](StreamOp op) { checkSources(op, op.getSourceList()); })
+      .Case([&](StreamOp op) {
+        checkSources(op, op.getSourceList());
+        // Of a tile they count all queries.
+        checkQueries(op, op.getNumRows());
+      })
       .Case([&](StreamBackwardOp op) {
         SmallVector<StreamSource> sources;
         for (const StreamSourceGradient &source : op.getSourceList())
           sources.push_back(source.forward);
         checkSources(op, sources);
-      });
-  llvm::TypeSwitch<Operation *>(op)
-      .Case<DenseOp, DenseBackwardOp, StreamOp, StreamBackwardOp>([](auto op) {
-        checkLengths(op, op.getQueryLengths(), op.getQuery(), "query_lengths");
+        checkQueries(op);
       });
 }
 
@@ -136,12 +147,6 @@ static bool areKnown(Value codes, int64_t numCodes, bool orAbsent) {
     codes = op->getOperand(0);
   }
   return false;
-}
-
-static Value getExtent(ImplicitLocOpBuilder &b, Value operand, int64_t dim) {
-  return isa<MemRefType>(operand.getType())
-             ? b.createOrFold<memref::DimOp>(operand, dim)
-             : b.createOrFold<tensor::DimOp>(operand, dim);
 }
 
 /// `operand[.., first .. first + size - 1]` along its last dimension.

@@ -174,3 +174,32 @@ func.func @f(%q: tensor<1x2x4x8xf32>, %k: tensor<1x2x3x8xf32>, %z: tensor<1x2x4x
       } outs(%q : tensor<1x2x4x8xf32>) {scale = 0.5} -> tensor<1x2x4x8xf32>
   return
 }
+
+// -----
+
+// Zero to a negative power divides, too.
+func.func @f(%q: tensor<1x2x4x8xf32>) {
+  // expected-error @below {{expects the score region to divide integers by constants other than zero, but got 'math.ipowi'}}
+  %0 = attn.dense ins(%q, %q, %q : tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>) score {
+      ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index):
+        %n = arith.index_cast %j : index to i32
+        // expected-note @below {{this operation}}
+        %x = math.ipowi %n, %n : i32
+        %z = arith.sitofp %x : i32 to f32
+        attn.yield %z : f32
+      } outs(%q : tensor<1x2x4x8xf32>) -> tensor<1x2x4x8xf32>
+  return
+}
+
+// -----
+
+// Positions are counted in 32 bits, with room for differences.
+func.func @f(%q: tensor<1x1x4x8xf32>, %k: tensor<1x1x268435456x8xf32>) {
+  // expected-error @below {{expects batch entries, heads, queries and keys to be fewer than 268435456 with a score region, but got 268435456}}
+  %0 = attn.dense ins(%q, %k, %k : tensor<1x1x4x8xf32>, tensor<1x1x268435456x8xf32>, tensor<1x1x268435456x8xf32>) score {
+      ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index):
+        %t = math.tanh %s : f32
+        attn.yield %t : f32
+      } outs(%q : tensor<1x1x4x8xf32>) -> tensor<1x1x4x8xf32>
+  return
+}

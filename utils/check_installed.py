@@ -46,6 +46,8 @@ def check_tools():
     scripts = Path(sysconfig.get_path("scripts"))
     entries = importlib.metadata.distribution("fovea-attention").entry_points
     names = [each.name for each in entries if each.group == "console_scripts"]
+    (backend,) = [each for each in entries if each.group == "torch_dynamo_backends"]
+    assert (backend.name, backend.value) == ("fovea", "fovea.torch._backend:compile_graph"), backend
     for name in names:
         done = run(scripts / name, "--help")
         assert done.returncode == 0 and f"usage: {name} " in done.stdout.replace("USAGE", "usage"), (name, done)

@@ -161,16 +161,14 @@ def import_torch(model: Any, *args: Any, path: str | os.PathLike[str] | None = N
     changes in place there, changes here.  With `path`, that of a file that ends in .mlir, the
     program and its constants are written for `load`.
     """
-    from .torch._import import import_module
+    from .torch._import import import_module, to_numpy
 
+    path = None if path is None else Path(path)
+    if path is not None and path.suffix != ".mlir":
+        raise ValueError(f"path: found {str(path)!r}, needed one that ends in .mlir")
     text, state, names = import_module(model, args, kwargs)
     program = Program(text, compile(text, target=target), state, names)
     if path is not None:
-        path = Path(path)
-        if path.suffix != ".mlir":
-            raise ValueError(f"path: found {str(path)!r}, needed one that ends in .mlir")
-        from .torch._import import to_numpy
-
         write_constants(path.with_suffix(".safetensors"), {name: to_numpy(each) for name, each in state.items()}, names)
         path.write_text(text)
     return program

@@ -56,14 +56,15 @@ class Trace:
 
     def to(self, kind: str, value: Any) -> Traced:
         """`value`, which may be a plain number, as a `kind`."""
+        own = _kind(value)
+        if own != kind and (own, kind) != ("index", "number"):
+            raise TypeError(f"found {_describe_kind(own)}, needed {_describe_kind(kind)}")
         if not isinstance(value, Traced):
             return self.constant(value, kind)
-        if value.kind == kind:
-            return value
-        if value.kind == "index" and kind == "number":
+        if own != kind:
             wide = self.emit("wide", f"arith.index_cast {value.name} : index to i64")
             return self.emit(kind, f"arith.sitofp {wide.name} : i64 to {self.number}")
-        raise TypeError(f"found {_describe(value)}, needed {_describe_kind(kind)}")
+        return value
 
     def common(self, *values: Any) -> list[Traced]:
         """All of them as what holds each."""
@@ -90,10 +91,6 @@ def _kind(value: Any) -> str:
 
 def _describe_kind(kind: str) -> str:
     return {"number": "a number", "index": "an integer", "bool": "a condition"}[kind]
-
-
-def _describe(value: Any) -> str:
-    return _describe_kind(_kind(value))
 
 
 class Traced:
@@ -244,7 +241,7 @@ class Capture:
         at = at if isinstance(at, tuple) else (at,)
         trace = getattr(_active, "trace", None)
         if trace is None:
-            return np.asarray(self.array)[at]
+            return self._read(at)
         shape = tuple(int(extent) for extent in self.array.shape)
         if len(at) != len(shape):
             raise TypeError(f"found {len(at)} indices, needed {len(shape)} for an array of shape {shape}")
@@ -265,6 +262,15 @@ class Capture:
             return Traced(trace, read.name, "number")
         cast = "extf" if widths[0] < widths[1] else "truncf"
         return trace.emit("number", f"arith.{cast} {read.name} : {element} to {trace.number}")
+
+    def _read(self, at: tuple[Any, ...]) -> Any:
+        """What kernels read for numbers and arrays of indices: NaN where one is out of bounds."""
+        array = np.asarray(self.array)
+        inside = np.array(True)
+        for index, extent in zip(at, array.shape):
+            inside = inside & (np.asarray(index) >= 0) & (np.asarray(index) < extent)
+        found = array[tuple(np.clip(index, 0, extent - 1) for index, extent in zip(at, array.shape))]
+        return found if inside.all() else np.where(inside, found, np.nan)
 
 
 def capture(array: Any) -> Any:

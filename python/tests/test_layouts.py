@@ -21,7 +21,13 @@ def swap(*arrays):
 
 def terms(type):
     rng = np.random.default_rng(3)
-    return {"bias": rng.standard_normal((1, H, N, N)).astype(TYPES[type]), "sink": rng.standard_normal(H).astype(TYPES[type])}
+    counts = {"lengths": np.array([N, 9]), "query_lengths": np.array([N, 9])}
+    return {
+        "score": lambda s, b, h, i, j: s + abs(j - i) / 9,
+        **counts,
+        "bias": rng.standard_normal((1, H, N, N)).astype(TYPES[type]),
+        "sink": rng.standard_normal(H).astype(TYPES[type]),
+    }
 
 
 @pytest.mark.parametrize("options", [{}, {"causal": True}, "terms"])

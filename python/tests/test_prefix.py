@@ -40,7 +40,8 @@ def test_gradients(N, M, target, type, bound):
     d_out = rng.standard_normal(out.shape).astype(q.dtype)
     found = fovea.dense_backward(d_out, q, k, v, out, lse, target=target, **options)
     expected = reference.dense_backward(d_out, q, k, v, out, lse, **options)
-    for mine, want in zip(found, expected):
+    for mine, want in zip(found, expected, strict=True):
+        assert mine.dtype == q.dtype and mine.shape == want.shape
         assert np.abs(mine - want).max() <= bound * max(1, np.abs(want).max())
 
 

@@ -5,8 +5,10 @@
 
 import json
 
+import ml_dtypes
 import numpy as np
 import pytest
+from safetensors.numpy import load_file
 
 import fovea
 from fovea import _import_tool, _program
@@ -31,7 +33,6 @@ W, X = RNG.standard_normal((3, 4), np.float32), RNG.standard_normal((2, 3), np.f
 @pytest.fixture
 def model(tmp_path):
     """A file with a module, and its first two arguments beside it."""
-    ml_dtypes = pytest.importorskip("ml_dtypes")
     path = tmp_path / "model.mlir"
     path.write_text(TEXT)
     constants = {"layer.w": W, "layer.b": np.arange(4).astype(ml_dtypes.bfloat16)}
@@ -70,8 +71,7 @@ def test_arguments_of_a_program(model):
 
 
 def test_other_tools_read_the_constants(model):
-    safetensors = pytest.importorskip("safetensors.numpy")
-    found = safetensors.load_file(model.with_suffix(".safetensors"))
+    found = load_file(model.with_suffix(".safetensors"))
     assert np.array_equal(found["layer.w"], W)
 
 

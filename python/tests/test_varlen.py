@@ -135,11 +135,13 @@ def test_bits_do_not_depend_on_threads(batch):
     (q, k, v), at = make(batch)
     options = {"causal": True, "sink": np.ones(4, np.float32)}
     found = []
-    for threads in (1, 2, 3):
-        fovea.set_num_threads(threads)
-        out, lse = fovea.varlen(q, k, v, *at, return_lse=True, **options)
-        found.append([out, lse, *fovea.varlen_backward(out, q, k, v, *at, out, lse, **options)])
-    fovea.set_num_threads(0)
+    try:
+        for threads in (1, 2, 3):
+            fovea.set_num_threads(threads)
+            out, lse = fovea.varlen(q, k, v, *at, return_lse=True, **options)
+            found.append([out, lse, *fovea.varlen_backward(out, q, k, v, *at, out, lse, **options)])
+    finally:
+        fovea.set_num_threads(0)
     assert all(np.array_equal(*pair) for other in found[1:] for pair in zip(found[0], other))
 
 

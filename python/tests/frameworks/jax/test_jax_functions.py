@@ -94,6 +94,9 @@ CASES = {
     "vq-bias": Case(
         "vq", lambda type: {**quantized(type), "bias": random(type, 2, 4, 21, 8)}, dict(block=4), ("q", "v", "bias")
     ),
+    "vq-memory": Case(
+        "vq", lambda type: {**quantized(type), "bias": random(type, 2, 4, 21, 12)}, dict(block=4, memory=2), ("q", "v", "bias")
+    ),
     "vq-lengths": Case("vq", lambda type: {**quantized(type), **LENGTHS}, dict(block=4), ("q", "v")),
     "vq-squared": Case("vq", quantized, dict(block=4, weighting="squared_relu"), ("q", "v")),
     "quantize": Case("quantize", lambda type: dict(k=random(type, 2, 2, 21, 8), codebook=random(type, 2, 11, 8)), {}, ()),
@@ -279,12 +282,13 @@ def test_all_functions_are_there():
 # ----------------------------------------------------------------------------
 
 
-def test_decode_is_the_whole_call():
-    arrays = quantized("float32")
-    whole = fovea.vq(**arrays, block=4)
-    step = jax.jit(lambda state, q, k, v: fovea.jax.vq_decode(q, k, v, arrays["codebook"], state, block=4))
+@pytest.mark.parametrize("memory", [0, 1, 2])
+def test_decode_is_the_whole_call(memory):
+    arrays, options = quantized("float32"), {"block": 4, "memory": memory}
+    whole = fovea.vq(**arrays, **options)
+    step = jax.jit(lambda state, q, k, v: fovea.jax.vq_decode(q, k, v, arrays["codebook"], state, **options))
     out, state = fovea.jax.vq(
-        *(arrays[name][:, :, :5] for name in "qkv"), arrays["codebook"], block=4, return_state=True
+        *(arrays[name][:, :, :5] for name in "qkv"), arrays["codebook"], **options, return_state=True
     )
     for token in range(5, 21):
         before = state

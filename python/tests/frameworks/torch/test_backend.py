@@ -156,7 +156,7 @@ def causal_call(q, k, v):
 
 
 def call_without_heads(q, k, v):
-    return scaled_dot_product_attention(q[:, 0], k[:, 0], v[:, 0], attn_mask=torch.rand(1).expand(N, M) > 0)
+    return scaled_dot_product_attention(q[:, 0], k[:, 0], v[:, 0], attn_mask=(torch.arange(N)[:, None] + torch.arange(M)) % 3 > 0)
 
 
 FOUND = {

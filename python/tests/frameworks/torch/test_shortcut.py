@@ -98,6 +98,17 @@ def test_those_who_look_see_operators():
     assert {"fovea::dense", "fovea::dense_backward"} <= {each.name for each in profile.events()}
 
 
+def test_compilers_see_operators():
+    seen = []
+
+    def look_at(module, inputs):
+        seen.extend(str(node.target) for node in module.graph.nodes)
+        return module
+
+    torch.compile(lambda *given: fovea.torch.dense(*given), backend=look_at, fullgraph=True)(*qkv())
+    assert any("fovea" in each and "dense" in each for each in seen), seen
+
+
 def test_views_with_a_sign():
     q, k, v = qkv()
     turned = torch._neg_view(q)

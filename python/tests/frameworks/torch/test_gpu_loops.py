@@ -23,4 +23,6 @@ def test_loops_take_no_more_cycles_than_stated():
     command = [sys.executable, ROOT / "test/Target/GPU/Inputs/cycles.py", COMPILER, ROOT]
     done = subprocess.run(command, capture_output=True, text=True, env={"PATH": f"{PROGRAMS}:/usr/bin:/bin"})
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "loops as stated" in done.stdout or "not compared" in done.stdout
+    if "not compared" in done.stdout:
+        pytest.skip(done.stdout)
+    assert "6 loops as stated" in done.stdout

@@ -15,12 +15,14 @@
 // RUN: fovea-run %s --entry=coded --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
 // RUN: env FOVEA_SIMT=seed=7 fovea-run %s --entry=coded --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
 // RUN: fovea-run %s --entry=squared --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
+// RUN: fovea-run %s --entry=prefix --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
+// RUN: fovea-run %s --entry=lengths --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
 // CHECK: result 0: {{.*}} agrees with the reference
 // CHECK-NOT: differs
 
 // These are the kernels that run.
 // RUN: fovea-opt %s --attn-nvvm-pipeline="chip=sm_90a host=false" | FileCheck %s --check-prefix=TILES
-// TILES-COUNT-8: nvvm.reqntid = array<i32: {{256|384}}, 1, 1>
+// TILES-COUNT-10: nvvm.reqntid = array<i32: {{256|384}}, 1, 1>
 
 // One tile of keys is whole, one is not; columns fill two boxes.
 func.func @full(%q: tensor<1x2x150x128xf16>, %k: tensor<1x1x200x128xf16>, %v: tensor<1x1x200x128xf16>) -> (tensor<1x2x150x128xf16>, tensor<1x2x150xf32>) {
@@ -98,4 +100,22 @@ func.func @squared(%q: tensor<1x1x200x64xf16>, %k: tensor<1x1x200x64xf16>, %b: t
           ranges [affine_map<(b)[rows, n] -> (0, rows)>] mask <causal>
       outs(%o : tensor<1x1x200x64xf16>) {scale = 0.125 : f64, weighting = #attn.weighting<squared_relu>} -> tensor<1x1x200x64xf16>
   return %r : tensor<1x1x200x64xf16>
+}
+
+// A prefix that ends within a tile, for queries that stand before and behind.
+func.func @prefix(%q: tensor<1x2x300x64xbf16>, %k: tensor<1x1x300x64xbf16>) -> tensor<1x2x300x64xbf16> {
+  %o = tensor.empty() : tensor<1x2x300x64xbf16>
+  %r = attn.dense ins(%q, %k, %k : tensor<1x2x300x64xbf16>, tensor<1x1x300x64xbf16>, tensor<1x1x300x64xbf16>)
+      outs(%o : tensor<1x2x300x64xbf16>) {mask = #attn.mask<causal, prefix = 170>} -> tensor<1x2x300x64xbf16>
+  return %r : tensor<1x2x300x64xbf16>
+}
+
+// Batch entries with keys of their own number: all, some, and none.
+func.func @lengths(%q: tensor<3x2x150x64xf16>, %k: tensor<3x1x300x64xf16>) -> tensor<3x2x150x64xf16> {
+  %n = arith.constant dense<[300, 129, 0]> : tensor<3xi32>
+  %o = tensor.empty() : tensor<3x2x150x64xf16>
+  %r = attn.dense ins(%q, %k, %k : tensor<3x2x150x64xf16>, tensor<3x1x300x64xf16>, tensor<3x1x300x64xf16>)
+      lengths(%n : tensor<3xi32>)
+      outs(%o : tensor<3x2x150x64xf16>) {mask = #attn.mask<causal>} -> tensor<3x2x150x64xf16>
+  return %r : tensor<3x2x150x64xf16>
 }

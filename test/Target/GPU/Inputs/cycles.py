@@ -6,7 +6,7 @@ sm_90a take no more than 3 % more cycles than it says, spill nothing and move fe
 
     cycles.py <fovea-compile> <source> [--update]
 
-Other versions of ptxas make other code: what one other than the page's says is not compared.
+Other versions of ptxas make other code: cycles and moves of one other than the page's are not compared.
 """
 
 import argparse
@@ -50,9 +50,7 @@ version = re.search(r"release ([\d.]+)", subprocess.run([programs.ptxas, "--vers
 page_path = options.source / "docs" / "results" / "gpu-model.md"
 page = page_path.read_text()
 stated_version = re.search(r"ptxas (\d[\d.]*\d)", page)[1]
-if version != stated_version and not options.update:
-    print(f"not compared: this is ptxas {version}, but the page's is {stated_version}")
-    raise SystemExit
+is_compared = version == stated_version and not options.update
 begin = page.index(HEADER)
 end = page.index("\n\n", begin)
 stated = {row.split(" | ")[0].strip("| "): row for row in page[begin:end].splitlines()[2:]}
@@ -71,7 +69,7 @@ for name, text in KERNELS.items():
                  f"{', '.join(map(str, found))} | {100 * kernel.get_share(MIDDLE):.0f} % |")
     if kernel.spills:
         failures.append(f"{name}: {kernel.spills} loads and stores of spilled registers")
-    if options.update:
+    if not is_compared:
         continue
     if name not in stated:
         failures.append(f"{name}: is not in the table")
@@ -85,5 +83,6 @@ for name, text in KERNELS.items():
 if options.update:
     page = page[:begin] + "\n".join(lines) + page[end:]
     page_path.write_text(page.replace(f"ptxas {stated_version}", f"ptxas {version}"))
-print("\n".join(failures or [f"{len(lines) - 2} loops as stated"]))
+said = "as stated" if is_compared else f"without spills, cycles not compared: this is ptxas {version}, not {stated_version}"
+print("\n".join(failures or [f"{len(lines) - 2} loops {said}"]))
 raise SystemExit(bool(failures))

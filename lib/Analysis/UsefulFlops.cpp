@@ -67,15 +67,16 @@ public:
 
   double count(attn::SummarizeOp op) {
     SmallVector<int64_t> x = shapeOf(op.getInput());
-    return extents.isKnown ? kForward.ofSummaries * op.getRank() * product(x)
-                           : 0;
+    return extents.isKnown
+               ? kForward.ofSummaries * countFactors(op.getWeights(), x)
+               : 0;
   }
 
   double count(attn::FastMultipoleOp op) {
-    return countMultipole(op, kForward, /*summarizesQueries=*/false);
+    return countMultipole(op, kForward);
   }
   double count(attn::FastMultipoleLinearOp op) {
-    return countMultipole(op, kForward, /*summarizesQueries=*/true);
+    return countMultipole(op, kForward);
   }
 
   double count(attn::DenseBackwardOp op) { return countDense(op, kGradient); }
@@ -95,15 +96,16 @@ public:
 
   double count(attn::SummarizeBackwardOp op) {
     SmallVector<int64_t> x = shapeOf(op.getInput());
-    return extents.isKnown ? kGradient.ofSummaries * op.getRank() * product(x)
-                           : 0;
+    return extents.isKnown
+               ? kGradient.ofSummaries * countFactors(op.getWeights(), x)
+               : 0;
   }
 
   double count(attn::FastMultipoleBackwardOp op) {
-    return countMultipole(op, kGradient, /*summarizesQueries=*/false);
+    return countMultipole(op, kGradient);
   }
   double count(attn::FastMultipoleLinearBackwardOp op) {
-    return countMultipole(op, kGradient, /*summarizesQueries=*/true);
+    return countMultipole(op, kGradient);
   }
 
   double count(attn::QuantizeOp op) {
@@ -240,21 +242,35 @@ private:
                   : 0;
   }
 
-  /// Far queries are read as their summaries where there are these.
+  /// Of the summaries of `x` with these weights, which may mix columns.
+  static double countFactors(Value weights, ArrayRef<int64_t> x) {
+    ArrayRef<int64_t> w = cast<ShapedType>(weights.getType()).getShape();
+    return product(x) * w[1] * (w.size() == 5 ? w[4] : 1);
+  }
+
+  /// Far queries are read as their summaries where there are these. Ready-made
+  /// summaries are those of somebody else.
   template <typename OpTy>
-  double countMultipole(OpTy op, const Products &products,
-                        bool summarizesQueries) {
-    SmallVector<int64_t> q = shapeOf(op.getQuery()), k = shapeOf(op.getKey()),
-                         v = shapeOf(op.getValue());
+  double countMultipole(OpTy op, const Products &products) {
+    SmallVector<int64_t> q = shapeOf(op.getQuery()), v = shapeOf(op.getValue());
     std::optional<ScoreMatrix> matrix = getScoreMatrix(op, extents);
     if (!matrix)
       return 0;
-    double summarized =
-        product(k) + product(v) + (summarizesQueries ? product(q) : 0);
     // All sources but that of near tokens are levels.
-    double levels = matrix->sources.size() - 1;
+    size_t levels = matrix->sources.size() - 1;
+    double factors = 0;
+    auto add = [&](Value input, OperandRange weights) {
+      if (!weights.empty())
+        for (Value level : weights.take_front(levels))
+          factors += countFactors(level, shapeOf(input));
+    };
+    add(op.getKey(), op.getKeyWeights());
+    add(op.getValue(), op.getValueWeights());
+    if constexpr (llvm::is_one_of<OpTy, attn::FastMultipoleLinearOp,
+                                  attn::FastMultipoleLinearBackwardOp>::value)
+      add(op.getQuery(), op.getQueryWeights());
     return products.count(q, v) * matrix->countEntries() +
-           products.ofSummaries * op.getRank() * levels * summarized;
+           products.ofSummaries * factors;
   }
 
   SmallVector<int64_t> shapeOf(Value value) { return extents.shapeOf(value); }

@@ -207,10 +207,11 @@ Argument Checker::operand(StringRef operand, StringRef name,
   const attn::OperandSpec *spec = contract->find(operand), *shape = spec;
   while (!shape->like.empty())
     shape = contract->find(shape->like);
-  unsigned rank = shape->extents.size();
+  ArrayRef<attn::ExtentSpec> extents = shape->getExtents(array.shape.size());
+  unsigned rank = extents.size();
   std::string layout;
   if (array.shape.size() != rank)
-    layout = "[" + join(map_range(shape->extents, describe), ",") + "]";
+    layout = "[" + join(map_range(extents, describe), ",") + "]";
   SmallVector<ElementType, 4> types = getTypes(spec->elements);
   if (is_contained({attn::ElementRule::I32, attn::ElementRule::I64},
                    spec->elements)) {

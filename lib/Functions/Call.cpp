@@ -53,7 +53,7 @@ bool Call::leavesOpen(bool isOpen, const attn::OperandSpec *spec,
   // What a score region captures is read by bounds that are checked.
   if (spec && spec->name == "captures")
     return true;
-  if (!isOpen || !spec || spec->extents.size() != shape.size())
+  if (!isOpen || !spec || spec->getExtents(shape.size()).size() != shape.size())
     return false;
   const attn::ExtentSpec &extent = spec->extents[dim];
   if (!extent.isLength() || extent.isStatic)

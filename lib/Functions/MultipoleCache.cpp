@@ -80,7 +80,16 @@ MultipoleCache::create(int64_t batch, int64_t heads,
                   family->weights.empty() || family->weights[0].shape.empty()
                       ? 1
                       : family->weights[0].shape.back()};
+    check.check(!family->summaries,
+                name + "_summaries: found them, needed weights: a cache makes "
+                       "summaries of tokens as they come");
     families.add(name, *family, rows);
+    if (check.hasFailed())
+      return check.takeError();
+    for (const Argument &weight : families.getWeights(families.size() - 1))
+      check.check(weight.shape.size() == 4,
+                  weight.name + ": found rank 5, needed rank 4: a cache does "
+                                "not mix columns");
   }
   if (check.hasFailed())
     return check.takeError();

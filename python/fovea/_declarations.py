@@ -238,12 +238,13 @@ _DENSE = (
 )
 _VARLEN = "float? scale, bool causal, SymInt? window, SymInt? prefix, Tensor? sink"
 _MULTIPOLE = (
-    "Tensor[] key_weights, Tensor[] value_weights, Tensor[]? key_biases, Tensor[]? value_biases, "
-    "float? scale, bool causal, bool multiplicity"
+    "Tensor[]? key_weights, Tensor[]? value_weights, Tensor[]? key_biases, Tensor[]? value_biases, "
+    "Tensor[]? key_summaries, Tensor[]? value_summaries, float? scale, bool causal, bool multiplicity"
 )
 _LINEAR = (
-    "Tensor[] query_weights, Tensor[] key_weights, Tensor[] value_weights, Tensor[]? query_biases, "
-    "Tensor[]? key_biases, Tensor[]? value_biases, float? scale, bool causal, bool allow_query_lookahead"
+    "Tensor[]? query_weights, Tensor[]? key_weights, Tensor[]? value_weights, Tensor[]? query_biases, "
+    "Tensor[]? key_biases, Tensor[]? value_biases, Tensor[]? query_summaries, Tensor[]? key_summaries, "
+    "Tensor[]? value_summaries, float? scale, bool causal, bool allow_query_lookahead"
 )
 _VQ = "SymInt block, SymInt memory" + _TOKENS + ", bool padded, Tensor? bias, float scale, str weighting"
 _SEARCH = "SymInt num_basis, SymInt window, float delta, float epsilon, float? scale"
@@ -275,13 +276,14 @@ FUNCTIONS: dict[str, Declaration] = {
         _QKV + "SymInt group, " + _MULTIPOLE + _TOKENS + ", return_lse",
         "out[BHNE] like q, lse[BHN] of sums",
         "d_out q k v group " + _names(_MULTIPOLE + _TOKENS) + " out lse d_lse",
-        "q k v key_weights value_weights key_biases value_biases",
+        "q k v key_weights value_weights key_biases value_biases key_summaries value_summaries",
     ),
     "fast_multipole_linear": declare(
         _QKV + "SymInt group, " + _LINEAR + _TOKENS,
         "out[BHNE] like q",
         "d_out q k v group " + _names(_LINEAR + _TOKENS),
-        "q k v query_weights key_weights value_weights query_biases key_biases value_biases",
+        "q k v query_weights key_weights value_weights query_biases key_biases value_biases "
+        "query_summaries key_summaries value_summaries",
     ),
     # The compiled function has no `keys`, in a state or as a result: it stands for the
     # quantized keys of the tokens that a state keeps, and is there for its gradient alone.

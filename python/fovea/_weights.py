@@ -23,17 +23,25 @@ def key_weights_from_conv1d(weight: Any, bias: Any = None, *, width: int, heads:
     d of head h, and makes channels (h D + d) p + a, for each of p summaries a.  Returns weights
     [H,p,m_l,D], and with a bias (weights, biases [H,p,D]).  They are for keys and for values.
 
-    A convolution of fewer groups, which mixes columns, has no such weights.
+    With `groups=H` a channel depends on all columns of its head: `weight` [H D p,D,m_l] gives
+    weights [H,p,m_l,D,D], from column to column.  A convolution of fewer groups mixes heads, too:
+    what it makes is for `key_summaries` and `value_summaries`.
     """
     if weight.ndim != 3:
-        raise ValueError(f"weight: found rank {weight.ndim}, needed 3, [H D p,1,m_l]")
+        raise ValueError(f"weight: found rank {weight.ndim}, needed 3, [H D p,1 or D,m_l]")
     if width < 1 or heads < 1 or weight.shape[0] % (heads * width):
         raise ValueError(f"weight: found {weight.shape[0]} channels, needed a multiple of {heads} heads of width {width}")
-    if weight.shape[1] != 1:
-        raise ValueError(f"weight: found {weight.shape[1]} channels mixed, needed 1: a convolution with a group for each")
+    mixed = weight.shape[1]
+    if mixed not in (1, width):
+        raise ValueError(
+            f"weight: found {mixed} channels mixed, needed 1 or the {width} of a head: "
+            "a convolution with a group for each channel or head"
+        )
     rank = weight.shape[0] // (heads * width)
-    # [H,D,p,m] as [H,p,m,D].
-    weights = weight.reshape(heads, width, rank, weight.shape[2]).swapaxes(1, 3).swapaxes(1, 2)
+    # [H,D,p,C,m] as [H,p,m,C,D].
+    weights = weight.reshape(heads, width, rank, mixed, weight.shape[2]).swapaxes(1, 4).swapaxes(1, 2)
+    if mixed == 1:
+        weights = weights[:, :, :, 0]
     if bias is None:
         return weights
     if tuple(bias.shape) != (weight.shape[0],):

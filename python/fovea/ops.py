@@ -141,13 +141,15 @@ def fast_multipole(
     q: Any,
     k: Any,
     v: Any,
-    key_weights: Sequence[Any],
-    value_weights: Sequence[Any],
+    key_weights: Sequence[Any] | None = None,
+    value_weights: Sequence[Any] | None = None,
     *,
     group: int,
     causal: bool = False,
     key_biases: Sequence[Any] | None = None,
     value_biases: Sequence[Any] | None = None,
+    key_summaries: Sequence[Any] | None = None,
+    value_summaries: Sequence[Any] | None = None,
     scale: float | None = None,
     multiplicity: bool = True,
     return_lse: bool = False,
@@ -164,7 +166,14 @@ def fast_multipole(
     `dense` with M = N.  `key_weights` and `value_weights` are lists with one
     array for each level l = 1..L, level 1 first: [W,p,m_l,D] and [W,p,m_l,E],
     where W is 1 or divides the heads of k, and L is the least number with
-    N <= m 2^(L+1).  Biases, if any, are [W,p,D] and [W,p,E].
+    N <= m 2^(L+1).  Biases, if any, are [W,p,D] and [W,p,E].  Weights [W,p,m_l,D,D]
+    and [W,p,m_l,E,E] mix columns, as a strided convolution does: the last axis is
+    the column of the summary.
+
+    `key_summaries` and `value_summaries` are ready-made summaries in place of
+    weights, which are then None: [B,G,ceil(N/m_l),p,D] and [..,E] for each level.
+    They may come from anything; summary a of interval u stands for the tokens
+    u m_l + [a m_l/p, (a+1) m_l/p).
 
     A summary that stands for several tokens counts as often, unless
     `multiplicity` is false.
@@ -177,8 +186,8 @@ def fast_multipole(
     From "Fast Multipole Attention" (arXiv:2310.11960).
     """
     return _fovea.fast_multipole(
-        q, k, v, group, key_weights, value_weights, key_biases, value_biases, scale, causal,
-        multiplicity, *check.tokens(mask, lengths), return_lse, target, out=out,
+        q, k, v, group, key_weights, value_weights, key_biases, value_biases, key_summaries,
+        value_summaries, scale, causal, multiplicity, *check.tokens(mask, lengths), return_lse, target, out=out,
     )  # fmt: skip
 
 
@@ -187,8 +196,8 @@ def fast_multipole_backward(
     q: Any,
     k: Any,
     v: Any,
-    key_weights: Sequence[Any],
-    value_weights: Sequence[Any],
+    key_weights: Sequence[Any] | None,
+    value_weights: Sequence[Any] | None,
     out: Any,
     lse: Any,
     *,
@@ -197,6 +206,8 @@ def fast_multipole_backward(
     causal: bool = False,
     key_biases: Sequence[Any] | None = None,
     value_biases: Sequence[Any] | None = None,
+    key_summaries: Sequence[Any] | None = None,
+    value_summaries: Sequence[Any] | None = None,
     scale: float | None = None,
     multiplicity: bool = True,
     mask: Any = None,
@@ -205,16 +216,16 @@ def fast_multipole_backward(
     target: str = "cpu",
 ) -> tuple[Any, ...]:
     """Gradients of `fast_multipole`: (dq, dk, dv, d_key_weights, d_value_weights),
-    then those of key_biases and value_biases where these are given.  Weights and
-    biases have lists of gradients, level 1 first.
+    then those of biases and of summaries where these are given; of weights only
+    where there are weights.  They are lists of gradients, level 1 first.
 
     Each has the shape and type of what it is for.  `out` and `lse` are what
     `fast_multipole` gave with `return_lse`, `d_out` and `d_lse` the gradients
     for them.  Gradients of absent rows are zero, those for them are not looked at.
     """
     return _fovea.fast_multipole_backward(
-        d_out, q, k, v, group, key_weights, value_weights, key_biases, value_biases, scale, causal,
-        multiplicity, *check.tokens(mask, lengths), out, lse, d_lse, target, gradients=gradients,
+        d_out, q, k, v, group, key_weights, value_weights, key_biases, value_biases, key_summaries,
+        value_summaries, scale, causal, multiplicity, *check.tokens(mask, lengths), out, lse, d_lse, target, gradients=gradients,
     )  # fmt: skip
 
 
@@ -222,9 +233,9 @@ def fast_multipole_linear(
     q: Any,
     k: Any,
     v: Any,
-    query_weights: Sequence[Any],
-    key_weights: Sequence[Any],
-    value_weights: Sequence[Any],
+    query_weights: Sequence[Any] | None = None,
+    key_weights: Sequence[Any] | None = None,
+    value_weights: Sequence[Any] | None = None,
     *,
     group: int,
     causal: bool = False,
@@ -232,6 +243,9 @@ def fast_multipole_linear(
     query_biases: Sequence[Any] | None = None,
     key_biases: Sequence[Any] | None = None,
     value_biases: Sequence[Any] | None = None,
+    query_summaries: Sequence[Any] | None = None,
+    key_summaries: Sequence[Any] | None = None,
+    value_summaries: Sequence[Any] | None = None,
     scale: float | None = None,
     mask: Any = None,
     lengths: Any = None,
@@ -243,7 +257,7 @@ def fast_multipole_linear(
     As `fast_multipole`, but at level l a summary of queries attends for the
     queries it stands for; each level has a soft-max of its own, and the levels
     are summed.  `query_weights` is like `key_weights`, with a W that divides the
-    heads of q.
+    heads of q; `query_summaries` may be given in place of it.
 
     A summary of queries mixes later queries into earlier rows.  `causal` is
     therefore not strictly causal, and needs `allow_query_lookahead`.
@@ -252,7 +266,8 @@ def fast_multipole_linear(
     """
     return _fovea.fast_multipole_linear(
         q, k, v, group, query_weights, key_weights, value_weights, query_biases, key_biases,
-        value_biases, scale, causal, allow_query_lookahead, *check.tokens(mask, lengths), target,
+        value_biases, query_summaries, key_summaries, value_summaries, scale, causal,
+        allow_query_lookahead, *check.tokens(mask, lengths), target,
         out=out,
     )  # fmt: skip
 
@@ -262,9 +277,9 @@ def fast_multipole_linear_backward(
     q: Any,
     k: Any,
     v: Any,
-    query_weights: Sequence[Any],
-    key_weights: Sequence[Any],
-    value_weights: Sequence[Any],
+    query_weights: Sequence[Any] | None = None,
+    key_weights: Sequence[Any] | None = None,
+    value_weights: Sequence[Any] | None = None,
     *,
     group: int,
     causal: bool = False,
@@ -272,6 +287,9 @@ def fast_multipole_linear_backward(
     query_biases: Sequence[Any] | None = None,
     key_biases: Sequence[Any] | None = None,
     value_biases: Sequence[Any] | None = None,
+    query_summaries: Sequence[Any] | None = None,
+    key_summaries: Sequence[Any] | None = None,
+    value_summaries: Sequence[Any] | None = None,
     scale: float | None = None,
     mask: Any = None,
     lengths: Any = None,
@@ -279,13 +297,15 @@ def fast_multipole_linear_backward(
     target: str = "cpu",
 ) -> tuple[Any, ...]:
     """Gradients of `fast_multipole_linear`: (dq, dk, dv, d_query_weights,
-    d_key_weights, d_value_weights), then those of the biases that are given.
+    d_key_weights, d_value_weights), then those of the biases and summaries that are
+    given.
 
     Each has the shape and type of what it is for, and `d_out` those of the result.
     The output is no argument: its parts, one for each level, are computed again.
     """
     return _fovea.fast_multipole_linear_backward(
         d_out, q, k, v, group, query_weights, key_weights, value_weights, query_biases, key_biases,
-        value_biases, scale, causal, allow_query_lookahead, *check.tokens(mask, lengths), target,
+        value_biases, query_summaries, key_summaries, value_summaries, scale, causal,
+        allow_query_lookahead, *check.tokens(mask, lengths), target,
         gradients=gradients,
     )  # fmt: skip

@@ -113,8 +113,8 @@ static nb::object callVarlenBackward(Reader &in) {
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// The arguments of a function of the family, whose weights and biases are
-/// those of q, k and v, or of k and v alone.
+/// The arguments of a function of the family, whose weights, biases and
+/// summaries are those of q, k and v, or of k and v alone.
 struct Multipole {
   Multipole(Reader &in, bool isLinear)
       : isLinear(isLinear), q(in.array("q")), k(in.array("k")),
@@ -122,13 +122,25 @@ struct Multipole {
     group = in.integer("group", 1);
     int64_t levels = q.shape.size() == 4 ? getNumLevels(q.shape[2], group) : 0;
     static constexpr StringLiteral names[] = {"query", "key", "value"};
-    for (StringRef name : ArrayRef(names).drop_front(isLinear ? 0 : 1))
-      weights.push_back(in.arrays((name + "_weights").str(), levels));
-    for (StringRef name : ArrayRef(names).drop_front(isLinear ? 0 : 1))
-      biases.push_back(in.optionalArrays((name + "_biases").str(), levels));
-    for (const auto &[list, bias] : zip_equal(weights, biases))
-      families.push_back(bias ? SummaryWeights(list, *bias)
-                              : SummaryWeights(list));
+    auto read = [&](StringRef kind, SmallVectorImpl<Lists> &lists) {
+      for (StringRef name : ArrayRef(names).drop_front(isLinear ? 0 : 1))
+        lists.push_back(in.optionalArrays((name + kind).str(), levels));
+    };
+    read("_weights", weights);
+    read("_biases", biases);
+    read("_summaries", summaries);
+    for (auto [index, list] : enumerate(weights)) {
+      if (!list && !summaries[index])
+        raiseValueError(names[index + (isLinear ? 0 : 1)] +
+                        "_weights: found NoneType, needed a list of " +
+                        Twine(levels) + " arrays");
+      SummaryWeights family{list ? ArrayRef(*list) : ArrayRef<TensorRef>()};
+      if (biases[index])
+        family.biases = *biases[index];
+      if (summaries[index])
+        family.summaries = *summaries[index];
+      families.push_back(family);
+    }
     scale = in.optionalNumber("scale");
     causal = in.flag("causal");
     flag = in.flag(isLinear ? "allow_query_lookahead" : "multiplicity");
@@ -146,8 +158,8 @@ struct Multipole {
   bool isLinear;
   TensorRef q, k, v;
   int64_t group;
-  SmallVector<SmallVector<TensorRef>, 3> weights;
-  SmallVector<std::optional<SmallVector<TensorRef>>, 3> biases;
+  using Lists = std::optional<SmallVector<TensorRef>>;
+  SmallVector<Lists, 3> weights, biases, summaries;
   SmallVector<SummaryWeights, 3> families;
   std::optional<double> scale;
   bool causal, flag;
@@ -169,11 +181,15 @@ nb::object Multipole::giveGradients(Reader &in,
   SmallVector<SummaryGradients *, 3> lists{&gradients.key, &gradients.value};
   if (isLinear)
     lists.insert(lists.begin(), &gradients.query);
-  for (SummaryGradients *list : lists)
-    add(list->weights);
-  for (const auto &[list, bias] : zip_equal(lists, biases))
-    if (bias)
-      add(list->biases);
+  auto addGiven = [&](ArrayRef<Lists> given,
+                      SmallVector<OwnedTensor> SummaryGradients::*member) {
+    for (const auto &[list, array] : zip_equal(lists, given))
+      if (array)
+        add(list->*member);
+  };
+  addGiven(weights, &SummaryGradients::weights);
+  addGiven(biases, &SummaryGradients::biases);
+  addGiven(summaries, &SummaryGradients::summaries);
   return nb::tuple(found);
 }
 

@@ -11,24 +11,27 @@ from fovea import reference
 
 
 def conv1d(x, weight, bias, stride):
-    """PyTorch's definition, with a group for each channel of x [B,C,N]."""
+    """PyTorch's definition, with groups of as many channels of x [B,C,N] as weights have."""
     B, channels, N = x.shape
-    each = weight.shape[0] // channels
+    size = weight.shape[1]
+    each = weight.shape[0] // (channels // size)
     out = np.zeros((B, weight.shape[0], N // stride))
     for o in range(weight.shape[0]):
+        group = slice(o // each * size, (o // each + 1) * size)
         for u in range(out.shape[2]):
-            out[:, o, u] = bias[o] + x[:, o // each, u * stride : (u + 1) * stride] @ weight[o, 0]
+            out[:, o, u] = bias[o] + (x[:, group, u * stride : (u + 1) * stride] * weight[o]).sum((1, 2))
     return out
 
 
+@pytest.mark.parametrize("mixes", [False, True])
 @pytest.mark.parametrize("heads,width,rank,interval", [(1, 1, 1, 1), (1, 5, 2, 4), (3, 4, 2, 6), (2, 3, 1, 7)])
-def test_summaries_are_those_of_the_convolution(heads, width, rank, interval):
+def test_summaries_are_those_of_the_convolution(heads, width, rank, interval, mixes):
     rng = np.random.default_rng(0)
     x = rng.standard_normal((2, heads, 3 * interval, width))
-    weight = rng.standard_normal((heads * width * rank, 1, interval))
+    weight = rng.standard_normal((heads * width * rank, width if mixes else 1, interval))
     bias = rng.standard_normal(heads * width * rank)
     weights, biases = fovea.key_weights_from_conv1d(weight, bias, width=width, heads=heads)
-    assert weights.shape == (heads, rank, interval, width) and biases.shape == (heads, rank, width)
+    assert weights.shape[:4] == (heads, rank, interval, width) and biases.shape == (heads, rank, width)
     found = reference.summarize(x, weights, biases, interval=interval)
     channels = x.transpose(0, 1, 3, 2).reshape(2, heads * width, -1)
     expected = conv1d(channels, weight, bias, interval).reshape(2, heads, width, rank, 3)
@@ -68,7 +71,8 @@ def test_refused():
     for message, call in (
         ("weight: found rank 2, needed 3", lambda: fovea.key_weights_from_conv1d(weight[:, 0], width=3)),
         ("weight: found 12 channels, needed a multiple of 1 heads of width 5", lambda: fovea.key_weights_from_conv1d(weight, width=5)),
-        ("weight: found 3 channels mixed, needed 1", lambda: fovea.key_weights_from_conv1d(np.zeros((12, 3, 4)), width=3)),
+        ("weight: found 2 channels mixed, needed 1 or the 3 of a head",
+         lambda: fovea.key_weights_from_conv1d(np.zeros((12, 2, 4)), width=3)),
         (r"bias: found shape \(11,\), needed \(12,\)", lambda: fovea.key_weights_from_conv1d(weight, np.zeros(11), width=3)),
         ("first: found rank 3, needed 4", lambda: fovea.hierarchical_weights(first[0], [])),
         (r"steps\[0\]: found shape \(1, 2, 3, 3\), needed \(1, 2, 4, 3\)",

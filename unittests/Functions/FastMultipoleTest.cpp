@@ -115,6 +115,34 @@ TEST_F(FastMultipole, TakesLengthsOrAMask) {
   expectNear(result.output, expected.output, 5e-6);
 }
 
+/// Ready-made summaries of two levels.
+struct ReadySummaries {
+  ReadySummaries(int64_t heads, int64_t width, unsigned seed,
+                 ElementType type = ElementType::F32)
+      : arrays{makeRandom({1, heads, 8, p, width}, seed, type),
+               makeRandom({1, heads, 4, p, width}, seed + 1, type)},
+        refs(arrays.begin(), arrays.end()) {}
+
+  SummaryWeights get() const { return SummaryWeights::ready(refs); }
+
+  std::vector<Array> arrays;
+  std::vector<TensorRef> refs;
+};
+
+TEST_F(FastMultipole, TakesReadyMadeSummariesAndWeightsThatMixColumns) {
+  ReadySummaries values(G, E, 20);
+  std::vector<Array> arrays{makeRandom({G, p, m, D, D}, 10),
+                            makeRandom({1, p, 2 * m, D, D}, 11)};
+  std::vector<TensorRef> mixing(arrays.begin(), arrays.end());
+  FastMultipoleOptions options;
+  auto run = [&](Target target) {
+    options.target = target;
+    return get(fast_multipole(q, k, v, llvm::ArrayRef<TensorRef>(mixing),
+                              values.get(), m, options));
+  };
+  expectNear(run(Target::CPU).output, run(Target::Reference).output, 2e-5);
+}
+
 class FastMultipoleBackward : public testing::Test {
 protected:
   static constexpr ElementType type = ElementType::F64;
@@ -129,6 +157,15 @@ protected:
     for (size_t level = 0; level < found.biases.size(); ++level) {
       arguments.push_back(&family.arrays[2 + level]);
       gradients.push_back(&found.biases[level]);
+    }
+  }
+
+  void add(ReadySummaries &family, const SummaryGradients &found) {
+    EXPECT_TRUE(found.weights.empty());
+    ASSERT_EQ(found.summaries.size(), 2u);
+    for (int level = 0; level < 2; ++level) {
+      arguments.push_back(&family.arrays[level]);
+      gradients.push_back(&found.summaries[level]);
     }
   }
 
@@ -177,6 +214,22 @@ TEST_F(FastMultipoleBackward, LinearGradientIsTheSlope) {
   add(queries, found.query, true);
   add(keys, found.key, false);
   add(values, found.value, true);
+  expectSlopes(arguments, gradients, dOut, run);
+}
+
+TEST_F(FastMultipoleBackward, GradientOfReadyMadeSummariesIsTheSlope) {
+  Summaries queries(1, D, 10, type);
+  ReadySummaries keys(G, D, 20, type), values(G, E, 30, type);
+  auto run = [&] {
+    return get(fast_multipole_linear(q, k, v, queries.get(false), keys.get(),
+                                     values.get(), m));
+  };
+  FastMultipoleGradients found = get(fast_multipole_linear_backward(
+      dOut, q, k, v, queries.get(false), keys.get(), values.get(), m));
+  gradients = {&found.q, &found.k, &found.v};
+  add(queries, found.query, false);
+  add(keys, found.key);
+  add(values, found.value);
   expectSlopes(arguments, gradients, dOut, run);
 }
 

@@ -15,15 +15,21 @@
 namespace fovea {
 
 /// The weights of the summaries of one tensor, [W,p,m_l,D] for each level,
-/// level 1 first, and their biases [W,p,D], if they have any.
+/// level 1 first, or [W,p,m_l,D,D] to mix columns, and their biases [W,p,D], if
+/// they have any; or these summaries ready-made, [B,G,ceil(N/m_l),p,D].
 struct SummaryWeights {
   llvm::ArrayRef<TensorRef> weights;
-  std::optional<llvm::ArrayRef<TensorRef>> biases;
+  std::optional<llvm::ArrayRef<TensorRef>> biases, summaries;
 
   SummaryWeights(llvm::ArrayRef<TensorRef> weights) : weights(weights) {}
   SummaryWeights(llvm::ArrayRef<TensorRef> weights,
                  llvm::ArrayRef<TensorRef> biases)
       : weights(weights), biases(biases) {}
+  static SummaryWeights ready(llvm::ArrayRef<TensorRef> summaries) {
+    SummaryWeights found{llvm::ArrayRef<TensorRef>()};
+    found.summaries = summaries;
+    return found;
+  }
 };
 
 /// How many levels of summaries a sequence has: the least L with
@@ -72,10 +78,10 @@ fast_multipole_linear(const TensorRef &q, const TensorRef &k,
 // Gradients
 //===----------------------------------------------------------------------===//
 
-/// Gradients of the weights of one tensor, and of its biases, if it has any;
-/// level 1 first.
+/// Gradients of the weights of one tensor, and of its biases, if it has any, or
+/// of its ready-made summaries; level 1 first.
 struct SummaryGradients {
-  llvm::SmallVector<OwnedTensor> weights, biases;
+  llvm::SmallVector<OwnedTensor> weights, biases, summaries;
 };
 
 struct FastMultipoleGradients {

@@ -257,15 +257,23 @@ static void emitSummariesBackward(ReferenceBuilder &ref, Value input,
       ref.addTo(dBias, {set, a, d}, gradient);
     Value present = ref.min(interval, ref.sub(rows, first));
     ref.forEach(present, [&](Value t) {
-      SmallVector<Value> token = {b, g, ref.add(first, t), d},
-                         weight = {set, a, t, d};
-      auto add = [&] {
+      Value row = ref.add(first, t);
+      auto addColumn = [&](Value c) {
+        SmallVector<Value> token = {b, g, row, c},
+                           weight =
+                               getWeightIndices(weights, {set, a, t}, c, d);
         ref.addTo(dInput, token,
                   ref.mulNumbers(ref.load(weights, weight), gradient));
         ref.addTo(dWeights, weight,
                   ref.mulNumbers(ref.load(input, token), gradient));
       };
-      if (Value present = isPresent(ref, mask, b, token[2]))
+      auto add = [&] {
+        if (mixesColumns(weights))
+          ref.forEach(ref.extent(input, 3), addColumn);
+        else
+          addColumn(d);
+      };
+      if (Value present = isPresent(ref, mask, b, row))
         ref.ifThen(present, add);
       else
         add();
@@ -294,13 +302,14 @@ namespace {
 /// their gradients.
 struct Levels {
   Levels(ReferenceBuilder &ref, Value input, OperandRange weights,
-         OperandRange biases, Value mask)
+         OperandRange biases, OperandRange ready, Value mask)
       : ref(ref), weights(weights), mask(mask),
-        rows(allocateLevels(ref, input, weights, biases, mask)),
+        rows(allocateLevels(ref, input, weights, biases, ready, mask)),
         sums(ref, rows) {}
 
   /// Passes the gradients of summaries on, and stores all that are wanted.
-  void store(Value dInput, OperandRange dWeights, OperandRange dBiases) {
+  void store(Value dInput, OperandRange dWeights, OperandRange dBiases,
+             OperandRange dReady) {
     Gradients weightSums(ref, dWeights), biasSums(ref, dBiases);
     for (unsigned level = 0; level < weights.size(); ++level)
       emitSummariesBackward(ref, rows[0], weights[level], mask, sums[level + 1],
@@ -309,6 +318,16 @@ struct Levels {
     ref.storeAll(sums[0], dInput);
     weightSums.store(ref, dWeights);
     biasSums.store(ref, dBiases);
+    for (unsigned level = 0; level < dReady.size(); ++level)
+      storeReady(sums[level + 1], dReady[level]);
+  }
+
+  /// The gradients of the summaries of a level, its intervals apart.
+  void storeReady(Value rows, Value dReady) const {
+    ref.forEachElement(dReady, [&](ValueRange at) {
+      Value row = ref.add(ref.mul(at[2], ref.extent(dReady, 3)), at[3]);
+      ref.store(ref.load(rows, {at[0], at[1], row, at[4]}), dReady, at);
+    });
   }
 
   ReferenceBuilder &ref;
@@ -338,9 +357,9 @@ static void addLevel(const Multipole &pattern, const GradientRow &row,
 static void lowerFastMultipoleBackward(FastMultipoleBackwardOp op) {
   ReferenceBuilder ref(op);
   Levels keys(ref, op.getKey(), op.getKeyWeights(), op.getKeyBiases(),
-              op.getMask()),
+              op.getKeySummaries(), op.getMask()),
       values(ref, op.getValue(), op.getValueWeights(), op.getValueBiases(),
-             op.getMask());
+             op.getValueSummaries(), op.getMask());
   Gradients dQuery(ref, op.getQuery());
   Multipole pattern(ref, op, op.getMultiplicity());
   forEachQueryRow(ref, op.getQuery(), op.getKey(), /*firstRow=*/Value(),
@@ -351,19 +370,21 @@ static void lowerFastMultipoleBackward(FastMultipoleBackwardOp op) {
                       addLevel(pattern, row, at, level, keys, values);
                   });
   dQuery.store(ref, op.getDQuery());
-  keys.store(op.getDKey(), op.getDKeyWeights(), op.getDKeyBiases());
-  values.store(op.getDValue(), op.getDValueWeights(), op.getDValueBiases());
+  keys.store(op.getDKey(), op.getDKeyWeights(), op.getDKeyBiases(),
+             op.getDKeySummaries());
+  values.store(op.getDValue(), op.getDValueWeights(), op.getDValueBiases(),
+               op.getDValueSummaries());
   op.erase();
 }
 
 static void lowerFastMultipoleLinearBackward(FastMultipoleLinearBackwardOp op) {
   ReferenceBuilder ref(op);
   Levels queries(ref, op.getQuery(), op.getQueryWeights(), op.getQueryBiases(),
-                 op.getMask()),
+                 op.getQuerySummaries(), op.getMask()),
       keys(ref, op.getKey(), op.getKeyWeights(), op.getKeyBiases(),
-           op.getMask()),
+           op.getKeySummaries(), op.getMask()),
       values(ref, op.getValue(), op.getValueWeights(), op.getValueBiases(),
-             op.getMask());
+             op.getValueSummaries(), op.getMask());
   Multipole pattern(ref, op, /*multiplicity=*/true);
   Value part =
       ref.allocate({cast<ShapedType>(op.getDOutput().getType()).getDimSize(3)});
@@ -397,9 +418,12 @@ static void lowerFastMultipoleLinearBackward(FastMultipoleLinearBackwardOp op) {
           addLevel(pattern, row, at, level, keys, values);
         }
       });
-  queries.store(op.getDQuery(), op.getDQueryWeights(), op.getDQueryBiases());
-  keys.store(op.getDKey(), op.getDKeyWeights(), op.getDKeyBiases());
-  values.store(op.getDValue(), op.getDValueWeights(), op.getDValueBiases());
+  queries.store(op.getDQuery(), op.getDQueryWeights(), op.getDQueryBiases(),
+                op.getDQuerySummaries());
+  keys.store(op.getDKey(), op.getDKeyWeights(), op.getDKeyBiases(),
+             op.getDKeySummaries());
+  values.store(op.getDValue(), op.getDValueWeights(), op.getDValueBiases(),
+               op.getDValueSummaries());
   op.erase();
 }
 

@@ -20,6 +20,20 @@ Value fovea::attn::isPresent(ReferenceBuilder &ref, Value mask, Value b,
   return mask ? ref.loadCondition(mask, {b, t}) : Value();
 }
 
+bool fovea::attn::mixesColumns(Value weights) {
+  return cast<ShapedType>(weights.getType()).getRank() == 5;
+}
+
+SmallVector<Value> fovea::attn::getWeightIndices(Value weights,
+                                                 ValueRange leading, Value from,
+                                                 Value to) {
+  SmallVector<Value> indices(leading);
+  if (mixesColumns(weights))
+    indices.push_back(from);
+  indices.push_back(to);
+  return indices;
+}
+
 /// Writes the summaries of all intervals of `input` to `output`.
 static void emitSummaries(ReferenceBuilder &ref, Value input, Value weights,
                           Value bias, Value mask, Value output) {
@@ -39,10 +53,18 @@ static void emitSummaries(ReferenceBuilder &ref, Value input, Value weights,
           Value sum = ref.accumulate(
               ref.index(0), present, start, [&](Value t, Value sum) {
                 Value row = ref.add(first, t);
-                auto add = [&] {
-                  Value weight = ref.load(weights, {set, a, t, d});
-                  Value token = ref.load(input, {b, g, row, d});
+                auto addColumn = [&](Value c, Value sum) {
+                  Value weight = ref.load(
+                      weights, getWeightIndices(weights, {set, a, t}, c, d));
+                  Value token = ref.load(input, {b, g, row, c});
                   return ref.addNumbers(sum, ref.mulNumbers(weight, token));
+                };
+                auto add = [&] {
+                  return mixesColumns(weights)
+                             ? ref.accumulate(ref.index(0),
+                                              ref.extent(input, 3), sum,
+                                              addColumn)
+                             : addColumn(d, sum);
                 };
                 Value present = isPresent(ref, mask, b, row);
                 return present ? ref.when(present, add, sum) : add();
@@ -61,10 +83,37 @@ static void lowerSummarize(SummarizeOp op) {
   op.erase();
 }
 
+/// A copy of ready-made summaries, their intervals one after the other.
+static Value copySummaries(ReferenceBuilder &ref, Value ready) {
+  auto type = cast<MemRefType>(ready.getType());
+  int64_t rank = type.getDimSize(3);
+  SmallVector<int64_t> shape = {type.getDimSize(0), type.getDimSize(1),
+                                type.getDimSize(2), type.getDimSize(4)};
+  SmallVector<Value> dynamicExtents;
+  for (int64_t dim : {0, 1, 2}) {
+    if (!type.isDynamicDim(dim))
+      continue;
+    Value extent = ref.extent(ready, dim);
+    dynamicExtents.push_back(dim == 2 ? ref.mul(extent, ref.index(rank))
+                                      : extent);
+  }
+  if (!type.isDynamicDim(2))
+    shape[2] *= rank;
+  Value copy = ref.allocate(shape, dynamicExtents);
+  ref.forEachElement(ready, [&](ValueRange at) {
+    Value row = ref.add(ref.mul(at[2], ref.index(rank)), at[3]);
+    ref.store(ref.load(ready, at), copy, {at[0], at[1], row, at[4]});
+  });
+  return copy;
+}
+
 SmallVector<Value> fovea::attn::allocateLevels(ReferenceBuilder &ref,
                                                Value input, ValueRange weights,
-                                               ValueRange biases, Value mask) {
+                                               ValueRange biases,
+                                               ValueRange ready, Value mask) {
   SmallVector<Value> levels = {input};
+  for (Value summaries : ready)
+    levels.push_back(copySummaries(ref, summaries));
   auto type = cast<MemRefType>(input.getType());
   for (unsigned level = 0; level < weights.size(); ++level) {
     auto weightsType = cast<MemRefType>(weights[level].getType());
@@ -197,10 +246,12 @@ Value Multipole::walkSummaries(const QueryRow &at, int64_t level, Value first,
 static void lowerFastMultipole(FastMultipoleOp op) {
   ReferenceBuilder ref(op);
   Value q = op.getQuery(), k = op.getKey(), v = op.getValue();
-  SmallVector<Value> keys = allocateLevels(ref, k, op.getKeyWeights(),
-                                           op.getKeyBiases(), op.getMask());
-  SmallVector<Value> values = allocateLevels(ref, v, op.getValueWeights(),
-                                             op.getValueBiases(), op.getMask());
+  SmallVector<Value> keys =
+      allocateLevels(ref, k, op.getKeyWeights(), op.getKeyBiases(),
+                     op.getKeySummaries(), op.getMask());
+  SmallVector<Value> values =
+      allocateLevels(ref, v, op.getValueWeights(), op.getValueBiases(),
+                     op.getValueSummaries(), op.getMask());
   Value row =
       ref.allocate({cast<ShapedType>(op.getOutput().getType()).getDimSize(3)});
   Multipole pattern(ref, op, op.getMultiplicity());
@@ -229,12 +280,15 @@ static void lowerFastMultipole(FastMultipoleOp op) {
 static void lowerFastMultipoleLinear(FastMultipoleLinearOp op) {
   ReferenceBuilder ref(op);
   Value q = op.getQuery(), k = op.getKey(), v = op.getValue();
-  SmallVector<Value> queries = allocateLevels(
-      ref, q, op.getQueryWeights(), op.getQueryBiases(), op.getMask());
-  SmallVector<Value> keys = allocateLevels(ref, k, op.getKeyWeights(),
-                                           op.getKeyBiases(), op.getMask());
-  SmallVector<Value> values = allocateLevels(ref, v, op.getValueWeights(),
-                                             op.getValueBiases(), op.getMask());
+  SmallVector<Value> queries =
+      allocateLevels(ref, q, op.getQueryWeights(), op.getQueryBiases(),
+                     op.getQuerySummaries(), op.getMask());
+  SmallVector<Value> keys =
+      allocateLevels(ref, k, op.getKeyWeights(), op.getKeyBiases(),
+                     op.getKeySummaries(), op.getMask());
+  SmallVector<Value> values =
+      allocateLevels(ref, v, op.getValueWeights(), op.getValueBiases(),
+                     op.getValueSummaries(), op.getMask());
   int64_t width = cast<ShapedType>(op.getOutput().getType()).getDimSize(3);
   Value row = ref.allocate({width}), total = ref.allocate({width});
   // Each level's soft-max runs over tokens, so a summary always counts as often

@@ -62,13 +62,23 @@ mlir::Value walkRanges(ReferenceBuilder &ref, const QueryRow &at,
 mlir::Value isPresent(ReferenceBuilder &ref, mlir::Value mask, mlir::Value b,
                       mlir::Value t);
 
+/// Whether a summary's column depends on all columns of its tokens.
+bool mixesColumns(mlir::Value weights);
+/// Where `weights` have the factor of column `from` of a token for column `to`
+/// of a summary, behind the set, the summary and the token. Those that do not
+/// mix columns have it for equal ones alone.
+llvm::SmallVector<mlir::Value> getWeightIndices(mlir::Value weights,
+                                                mlir::ValueRange leading,
+                                                mlir::Value from,
+                                                mlir::Value to);
+
 /// The summaries of every level in fresh buffers, level 1 first, behind `input`
-/// itself, which is level 0. `mask` may be null.
-llvm::SmallVector<mlir::Value> allocateLevels(ReferenceBuilder &ref,
-                                              mlir::Value input,
-                                              mlir::ValueRange weights,
-                                              mlir::ValueRange biases,
-                                              mlir::Value mask);
+/// itself, which is level 0: copies of `ready` ones, if there are any. `mask`
+/// may be null.
+llvm::SmallVector<mlir::Value>
+allocateLevels(ReferenceBuilder &ref, mlir::Value input,
+               mlir::ValueRange weights, mlir::ValueRange biases,
+               mlir::ValueRange ready, mlir::Value mask);
 
 /// Which level owns an entry: what both forms of the pattern share.
 struct Multipole {

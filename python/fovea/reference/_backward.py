@@ -12,12 +12,13 @@ import numpy as np
 from ._arguments import _array, _broadcast, _integer, _match, _queries_keys_values, _scale
 from ._dense import _apply, _dense_mask, _entries
 from ._hierarchical import (
+    _Family,
     _head_map,
     _keep,
+    _level_rows,
     _multipole_levels,
     _present,
     _present_counts,
-    _summaries,
     owning_level,
 )
 from ._softmax import _product_of_read, _softmax
@@ -167,6 +168,7 @@ def _summaries_backward(x, weights, bias, head_map, d_sums):
     p, size = weights.shape[1:3]
     dx, dw = np.zeros_like(x), np.zeros_like(weights)
     db = None if bias is None else np.zeros_like(bias)
+    mixes = weights.ndim == 5
     for head in range(x.shape[1]):
         of = head_map[head]
         for g in range(-(-x.shape[2] // size)):
@@ -174,9 +176,11 @@ def _summaries_backward(x, weights, bias, head_map, d_sums):
             here = d_sums[:, head, g * p : (g + 1) * p, :]
             length = tokens.shape[1]
             dx[:, head, g * size : g * size + length] += np.einsum(
-                "atd,bad->btd", weights[of][:, :length], here
+                "atde,bae->btd" if mixes else "atd,bad->btd", weights[of][:, :length], here
             )
-            dw[of, :, :length] += np.einsum("btd,bad->atd", tokens, here)
+            dw[of, :, :length] += np.einsum(
+                "btd,bae->atde" if mixes else "btd,bad->atd", tokens, here
+            )
             if db is not None:
                 db[of] += here.sum(axis=0)
     return dx, dw, db
@@ -185,7 +189,8 @@ def _summaries_backward(x, weights, bias, head_map, d_sums):
 def summarize_backward(d_out, x, weights, bias=None, *, interval):
     """(dx, d_weights), and d_bias where there is a bias."""
     x = _array("x", x, 4, "[B,G,N,D]")
-    weights = _array("weights", weights, 4, "[W,p,I,D]")
+    mixes = np.ndim(weights) == 5
+    weights = _array("weights", weights, 5 if mixes else 4, "[W,p,I,D,D]" if mixes else "[W,p,I,D]")
     d_out = _array("d_out", d_out, 4, "[B,G,ceil(N/I) p,D]")
     _match("weights", "interval", weights.shape[2], interval)
     head_map = [g * weights.shape[0] // x.shape[1] for g in range(x.shape[1])]
@@ -197,31 +202,38 @@ def summarize_backward(d_out, x, weights, bias=None, *, interval):
 class _Levels:
     """One of q, k and v with its summaries, and the gradients of all rows."""
 
-    def __init__(self, x, pairs, heads, groups):
-        self.pairs = pairs
-        self.maps = [_head_map(w, heads, groups) for w, _ in pairs]
-        self.rows = [x] + [
-            _summaries(x, w, b, of) for (w, b), of in zip(pairs, self.maps)
-        ]
+    def __init__(self, x, levels, groups):
+        self.levels, self.groups = levels, groups
+        self.rows = _level_rows(x, levels, groups)
         self.gradients = [np.zeros_like(rows) for rows in self.rows]
 
     def finish(self):
-        """The gradients of x, of the weights and of the biases."""
-        dx, d_weights, d_biases = self.gradients[0], [], []
-        for (w, b), of, d_sums in zip(self.pairs, self.maps, self.gradients[1:]):
-            part, dw, db = _summaries_backward(self.rows[0], w, b, of, d_sums)
+        """The gradients of x, of the weights, of the biases and of ready-made summaries."""
+        x, dx = self.rows[0], self.gradients[0]
+        d_weights, d_biases, d_summaries = [], [], []
+        for (weights, bias, summaries), d_sums in zip(self.levels, self.gradients[1:]):
+            if summaries is not None:
+                d_summaries.append(d_sums.reshape(summaries.shape))
+                continue
+            of = _head_map(weights, x.shape[1], self.groups)
+            part, dw, db = _summaries_backward(x, weights, bias, of, d_sums)
             dx = dx + part
             d_weights.append(dw)
             d_biases.append(db)
-        return dx, d_weights, d_biases
+        return dx, d_weights, d_biases, d_summaries
 
 
-def _gradients(families, biases):
-    """Gradients of q, k, v or fewer, of their weights, and of the biases given."""
+def _gradients(families, *given):
+    """Gradients of q, k, v or fewer, then of their weights, of their biases and of their
+    ready-made summaries, as far as they are `given`."""
     found = [family.finish() for family in families]
-    parts = [part[0] for part in found], [part[1] for part in found]
-    lists = [part[2] for part, given in zip(found, biases) if given is not None]
-    return (*parts[0], *parts[1], *lists)
+    lists = [
+        part[1 + kind]
+        for kind, arguments in enumerate(given)
+        for part, argument in zip(found, arguments)
+        if argument is not None
+    ]
+    return (*(part[0] for part in found), *lists)
 
 
 def fast_multipole_backward(
@@ -239,29 +251,30 @@ def fast_multipole_backward(
     causal=False,
     key_biases=None,
     value_biases=None,
+    key_summaries=None,
+    value_summaries=None,
     scale=None,
     multiplicity=True,
     mask=None,
 ):
-    """(dq, dk, dv, d_key_weights, d_value_weights), then d_key_biases and
-    d_value_biases where these are given; lists have one entry per level."""
+    """(dq, dk, dv), then the gradients of key_weights, value_weights, of biases and of
+    summaries where these are given; lists have one entry per level."""
     q, k, v = _queries_keys_values(q, k, v, same_length=True)
     B, H, N, D = q.shape
     G, E = k.shape[1], v.shape[3]
     scale = _scale(scale, D)
     d_out, out, lse, d_lse = _results(d_out, out, lse, d_lse, (B, H, N), E)
     m, L, p, (key_levels, value_levels) = _multipole_levels(
-        N,
         G,
         group,
         [
-            ("key", key_weights, key_biases, D),
-            ("value", value_weights, value_biases, E),
+            _Family("key", k, key_weights, key_biases, key_summaries),
+            _Family("value", v, value_weights, value_biases, value_summaries),
         ],
     )
     present = _present(mask, B, N)
     q, k, v, d_out, out, d_lse = _keep(present, q, k, v, d_out, out, d_lse)
-    keys, values = _Levels(k, key_levels, G, G), _Levels(v, value_levels, G, G)
+    keys, values = _Levels(k, key_levels, G), _Levels(v, value_levels, G)
     tokens = np.arange(N)
     owner = owning_level(tokens[:, None], tokens[None, :], m, L)
     past = tokens[None, :] <= tokens[:, None]
@@ -289,7 +302,10 @@ def fast_multipole_backward(
                 (values.gradients[level], _product_of_read(weights.T, mine.T, d_out[b, h])),
             ):
                 np.add.at(gradients[b, g], index, rows)
-    dk, dv, *others = _gradients((keys, values), (key_biases, value_biases))
+    dk, dv, *others = _gradients(
+        (keys, values), (key_weights, value_weights), (key_biases, value_biases),
+        (key_summaries, value_summaries),
+    )  # fmt: skip
     return (*_keep(present, dq, dk, dv), *others)
 
 
@@ -298,9 +314,9 @@ def fast_multipole_linear_backward(
     q,
     k,
     v,
-    query_weights,
-    key_weights,
-    value_weights,
+    query_weights=None,
+    key_weights=None,
+    value_weights=None,
     *,
     group,
     causal=False,
@@ -308,11 +324,14 @@ def fast_multipole_linear_backward(
     query_biases=None,
     key_biases=None,
     value_biases=None,
+    query_summaries=None,
+    key_summaries=None,
+    value_summaries=None,
     scale=None,
     mask=None,
 ):
-    """(dq, dk, dv, d_query_weights, d_key_weights, d_value_weights), then the
-    gradients of the biases that are given.
+    """(dq, dk, dv), then the gradients of query_weights, key_weights, value_weights,
+    of biases and of summaries where these are given.
 
     Neither the output nor a log-sum-exp is an argument: every level has its own.
     """
@@ -328,19 +347,18 @@ def fast_multipole_linear_backward(
     d_out = _array("d_out", d_out, 4, "[B,H,N,E]")
     _match("d_out", "shape", d_out.shape, (B, H, N, E))
     m, L, p, levels = _multipole_levels(
-        N,
         G,
         group,
         [
-            ("query", query_weights, query_biases, D),
-            ("key", key_weights, key_biases, D),
-            ("value", value_weights, value_biases, E),
+            _Family("query", q, query_weights, query_biases, query_summaries),
+            _Family("key", k, key_weights, key_biases, key_summaries),
+            _Family("value", v, value_weights, value_biases, value_summaries),
         ],
     )
     present = _present(mask, B, N)
     q, k, v, d_out = _keep(present, q, k, v, d_out)
-    queries = _Levels(q, levels[0], H, G)
-    keys, values = _Levels(k, levels[1], G, G), _Levels(v, levels[2], G, G)
+    queries = _Levels(q, levels[0], G)
+    keys, values = _Levels(k, levels[1], G), _Levels(v, levels[2], G)
     tokens = np.arange(N)
     owner = owning_level(tokens[:, None], tokens[None, :], m, L)
     past = tokens[None, :] <= tokens[:, None]
@@ -366,6 +384,9 @@ def fast_multipole_linear_backward(
             ):
                 np.add.at(gradients, at, rows)
     dq, dk, dv, *others = _gradients(
-        (queries, keys, values), (query_biases, key_biases, value_biases)
+        (queries, keys, values),
+        (query_weights, key_weights, value_weights),
+        (query_biases, key_biases, value_biases),
+        (query_summaries, key_summaries, value_summaries),
     )
     return (*_keep(present, dq, dk, dv), *others)

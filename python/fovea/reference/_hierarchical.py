@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Fast multipole attention, token by token."""
 
+from typing import Any, NamedTuple
+
 import numpy as np
 
 from ._arguments import _array, _integer, _match, _queries_keys_values, _scale
@@ -103,18 +105,20 @@ def _summaries(x, weights, bias, head_map):
     """Summaries of x [B,A,N,D]; head a uses weights[head_map[a]].
 
     Only present tokens enter a sum: the last interval is cut, not padded, so
-    whatever its weights for absent tokens hold does not matter.
+    whatever its weights for absent tokens hold does not matter.  Weights
+    [W,p,m_l,D,D] mix columns.
     """
     B, A, N, D = x.shape
     p, size = weights.shape[1:3]
     count = -(-N // size)
     out = np.zeros((B, A, count * p, D), x.dtype)
+    product = "atde,btd->bae" if weights.ndim == 5 else "atd,btd->bad"
     with np.errstate(invalid="ignore"):
         for head in range(A):
             w = weights[head_map[head]]
             for g in range(count):
                 tokens = x[:, head, g * size : (g + 1) * size, :]
-                sums = np.einsum("atd,btd->bad", w[:, : tokens.shape[1], :], tokens)
+                sums = np.einsum(product, w[:, : tokens.shape[1]], tokens)
                 if bias is not None:
                     sums = sums + bias[head_map[head]]
                 out[:, head, g * p : (g + 1) * p, :] = sums
@@ -122,8 +126,9 @@ def _summaries(x, weights, bias, head_map):
 
 
 def _weights_and_bias(name, weights, bias, bias_name, groups, size, width, p):
-    """Checks the weights [W,p,m_l,D] of one level and their bias [W,p,D]."""
-    weights = _array(name, weights, 4, "[W,p,m_l,D]")
+    """Checks the weights [W,p,m_l,D] or [W,p,m_l,D,D] of one level and their bias [W,p,D]."""
+    mixes = np.ndim(weights) == 5
+    weights = _array(name, weights, 5 if mixes else 4, "[W,p,m_l,D,D]" if mixes else "[W,p,m_l,D]")
     if weights.shape[0] not in (1, groups):
         raise ValueError(f"{name}: found W = {weights.shape[0]}, needed 1 or {groups}")
     if p is None:
@@ -132,7 +137,7 @@ def _weights_and_bias(name, weights, bias, bias_name, groups, size, width, p):
             raise ValueError(f"{name}: found rank p = 0, needed at least 1")
     _match(name, "rank p", weights.shape[1], p)
     _match(name, "interval size", weights.shape[2], size)
-    _match(name, "width", weights.shape[3], width)
+    _match(name, "width", weights.shape[3:], (width,) * (weights.ndim - 3))
     if bias is not None:
         bias = _array(bias_name, bias, 3, "[W,p,D]")
         _match(bias_name, "shape", bias.shape, (weights.shape[0], p, width))
@@ -170,54 +175,94 @@ def _level_list(name, values, L, optional, reason):
     return values
 
 
-def _multipole_levels(N, groups, m, tensors):
-    """Checks the weights and biases of every level.
+class _Family(NamedTuple):
+    """One of q, k and v, and what its summaries are made of."""
 
-    `tensors` lists (name, weights, biases, width).  Returns L, the rank p
-    (None without levels) and one list of (weights, bias) per tensor, level 1
-    first.
+    name: str
+    x: np.ndarray
+    weights: Any
+    biases: Any = None
+    summaries: Any = None
+
+
+class _Level(NamedTuple):
+    """Weights and bias of a level, or its ready-made summaries [B,A,n,p,D]."""
+
+    weights: Any
+    bias: Any
+    summaries: Any
+
+
+def _check_level(family, index, weights, bias, summaries, groups, size, p):
+    B, heads, N, width = family.x.shape
+    if summaries is None:
+        at = f"[{index}]"
+        weights, bias = _weights_and_bias(
+            f"{family.name}_weights{at}", weights, bias, f"{family.name}_biases{at}", groups, size, width, p
+        )
+        return _Level(weights, bias, None)
+    name = f"{family.name}_summaries[{index}]"
+    summaries = _array(name, summaries, 5, "[B,G,ceil(N/m_l),p,D]")
+    p = summaries.shape[3] if p is None else p
+    _match(name, "shape", summaries.shape, (B, heads, -(-N // size), p, width))
+    return _Level(None, None, summaries)
+
+
+def _multipole_levels(groups, m, families):
+    """Checks the weights and biases, or summaries, of every level.
+
+    Returns the group, L, the rank p (None without levels) and one list of levels
+    for each of `families`, level 1 first.
     """
     m = _integer("group", m, 1)
+    N = families[0].x.shape[2]
     L = num_levels(N, m)
     reason = f"{N} tokens in groups of {m}"
     p = None
     checked = []
-    for name, weights, biases, width in tensors:
-        weights = _level_list(f"{name}_weights", weights, L, False, reason)
+    for family in families:
+        name, _, weights, biases, summaries = family
+        if summaries is not None and not (weights is None and biases is None):
+            raise ValueError(f"{name}_summaries: found them beside weights or biases, needed one of both")
+        weights = _level_list(f"{name}_weights", weights, L, summaries is not None, reason)
         biases = _level_list(f"{name}_biases", biases, L, True, reason)
-        pairs = []
-        for index in range(L):
-            pair = _weights_and_bias(
-                f"{name}_weights[{index}]",
-                weights[index],
-                biases[index],
-                f"{name}_biases[{index}]",
-                groups,
-                2**index * m,
-                width,
-                p,
-            )
-            p = pair[0].shape[1]
+        summaries = _level_list(f"{name}_summaries", summaries, L, True, reason)
+        levels = []
+        for index, lists in enumerate(zip(weights, biases, summaries)):
+            level = _check_level(family, index, *lists, groups, 2**index * m, p)
+            p = level.summaries.shape[3] if level.weights is None else level.weights.shape[1]
             if m % p != 0:
                 raise ValueError(f"group: found {m}, needed a multiple of the rank p = {p}")
-            pairs.append(pair)
-        checked.append(pairs)
+            levels.append(level)
+        checked.append(levels)
     return m, L, p, checked
 
 
+def _level_rows(x, levels, groups):
+    """x [B,A,N,D] itself and its summaries, level 1 first.  Head a of A uses the
+    weights of its key head."""
+    rows = [x]
+    for weights, bias, summaries in levels:
+        if summaries is None:
+            rows.append(_summaries(x, weights, bias, _head_map(weights, x.shape[1], groups)))
+        else:
+            rows.append(summaries.reshape(*summaries.shape[:2], -1, summaries.shape[4]))
+    return rows
+
+
 def _multipole_operands(
-    q, k, v, key_weights, value_weights, group, key_biases, value_biases, scale
-):
+    q, k, v, key_weights, value_weights, group, key_biases, value_biases, scale,
+    key_summaries=None, value_summaries=None,
+):  # fmt: skip
     """What both forms of `fast_multipole` read, checked; the last is that of
     `_multipole_levels`."""
     q, k, v = _queries_keys_values(q, k, v, same_length=True)
     levels = _multipole_levels(
-        q.shape[2],
         k.shape[1],
         group,
         [
-            ("key", key_weights, key_biases, q.shape[3]),
-            ("value", value_weights, value_biases, v.shape[3]),
+            _Family("key", k, key_weights, key_biases, key_summaries),
+            _Family("value", v, value_weights, value_biases, value_summaries),
         ],
     )
     return q, k, v, _scale(scale, q.shape[3]), levels
@@ -227,19 +272,24 @@ def fast_multipole(
     q,
     k,
     v,
-    key_weights,
-    value_weights,
+    key_weights=None,
+    value_weights=None,
     *,
     group,
     causal=False,
     key_biases=None,
     value_biases=None,
+    key_summaries=None,
+    value_summaries=None,
     scale=None,
     multiplicity=True,
     mask=None,
     return_lse=False,
 ):
     """One soft-max over all tokens j, entry (i,j) scored at its owning level.
+
+    Summaries are sums with weights, or `key_summaries` and `value_summaries` in
+    place of these.
 
     This is the per-token form.  Its terms for the tokens of one summary are
     equal, so it equals a soft-max over distinct summaries in which each one
@@ -251,15 +301,15 @@ def fast_multipole(
     as zero in summaries.
     """
     q, k, v, scale, (m, L, p, (key_levels, value_levels)) = _multipole_operands(
-        q, k, v, key_weights, value_weights, group, key_biases, value_biases, scale
-    )
+        q, k, v, key_weights, value_weights, group, key_biases, value_biases, scale,
+        key_summaries, value_summaries,
+    )  # fmt: skip
     B, H, N, D = q.shape
     G, E = k.shape[1], v.shape[3]
     present = _present(mask, B, N)
     q, k, v = _keep(present, q, k, v)
     # Level 0 first: the tokens themselves.
-    keys = [k] + [_summaries(k, w, b, _head_map(w, G, G)) for w, b in key_levels]
-    values = [v] + [_summaries(v, w, b, _head_map(w, G, G)) for w, b in value_levels]
+    keys, values = _level_rows(k, key_levels, G), _level_rows(v, value_levels, G)
 
     tokens = np.arange(N)
     out = np.zeros((B, H, N, E))
@@ -299,9 +349,9 @@ def fast_multipole_linear(
     q,
     k,
     v,
-    query_weights,
-    key_weights,
-    value_weights,
+    query_weights=None,
+    key_weights=None,
+    value_weights=None,
     *,
     group,
     causal=False,
@@ -309,6 +359,9 @@ def fast_multipole_linear(
     query_biases=None,
     key_biases=None,
     value_biases=None,
+    query_summaries=None,
+    key_summaries=None,
+    value_summaries=None,
     scale=None,
     mask=None,
 ):
@@ -328,21 +381,18 @@ def fast_multipole_linear(
     G, E = k.shape[1], v.shape[3]
     scale = _scale(scale, D)
     m, L, p, (query_levels, key_levels, value_levels) = _multipole_levels(
-        N,
         G,
         group,
         [
-            ("query", query_weights, query_biases, D),
-            ("key", key_weights, key_biases, D),
-            ("value", value_weights, value_biases, E),
+            _Family("query", q, query_weights, query_biases, query_summaries),
+            _Family("key", k, key_weights, key_biases, key_summaries),
+            _Family("value", v, value_weights, value_biases, value_summaries),
         ],
     )
     present = _present(mask, B, N)
     q, k, v = _keep(present, q, k, v)
-    # Query head h uses the weights of its key/value head.
-    queries = [q] + [_summaries(q, w, b, _head_map(w, H, G)) for w, b in query_levels]
-    keys = [k] + [_summaries(k, w, b, _head_map(w, G, G)) for w, b in key_levels]
-    values = [v] + [_summaries(v, w, b, _head_map(w, G, G)) for w, b in value_levels]
+    queries = _level_rows(q, query_levels, G)
+    keys, values = _level_rows(k, key_levels, G), _level_rows(v, value_levels, G)
 
     tokens = np.arange(N)
     out = np.zeros((B, H, N, E))

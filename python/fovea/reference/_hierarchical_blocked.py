@@ -57,8 +57,8 @@ def fast_multipole_blocked(
     G, E = k.shape[1], v.shape[3]
     dtype = np.dtype(dtype).type
     q, k, v = (x.astype(dtype) for x in (q, k, v))
-    keys = [_fast_summaries(k, w, b, dtype) for w, b in key_levels]
-    values = [_fast_summaries(v, w, b, dtype) for w, b in value_levels]
+    keys = [_fast_summaries(k, w, b, dtype) for w, b, _ in key_levels]
+    values = [_fast_summaries(v, w, b, dtype) for w, b, _ in value_levels]
 
     out = np.zeros((B, H, N, E), dtype)
     lse = np.full((B, H, N), -np.inf, dtype)

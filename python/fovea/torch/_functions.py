@@ -137,13 +137,15 @@ def fast_multipole(
     q: Tensor,
     k: Tensor,
     v: Tensor,
-    key_weights: _Levels,
-    value_weights: _Levels,
+    key_weights: _Levels | None = None,
+    value_weights: _Levels | None = None,
     *,
     group: int,
     causal: bool = False,
     key_biases: _Levels | None = None,
     value_biases: _Levels | None = None,
+    key_summaries: _Levels | None = None,
+    value_summaries: _Levels | None = None,
     scale: float | None = None,
     multiplicity: bool = True,
     return_lse: bool = False,
@@ -151,9 +153,9 @@ def fast_multipole(
     lengths: Tensor | None = None,
     target: str | None = None,
 ) -> Any:
-    weights = map(_list, (key_weights, value_weights, key_biases, value_biases))
+    lists = map(_list, (key_weights, value_weights, key_biases, value_biases, key_summaries, value_summaries))
     run = _fast_multipole if return_lse else _fast_multipole_out
-    return run(q, k, v, group, *weights, scale, causal, multiplicity, mask, lengths, target)
+    return run(q, k, v, group, *lists, scale, causal, multiplicity, mask, lengths, target)
 
 
 _fast_multipole_linear = make_call("fast_multipole_linear")
@@ -164,9 +166,9 @@ def fast_multipole_linear(
     q: Tensor,
     k: Tensor,
     v: Tensor,
-    query_weights: _Levels,
-    key_weights: _Levels,
-    value_weights: _Levels,
+    query_weights: _Levels | None = None,
+    key_weights: _Levels | None = None,
+    value_weights: _Levels | None = None,
     *,
     group: int,
     causal: bool = False,
@@ -174,14 +176,18 @@ def fast_multipole_linear(
     query_biases: _Levels | None = None,
     key_biases: _Levels | None = None,
     value_biases: _Levels | None = None,
+    query_summaries: _Levels | None = None,
+    key_summaries: _Levels | None = None,
+    value_summaries: _Levels | None = None,
     scale: float | None = None,
     mask: Tensor | None = None,
     lengths: Tensor | None = None,
     target: str | None = None,
 ) -> Tensor:
-    weights = map(_list, (query_weights, key_weights, value_weights, query_biases, key_biases, value_biases))
+    weights = query_weights, key_weights, value_weights, query_biases, key_biases, value_biases
+    lists = map(_list, (*weights, query_summaries, key_summaries, value_summaries))
     return _fast_multipole_linear(
-        q, k, v, group, *weights, scale, causal, allow_query_lookahead, mask, lengths, target
+        q, k, v, group, *lists, scale, causal, allow_query_lookahead, mask, lengths, target
     )
 
 

@@ -273,7 +273,7 @@ double FastMultipoleBackwardOp::getScaleOrDefault() {
 }
 
 int64_t FastMultipoleBackwardOp::getRank() {
-  return getKeyWeights().empty() ? 0 : extent(getKeyWeights()[0], 1);
+  return attn::detail::getSummaryRank(getKeyWeights(), getKeySummaries());
 }
 
 LogicalResult FastMultipoleBackwardOp::verify() {
@@ -325,7 +325,7 @@ double FastMultipoleLinearBackwardOp::getScaleOrDefault() {
 }
 
 int64_t FastMultipoleLinearBackwardOp::getRank() {
-  return getKeyWeights().empty() ? 0 : extent(getKeyWeights()[0], 1);
+  return attn::detail::getSummaryRank(getKeyWeights(), getKeySummaries());
 }
 
 void FastMultipoleLinearBackwardOp::getCanonicalizationPatterns(

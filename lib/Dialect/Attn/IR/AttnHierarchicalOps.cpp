@@ -10,6 +10,7 @@
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
 #include "fovea/Dialect/Attn/IR/Levels.h"
 #include "llvm/ADT/bit.h"
+#include "llvm/Support/MathExtras.h"
 #include <limits>
 
 using namespace mlir;
@@ -52,40 +53,79 @@ int64_t attn::getMostTokens(int64_t group, int64_t levels) {
   return grow(group, levels + 1);
 }
 
+int64_t attn::detail::getSummaryRank(OperandRange weights,
+                                     OperandRange summaries) {
+  if (!weights.empty())
+    return extent(weights[0], 1);
+  return summaries.empty() ? 0 : extent(summaries[0], 3);
+}
+
+/// Checks the weights or summaries `of` a level, called `name`, which counts
+/// from 0.
+static LogicalResult verifyLevel(Operation *op, int64_t rows, int64_t group,
+                                 int64_t level, const Twine &name, Value of,
+                                 bool isReady) {
+  int64_t interval = grow(group, level);
+  if (!isReady) {
+    if (int64_t found = extent(of, 2); found != interval)
+      return op->emitOpError() << "expects " << name << " of level "
+                               << level + 1 << " to cover intervals of "
+                               << interval << " tokens, but got " << found;
+    return success();
+  }
+  if (int64_t rank = extent(of, 3); group % rank != 0)
+    return op->emitOpError()
+           << "expects a group that is a multiple of the " << rank
+           << " summaries of an interval in " << name << ", but got " << group;
+  int64_t found = extent(of, 2);
+  if (ShapedType::isDynamic(rows) || ShapedType::isDynamic(found))
+    return success();
+  int64_t needed = llvm::divideCeil(rows, interval);
+  if (found != needed)
+    return op->emitOpError() << "expects " << name << " of level " << level + 1
+                             << " for " << needed << " intervals of "
+                             << interval << " tokens, but got " << found;
+  return success();
+}
+
 LogicalResult attn::detail::verifyLevels(Operation *op, Value query,
                                          int64_t group,
-                                         ArrayRef<LevelWeights> operands) {
+                                         ArrayRef<LevelOperands> operands) {
   int64_t rows = extent(query, 2);
   if (group < 1)
     return op->emitOpError()
            << "expects a group of at least 1 token, but got " << group;
-  const LevelWeights &first = operands.front();
-  int64_t levels = first.weights.size();
   int64_t needed = ShapedType::isDynamic(rows) ? 0 : countLevels(rows, group);
-  for (const LevelWeights &operand : operands) {
-    int64_t numWeights = operand.weights.size();
-    int64_t numBiases = operand.biases.size();
-    if (numWeights < needed)
+  std::string firstName;
+  int64_t levels = 0;
+  for (const LevelOperands &operand : operands) {
+    bool isReady = !operand.summaries.empty();
+    std::string name =
+        (operand.name + (isReady ? "_summaries" : "_weights")).str();
+    OperandRange lists = isReady ? operand.summaries : operand.weights;
+    int64_t found = lists.size(), numBiases = operand.biases.size();
+    if (isReady && !(operand.weights.empty() && operand.biases.empty()))
+      return op->emitOpError() << "expects no weights and no biases beside "
+                               << name << ", but got both";
+    if (found < needed)
       return op->emitOpError()
-             << "expects " << operand.name << " for " << needed << " levels ("
-             << rows << " tokens in groups of " << group << "), but got "
-             << numWeights;
-    if (numWeights != levels)
+             << "expects " << name << " for " << needed << " levels (" << rows
+             << " tokens in groups of " << group << "), but got " << found;
+    if (firstName.empty()) {
+      firstName = name;
+      levels = found;
+    }
+    if (found != levels)
       return op->emitOpError()
-             << "expects " << operand.name << " for as many levels as "
-             << first.name << " (" << levels << "), but got " << numWeights;
-    if (numBiases != 0 && numBiases != numWeights)
+             << "expects " << name << " for as many levels as " << firstName
+             << " (" << levels << "), but got " << found;
+    if (!isReady && numBiases != 0 && numBiases != levels)
       return op->emitOpError()
              << "expects no biases or one for each of the " << levels
-             << " levels beside " << operand.name << ", but got " << numBiases;
-    for (int64_t level = 0; level < levels; ++level) {
-      int64_t interval = extent(operand.weights[level], 2);
-      if (interval != grow(group, level))
-        return op->emitOpError()
-               << "expects " << operand.name << " of level " << level + 1
-               << " to cover intervals of " << grow(group, level)
-               << " tokens, but got " << interval;
-    }
+             << " levels beside " << name << ", but got " << numBiases;
+    for (auto [level, list] : llvm::enumerate(lists))
+      if (failed(verifyLevel(op, rows, group, level, name, list, isReady)))
+        return failure();
   }
   return success();
 }
@@ -129,7 +169,7 @@ double FastMultipoleOp::getScaleOrDefault() {
 }
 
 int64_t FastMultipoleOp::getRank() {
-  return getKeyWeights().empty() ? 0 : extent(getKeyWeights()[0], 1);
+  return attn::detail::getSummaryRank(getKeyWeights(), getKeySummaries());
 }
 
 LogicalResult FastMultipoleOp::verify() {
@@ -155,7 +195,7 @@ double FastMultipoleLinearOp::getScaleOrDefault() {
 }
 
 int64_t FastMultipoleLinearOp::getRank() {
-  return getKeyWeights().empty() ? 0 : extent(getKeyWeights()[0], 1);
+  return attn::detail::getSummaryRank(getKeyWeights(), getKeySummaries());
 }
 
 LogicalResult FastMultipoleLinearOp::verify() {

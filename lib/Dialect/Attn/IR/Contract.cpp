@@ -51,7 +51,7 @@ ContractOperands::findExtent(const ExtentSpec &spec, unsigned index) const {
   for (const ShapedOperand &operand : operands) {
     if (spec.isLocal() && operand.index != index)
       continue;
-    for (auto [dim, extent] : llvm::enumerate(operand.spec->extents))
+    for (auto [dim, extent] : llvm::enumerate(operand.getExtents()))
       if (extent.symbol == spec.symbol && !extent.mayBroadcast)
         return OperandExtent{&operand, static_cast<unsigned>(dim)};
   }
@@ -61,7 +61,7 @@ ContractOperands::findExtent(const ExtentSpec &spec, unsigned index) const {
 void ContractOperands::forEachEqual(
     function_ref<void(OperandExtent, OperandExtent)> visit) const {
   for (const ShapedOperand &operand : operands) {
-    for (auto [dim, extent] : llvm::enumerate(operand.spec->extents)) {
+    for (auto [dim, extent] : llvm::enumerate(operand.getExtents())) {
       OperandExtent own = {&operand, static_cast<unsigned>(dim)};
       if (extent.symbol.empty() || (extent.mayBroadcast && own.get() == 1))
         continue;
@@ -131,9 +131,9 @@ static std::optional<Mismatch> compare(ArrayRef<ShapedOperand> operands,
     if (&other == own.operand && !extent.mayBroadcast)
       break;
     if ((extent.isLocal() && other.index != own.operand->index) ||
-        other.shape.size() != other.spec->extents.size())
+        other.shape.size() != other.getExtents().size())
       continue;
-    for (auto [dim, otherExtent] : llvm::enumerate(other.spec->extents)) {
+    for (auto [dim, otherExtent] : llvm::enumerate(other.getExtents())) {
       if (otherExtent.symbol != extent.symbol || otherExtent.mayBroadcast)
         continue;
       OperandExtent needed = {&other, static_cast<unsigned>(dim)};
@@ -154,12 +154,13 @@ ContractOperands::findWrongExtent(const ShapedOperand &operand) const {
   const OperandSpec &spec = *operand.spec;
   if (!spec.hasExtents)
     return std::nullopt;
-  if (operand.shape.size() != spec.extents.size())
+  ArrayRef<ExtentSpec> extents = operand.getExtents();
+  if (operand.shape.size() != extents.size())
     return Mismatch{Mismatch::Rank,
                     {&operand, 0},
                     {},
-                    static_cast<int64_t>(spec.extents.size())};
-  for (auto [dim, extent] : llvm::enumerate(spec.extents)) {
+                    static_cast<int64_t>(extents.size())};
+  for (auto [dim, extent] : llvm::enumerate(extents)) {
     OperandExtent own = {&operand, static_cast<unsigned>(dim)};
     if (extent.isStatic && !isKnown(own.get()))
       return Mismatch{Mismatch::Dynamic, own};

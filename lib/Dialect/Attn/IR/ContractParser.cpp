@@ -119,6 +119,7 @@ private:
 
   ExtentSpec parseExtent(StringRef text) const {
     ExtentSpec extent;
+    extent.isOptional = text.consume_back("?");
     extent.mayBroadcast = text.consume_back("~");
     extent.isStatic = text.consume_back("!");
     if (text == "_")
@@ -156,6 +157,13 @@ bool ExtentSpec::isLength() const {
 
 bool ExtentSpec::isLocal() const {
   return !symbol.empty() && llvm::isLower(symbol.front());
+}
+
+ArrayRef<ExtentSpec> OperandSpec::getExtents(size_t rank) const {
+  size_t count = extents.size();
+  while (count > rank && extents[count - 1].isOptional)
+    --count;
+  return ArrayRef(extents).take_front(count);
 }
 
 std::string ExtentSpec::getText() const {

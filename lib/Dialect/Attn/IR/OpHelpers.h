@@ -57,23 +57,30 @@ double getScaleOrDefault(std::optional<llvm::APFloat> scale, mlir::Value query);
 void addSourceTerms(const StreamSource &source, unsigned index,
                     ContractOperands &operands);
 
-/// The weights of every level for one of query, key and value.
-struct LevelWeights {
+/// What the summaries of every level are made of for one of query, key and
+/// value, or these themselves.
+struct LevelOperands {
   llvm::StringRef name;
-  mlir::OperandRange weights, biases;
+  mlir::OperandRange weights, biases, summaries;
 };
 
-/// Checks that there are weights for every level, which fit the group.
+/// Checks that there are weights or summaries for every level, which fit the
+/// group.
 mlir::LogicalResult verifyLevels(mlir::Operation *op, mlir::Value query,
                                  int64_t group,
-                                 llvm::ArrayRef<LevelWeights> operands);
+                                 llvm::ArrayRef<LevelOperands> operands);
+
+/// Summaries of an interval; 0 without levels.
+int64_t getSummaryRank(mlir::OperandRange weights,
+                       mlir::OperandRange summaries);
 
 /// The same for an operation that is fast multipole attention or its gradient.
 template <typename OpTy> mlir::LogicalResult verifyMultipoleLevels(OpTy op) {
   return verifyLevels(
       op, op.getQuery(), op.getGroup(),
-      {{"key_weights", op.getKeyWeights(), op.getKeyBiases()},
-       {"value_weights", op.getValueWeights(), op.getValueBiases()}});
+      {{"key", op.getKeyWeights(), op.getKeyBiases(), op.getKeySummaries()},
+       {"value", op.getValueWeights(), op.getValueBiases(),
+        op.getValueSummaries()}});
 }
 
 /// The same for the linear form, which summarises queries as well.
@@ -84,9 +91,11 @@ template <typename OpTy> mlir::LogicalResult verifyLinearLevels(OpTy op) {
                           "interval into a row");
   return verifyLevels(
       op, op.getQuery(), op.getGroup(),
-      {{"query_weights", op.getQueryWeights(), op.getQueryBiases()},
-       {"key_weights", op.getKeyWeights(), op.getKeyBiases()},
-       {"value_weights", op.getValueWeights(), op.getValueBiases()}});
+      {{"query", op.getQueryWeights(), op.getQueryBiases(),
+        op.getQuerySummaries()},
+       {"key", op.getKeyWeights(), op.getKeyBiases(), op.getKeySummaries()},
+       {"value", op.getValueWeights(), op.getValueBiases(),
+        op.getValueSummaries()}});
 }
 
 /// The masks of tokens of an operation, each of which may be empty.

@@ -49,7 +49,8 @@ SummarizeOp::getTiledImplementation(OpBuilder &builder,
 //===----------------------------------------------------------------------===//
 
 /// Operands are, in this order, query, key and value, sets of weights and
-/// biases that heads share, a mask of tokens, and destinations.
+/// biases that heads share, ready-made summaries, a mask of tokens, and
+/// destinations.
 template <typename OpTy>
 static FailureOr<TilingResult> tileMultipole(OpTy op, OpBuilder &builder,
                                              ArrayRef<OpFoldResult> offsets,
@@ -60,16 +61,23 @@ static FailureOr<TilingResult> tileMultipole(OpTy op, OpBuilder &builder,
   SmallVector<Value> operands = {tiler->sliceQueryLike(op.getQuery()),
                                  tiler->sliceKeyLike(op.getKey()),
                                  tiler->sliceKeyLike(op.getValue())};
-  unsigned numInits = op.getNumDpsInits();
-  unsigned numMasks = op.getMask() ? 1 : 0;
-  for (Value sets :
-       op->getOperands().drop_front(3).drop_back(numMasks + numInits)) {
+  SmallVector<Value> keySummaries(op.getKeySummaries()), querySummaries;
+  llvm::append_range(keySummaries, op.getValueSummaries());
+  if constexpr (std::is_same_v<OpTy, FastMultipoleLinearOp>)
+    querySummaries = op.getQuerySummaries();
+  unsigned numOthers = querySummaries.size() + keySummaries.size() +
+                       (op.getMask() ? 1 : 0) + op.getNumDpsInits();
+  for (Value sets : op->getOperands().drop_front(3).drop_back(numOthers)) {
     FailureOr<Value> slice =
         tiler->sliceSets(sets, op.getQuery(), kSharedWeights);
     if (failed(slice))
       return failure();
     operands.push_back(*slice);
   }
+  for (Value summaries : querySummaries)
+    operands.push_back(tiler->sliceQueryLike(summaries));
+  for (Value summaries : keySummaries)
+    operands.push_back(tiler->sliceKeyLike(summaries));
   if (op.getMask())
     operands.push_back(tiler->sliceBatch(op.getMask()));
   for (Value init : op.getDpsInits())

@@ -87,6 +87,15 @@ def masked_multipole(N: int, type: torch.dtype) -> dict[str, Any]:
     return {**multipole(N, type), "lengths": torch.tensor([N, N // 2 + 1], dtype=torch.int32)}
 
 
+def ready_multipole(N: int, type: torch.dtype) -> dict[str, Any]:
+    """Keys with weights that mix columns, and ready-made summaries of values."""
+    found = attention(N, type, D=8, E=5)
+    intervals = [5 << level for level in range(fovea.reference.num_levels(N, 5))]
+    found["key_weights"] = [normal(1, 1, size, 8, 8, type=type) for size in intervals]
+    found["value_summaries"] = [normal(2, 2, -(-N // size), 1, 5, type=type) for size in intervals]
+    return found
+
+
 def codes(N: int, type: torch.dtype, S: int = 6) -> dict[str, Any]:
     found = attention(N, type)
     return {**found, "k": torch.randint(S, (2, 2, N), dtype=torch.int32), "codebook": normal(1, S, 8, type=type)}
@@ -152,6 +161,9 @@ CASES = {
         masked_multipole,
         (*TOKENS, "key_weights", "value_weights", "key_biases", "value_biases"),
         {"group": 2, "causal": True},
+    ),
+    "fast_multipole-ready": Case(
+        "fast_multipole", ready_multipole, (*TOKENS, "key_weights", "value_summaries"), {"group": 5}
     ),
     "fast_multipole_linear": Case(
         "fast_multipole_linear",

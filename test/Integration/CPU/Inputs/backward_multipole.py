@@ -21,6 +21,8 @@ FACTORS = {
     "causal": [False, True],
     "multiplicity": [True, False],
     "biases": [False, True],
+    # Weights for each column, or that mix columns, or ready-made summaries for some.
+    "made": ["columns", "columns", "mixed", "ready"],
     "shared": [True, False],
     "dtype": ["f32", "f64", "bf16", "f16"],
     "cpu": check.usable_cpus(),
@@ -48,18 +50,29 @@ def run(index, case):
     sets = 1 if case["shared"] or (linear and H != G) else G
     q, k, v, d_out = (normal(rng, s, dtype) for s in ((B, H, N, D), (B, G, N, D), (B, G, N, E), (B, H, N, E)))
     sides = [("query", D)] * linear + [("key", D), ("value", E)]
-    clauses = []
+    ready = {side for side, _ in sides if case["made"] == "ready" and rng.random() < 0.6}
+
+    def make_weights(width, level):
+        weights = check.reference.average_weights(p, m << level, width, sets)
+        weights = weights + rng.standard_normal((sets, p, m << level, width)) * 0.3 / (m << level)
+        if case["made"] == "mixed":
+            weights = weights[..., None] * rng.standard_normal((width, width)) / np.sqrt(width)
+        return weights.astype(NAMES[dtype])
+
+    clauses = [(f"{side}_weights", [make_weights(width, level) for level in range(L)])
+               for side, width in sides if side not in ready]  # fmt: skip
     for side, width in sides:
-        clauses.append((f"{side}_weights", [
-            (check.reference.average_weights(p, m << level, width, sets)
-             + rng.standard_normal((sets, p, m << level, width)) * 0.3 / (m << level)).astype(NAMES[dtype])
-            for level in range(L)]))
-    for side, width in sides:
-        if case["biases"] and L:
+        if case["biases"] and L and side not in ready:
             clauses.append((f"{side}_biases", [
                 normal(rng, (sets, p, width), dtype, 0.1) for _ in range(L)]))
-    lists = [arrays for name, arrays in clauses[: len(sides)]]
-    options = {"group": m, "causal": case["causal"], **dict(clauses[len(sides):])}
+    for side, width in sides:
+        if side in ready:
+            heads = H if side == "query" else G
+            clauses.append((f"{side}_summaries", [
+                normal(rng, (B, heads, -(-N // (m << level)), p, width), dtype, 0.3) for level in range(L)]))
+    options = dict(clauses)
+    lists = [options.pop(f"{side}_weights", None) for side, _ in sides]
+    options |= {"group": m, "causal": case["causal"]}
     attributes = [f"group = {m} : i64"] + ["causal"] * case["causal"]
     if linear:
         if case["causal"]:

@@ -22,6 +22,8 @@ FACTORS = {
     "causal": [False, True],
     "multiplicity": [True, False],
     "biases": [False, True],
+    # Weights for each column, or that mix columns, or ready-made summaries for some.
+    "made": ["columns", "columns", "mixed", "ready"],
     "shared": [True, False],
     "dtype": ["f32", "f64", "bf16", "f16"],
     "cpu": check.usable_cpus(),
@@ -69,16 +71,33 @@ def run(index, case):
     def make_weights(width, level):
         """Nearly averages."""
         noise = rng.standard_normal((W, p, m << level, width))
-        return check.reference.average_weights(p, m << level, width, W) + noise * 0.3 / (m << level)
+        weights = check.reference.average_weights(p, m << level, width, W) + noise * 0.3 / (m << level)
+        if case["made"] != "mixed":
+            return weights
+        return weights[..., None] * rng.standard_normal((width, width)) / np.sqrt(width)
+
+    def make_summaries(heads, width, level):
+        return rng.standard_normal((B, heads, -(-N // (m << level)), p, width)) * 0.3
+
+    ready = {side for side, _ in sides if case["made"] == "ready" and rng.random() < 0.6}
 
     for side, width in sides:
+        if side in ready:
+            keywords[f"{side}_weights"] = None
+            continue
         made, clause = group(f"{side}_weights", L, functools.partial(make_weights, width))
         keywords[f"{side}_weights"] = made
         text += clause
     for side, width in sides:
-        if case["biases"] and L:
+        if case["biases"] and L and side not in ready:
             made, clause = group(f"{side}_biases", L, lambda level, width=width: rng.standard_normal((W, p, width)) * 0.1)
             keywords[f"{side}_biases"] = made
+            text += clause
+    for side, width in sides:
+        if side in ready:
+            heads = H if side == "query" else G
+            made, clause = group(f"{side}_summaries", L, functools.partial(make_summaries, heads, width))
+            keywords[f"{side}_summaries"] = made
             text += clause
     results = [tensor((B, H, N, E), dtype)]
     if case["lse"] and not linear:

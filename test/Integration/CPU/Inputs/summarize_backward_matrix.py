@@ -23,6 +23,8 @@ FACTORS = {
     "bias": [False, True],
     "cpu": check.usable_cpus(),
     "dynamic": [False, True],
+    # Whether a summary's column depends on all columns: with fewer of them.
+    "mixes": [False, False, True],
 }
 
 
@@ -30,6 +32,8 @@ def run(index, case):
     rng = np.random.default_rng(index)
     dtype, D, p, dynamic = (case[key] for key in ("dtype", "width", "rank", "dynamic"))
     (first, levels), (B, G, W) = case["interval"], case["heads"]
+    if case["mixes"]:
+        D, p, levels = min(D, 37), min(p, 3), min(levels, 3)
     total = state(dtype)
     intervals = [first * p << level for level in range(levels)]
     N = max(1, case["rows"][0] * intervals[-1] + case["rows"][1])
@@ -47,7 +51,7 @@ def run(index, case):
     dx, sum_name, sum_type = argument(x.shape, total, (0, 1, 2))
     expected, body, weight_gradients = [dx.astype(float)], "", []
     for level, interval in enumerate(intervals):
-        w, w_name, w_type = argument((W, p, interval, D), dtype)
+        w, w_name, w_type = argument((W, p, interval, D) + (D,) * case["mixes"], dtype)
         d, d_name, d_type = argument((B, G, -(-N // interval) * p, D), dtype, (0, 1, 2))
         inits = [argument(w.shape, total)]
         if case["bias"]:
@@ -83,13 +87,16 @@ def check_numbers(rng, kernel, arrays, clean, intervals, what):
     B, G, N, D = x.shape
     level = rng.integers(0, len(intervals))
     first = 2 + level * step
-    W, p, interval, _ = arrays[first].shape
+    W, p, interval = arrays[first].shape[:3]
+    mixes = arrays[first].ndim == 5
+    every = slice(None)
     # The last interval may have absent tokens.
     summaries = arrays[first + 1].shape[2]
     summary = rng.choice([summaries - 1, rng.integers(0, summaries)])
     token = rng.choice([interval - 1, rng.integers(0, interval)])
+    columns = rng.integers(0, D, 1 + mixes)
     places = ((0, tuple(rng.integers(0, n) for n in x.shape)),
-              (first, (rng.integers(0, W), rng.integers(0, p), token, rng.integers(0, D))),
+              (first, (rng.integers(0, W), rng.integers(0, p), token, *columns)),
               (first + 1, (rng.integers(0, B), rng.integers(0, G), summary, rng.integers(0, D))))  # fmt: skip
     for operand, at in places:
         number, readers = rng.choice(NUMBERS), [np.zeros(one.shape, bool) for one in clean]
@@ -99,12 +106,14 @@ def check_numbers(rng, kernel, arrays, clean, intervals, what):
                 readers[1 + other * (step - 2)][at[1] * W // G, :, at[2] % size, at[3]] = True
         elif operand == first:
             heads = slice(at[0] * G // W, (at[0] + 1) * G // W)
+            # From a column of the summary to one of the token.
             readers[0][:, heads, token::interval, at[3]] = True
         else:
             begin = at[2] // p * interval
             present = min(interval, N - begin)
-            readers[0][at[0], at[1], begin : begin + present, at[3]] = True
-            readers[own][at[1] * W // G, at[2] % p, :present, at[3]] = True
+            readers[0][at[0], at[1], begin : begin + present, every if mixes else at[3]] = True
+            columns = (every, at[3]) if mixes else (at[3],)
+            readers[own][(at[1] * W // G, at[2] % p, slice(0, present), *columns)] = True
             if step == 4:
                 readers[own + 1][at[1] * W // G, at[2] % p, at[3]] = True
         dirty = plant(dict(zip(names, arrays)), str(operand), at, number)

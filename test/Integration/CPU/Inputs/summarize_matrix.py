@@ -24,18 +24,21 @@ FACTORS = {
     "dynamic": [False, True],
     # Rounded to the data type, or not.
     "rounded": [True, False],
+    # Whether a summary's column depends on all columns: with fewer of them.
+    "mixes": [False, False, True],
 }
 
 
 def summarize(x, weights, bias):
     """The definition, in float64."""
     B, G, N, D = x.shape
-    W, p, interval, _ = weights.shape
+    W, p, interval = weights.shape[:3]
     count = -(-N // interval)
     padded = np.zeros((B, G, count * interval, D))
     padded[:, :, :N] = x
     weights = np.repeat(weights.astype(float), G // W, axis=0)
-    sums = np.einsum("gatd,bgutd->bguad", weights, padded.reshape(B, G, count, interval, D))
+    product = "gatde,bgutd->bguae" if weights.ndim == 5 else "gatd,bgutd->bguad"
+    sums = np.einsum(product, weights, padded.reshape(B, G, count, interval, D))
     if bias is not None:
         sums += np.repeat(bias.astype(float), G // W, axis=0)[None, :, None]
     return sums.reshape(B, G, count * p, D)
@@ -45,6 +48,8 @@ def run(index, case):
     rng = np.random.default_rng(index)
     dtype, D, p, dynamic = (case[key] for key in ("dtype", "width", "rank", "dynamic"))
     (first, levels), (B, G, W) = case["interval"], case["heads"]
+    if case["mixes"]:
+        D, p, levels = min(D, 37), min(p, 3), min(levels, 3)
     out = dtype if case["rounded"] else state(dtype)
     intervals = [first * p << level for level in range(levels)]
     N = max(0, case["rows"][0] * intervals[-1] + case["rows"][1])
@@ -56,7 +61,7 @@ def run(index, case):
         body += "".join(f"  %c{i} = arith.constant {i} : index\n"
                         f"  %d{i} = tensor.dim %x, %c{i} : {x_type}\n" for i in range(3))
     for level, interval in enumerate(intervals):
-        weights = normal(rng, (W, p, interval, D), dtype)
+        weights = normal(rng, (W, p, interval, D) + (D,) * case["mixes"], dtype)
         bias = normal(rng, (W, p, D), dtype) if case["bias"] else None
         w_type, b_type = tensor(weights.shape, dtype), tensor((W, p, D), dtype)
         rows, sizes = -(-N // interval) * p, ""
@@ -96,20 +101,23 @@ def check_numbers(rng, kernel, arrays, clean, intervals, bound, what):
     B, G, N, D = x.shape
     level = rng.integers(0, len(intervals))
     weights = arrays[1 + level * step]
-    W, p, interval, _ = weights.shape
+    W, p, interval = weights.shape[:3]
+    mixes = weights.ndim == 5
     # Weights of the last token of an interval, which may be absent, too.
     token = rng.choice([interval - 1, rng.integers(0, interval)])
+    columns = rng.integers(0, D, 1 + mixes)
     places = ((0, tuple(rng.integers(0, n) for n in x.shape)),
-              (1 + level * step, (rng.integers(0, W), rng.integers(0, p), token, rng.integers(0, D))))  # fmt: skip
+              (1 + level * step, (rng.integers(0, W), rng.integers(0, p), token, *columns)))  # fmt: skip
     for operand, at in places:
         number, readers = rng.choice(NUMBERS), [np.zeros(one.shape, bool) for one in clean]
         if operand == 0:
             for reads, size in zip(readers, intervals):
-                reads[at[0], at[1], at[2] // size * p : (at[2] // size + 1) * p, at[3]] = True
+                columns = slice(None) if mixes else at[3]
+                reads[at[0], at[1], at[2] // size * p : (at[2] // size + 1) * p, columns] = True
         else:
             last = -(-(N - token) // interval) if token < N else 0
             heads = slice(at[0] * G // W, (at[0] + 1) * G // W)
-            readers[level][:, heads, at[1] : last * p : p, at[3]] = True
+            readers[level][:, heads, at[1] : last * p : p, at[-1]] = True
         dirty = plant(dict(zip(names, arrays)), str(operand), at, number)
         found = kernel(*dirty.values())
         # An interval that lacks the token of the weight is summed again, in another order.

@@ -28,6 +28,12 @@ def Attn_SummarizeOp : Attn_TiledOp<"summarize", 2, "getInput()"> {
 
     $shapes
 
+    Weights of five axes mix columns, as a strided convolution does:
+
+    ```
+    result[b, g, u p + a, e] = bias[w, a, e] + sum_(t < I, d) weights[w, a, t, d, e] * input[b, g, u I + t, d]
+    ```
+
     Sums are accumulated in `f32` (`f64` for `f64`) and rounded once, to the
     element type of `output`: that of `input`, or `f32` for narrower data.
 
@@ -42,7 +48,7 @@ def Attn_SummarizeOp : Attn_TiledOp<"summarize", 2, "getInput()"> {
   let conditions = ["G % W == 0", "I % P == 0", "K == ceil(N / I) * P"];
   let arguments = (ins
     Attn_Arg<Attn_Rank4, "T[B, G, N, D!]">:$input,
-    Attn_Arg<Attn_Rank4, "T[W!, P!, I!, D!]", "one set for each `G / W` heads">:$weights,
+    Attn_Arg<Attn_Rank4Or5, "T[W!, P!, I!, D!, D!?]", "one set for each `G / W` heads; five axes mix columns">:$weights,
     Attn_Arg<Optional<Attn_Rank3>, "T[W!, P!, D!]">:$bias,
     Attn_Arg<Attn_Rank4, "T|sum[B, G, K, D!]">:$output
   );
@@ -85,6 +91,9 @@ def Attn_FastMultipoleOp : Attn_TiledOp<"fast_multipole", 2, "getQuery()",
 
     Levels are used up to the least `L` with `m 2^(L+1) >= N`: weights of fewer
     are an error, those of more are not read; no levels mean dense attention.
+    `key_summaries` and `value_summaries` are ready-made summaries, in place of
+    weights and biases: row `a` of interval `u` of level `l`, whatever it was made
+    of, stands for the same tokens as a weighted sum does.
     With `causal`, entries with `j > i` are absent; coarse levels only ever look
     at wholly past intervals. Time is `O(N (3m + 3pL) (D + E))`, extra memory
     `O(N p/m (D + E))`: summaries are kept in `f32` (`f64` for `f64`), whatever
@@ -110,14 +119,18 @@ def Attn_FastMultipoleOp : Attn_TiledOp<"fast_multipole", 2, "getQuery()",
     Attn_Arg<Attn_Rank4, "T[B, H, N, D!]">:$query,
     Attn_Arg<Attn_Rank4, "T[B, G, N, D!]">:$key,
     Attn_Arg<Attn_Rank4, "T[B, G, N, E!]">:$value,
-    Attn_Arg<Variadic<Attn_Rank4>,
-        "T[w!, P!, i!, D!]",
-        "one per level, level 1 first; level `l` covers `group 2^(l-1)` tokens">:$key_weights,
-    Attn_Arg<Variadic<Attn_Rank4>,
-        "T[v!, P!, i!, E!]",
-        "one per level, level 1 first; level `l` covers `group 2^(l-1)` tokens">:$value_weights,
+    Attn_Arg<Variadic<Attn_Rank4Or5>,
+        "T[w!, P!, i!, D!, D!?]",
+        "one per level, level 1 first; level `l` covers `group 2^(l-1)` tokens; five axes mix columns">:$key_weights,
+    Attn_Arg<Variadic<Attn_Rank4Or5>,
+        "T[v!, P!, i!, E!, E!?]",
+        "one per level, level 1 first; level `l` covers `group 2^(l-1)` tokens; five axes mix columns">:$value_weights,
     Attn_Arg<Variadic<Attn_Rank3>, "T[w!, P!, D!]", "none, or one per level">:$key_biases,
     Attn_Arg<Variadic<Attn_Rank3>, "T[v!, P!, E!]", "none, or one per level">:$value_biases,
+    Attn_Arg<Variadic<Attn_Rank5>, "T|sum[B, G, n, P!, D!]",
+        "in place of `key_weights`, one per level: of `n` intervals">:$key_summaries,
+    Attn_Arg<Variadic<Attn_Rank5>, "T|sum[B, G, n, P!, E!]",
+        "in place of `value_weights`, one per level: of `n` intervals">:$value_summaries,
     Attn_Arg<Optional<Attn_TokenMask>, "[B, N]", "none, or the tokens that are present">:$mask,
     Attn_Arg<Attn_Rank4, "T[B, H, N, E!]">:$output,
     Attn_Arg<Optional<Attn_Rank3>, "sum[B, H, N]", "natural logarithm">:$lse,
@@ -135,6 +148,8 @@ def Attn_FastMultipoleOp : Attn_TiledOp<"fast_multipole", 2, "getQuery()",
     (`value_weights` `(` $value_weights^ `:` type($value_weights) `)`)?
     (`key_biases` `(` $key_biases^ `:` type($key_biases) `)`)?
     (`value_biases` `(` $value_biases^ `:` type($value_biases) `)`)?
+    (`key_summaries` `(` $key_summaries^ `:` type($key_summaries) `)`)?
+    (`value_summaries` `(` $value_summaries^ `:` type($value_summaries) `)`)?
     (`mask` `(` $mask^ `:` type($mask) `)`)?
     `outs` `(` $output (`,` $lse^)? `:` type($output) (`,` type($lse)^)? `)`
     attr-dict (`->` type($results)^)?
@@ -143,8 +158,10 @@ def Attn_FastMultipoleOp : Attn_TiledOp<"fast_multipole", 2, "getQuery()",
   let extraClassDeclaration = [{
     ::mlir::MutableOperandRange getDpsInitsMutable();
     double getScaleOrDefault();
-    int64_t getNumLevels() { return getKeyWeights().size(); }
-    /// Sums kept of an interval; 0 when there are no levels.
+    int64_t getNumLevels() {
+      return std::max(getKeyWeights().size(), getKeySummaries().size());
+    }
+    /// Summaries of an interval; 0 when there are no levels.
     int64_t getRank();
   }];
 }
@@ -155,7 +172,8 @@ def Attn_FastMultipoleLinearOp : Attn_TiledOp<"fast_multipole_linear", 2, "getQu
   let details = [{
     The linear form of Fast Multipole Attention (appendix A.1, equations 11 and
     12). Queries are summarised like keys and values; level `l >= 1` scores are
-    `Q^(l)[i p / m_l] . K^(l)[j p / m_l]`. Each level has its *own* soft-max over
+    `Q^(l)[i p / m_l] . K^(l)[j p / m_l]`. Each of the three may have ready-made
+    summaries in place of weights. Each level has its *own* soft-max over
     the entries that `attn.fast_multipole` gives to it, and the outputs of the
     levels, level 0 included, are summed. A level at which a row has no entry
     contributes zero. Scores are products with `scale`, which is `1 / sqrt(D)`
@@ -186,18 +204,24 @@ def Attn_FastMultipoleLinearOp : Attn_TiledOp<"fast_multipole_linear", 2, "getQu
     Attn_Arg<Attn_Rank4, "T[B, H, N, D!]">:$query,
     Attn_Arg<Attn_Rank4, "T[B, G, N, D!]">:$key,
     Attn_Arg<Attn_Rank4, "T[B, G, N, E!]">:$value,
-    Attn_Arg<Variadic<Attn_Rank4>,
-        "T[u!, P!, i!, D!]",
-        "one per level, level 1 first; level `l` covers `group 2^(l-1)` tokens">:$query_weights,
-    Attn_Arg<Variadic<Attn_Rank4>,
-        "T[w!, P!, i!, D!]",
-        "one per level, level 1 first; level `l` covers `group 2^(l-1)` tokens">:$key_weights,
-    Attn_Arg<Variadic<Attn_Rank4>,
-        "T[v!, P!, i!, E!]",
-        "one per level, level 1 first; level `l` covers `group 2^(l-1)` tokens">:$value_weights,
+    Attn_Arg<Variadic<Attn_Rank4Or5>,
+        "T[u!, P!, i!, D!, D!?]",
+        "one per level, level 1 first; level `l` covers `group 2^(l-1)` tokens; five axes mix columns">:$query_weights,
+    Attn_Arg<Variadic<Attn_Rank4Or5>,
+        "T[w!, P!, i!, D!, D!?]",
+        "one per level, level 1 first; level `l` covers `group 2^(l-1)` tokens; five axes mix columns">:$key_weights,
+    Attn_Arg<Variadic<Attn_Rank4Or5>,
+        "T[v!, P!, i!, E!, E!?]",
+        "one per level, level 1 first; level `l` covers `group 2^(l-1)` tokens; five axes mix columns">:$value_weights,
     Attn_Arg<Variadic<Attn_Rank3>, "T[u!, P!, D!]", "none, or one per level">:$query_biases,
     Attn_Arg<Variadic<Attn_Rank3>, "T[w!, P!, D!]", "none, or one per level">:$key_biases,
     Attn_Arg<Variadic<Attn_Rank3>, "T[v!, P!, E!]", "none, or one per level">:$value_biases,
+    Attn_Arg<Variadic<Attn_Rank5>, "T|sum[B, H, n, P!, D!]",
+        "in place of `query_weights`, one per level: of `n` intervals">:$query_summaries,
+    Attn_Arg<Variadic<Attn_Rank5>, "T|sum[B, G, n, P!, D!]",
+        "in place of `key_weights`, one per level: of `n` intervals">:$key_summaries,
+    Attn_Arg<Variadic<Attn_Rank5>, "T|sum[B, G, n, P!, E!]",
+        "in place of `value_weights`, one per level: of `n` intervals">:$value_summaries,
     Attn_Arg<Optional<Attn_TokenMask>, "[B, N]", "none, or the tokens that are present">:$mask,
     Attn_Arg<Attn_Rank4, "T[B, H, N, E!]">:$output,
     I64Attr:$group,
@@ -216,6 +240,9 @@ def Attn_FastMultipoleLinearOp : Attn_TiledOp<"fast_multipole_linear", 2, "getQu
     (`query_biases` `(` $query_biases^ `:` type($query_biases) `)`)?
     (`key_biases` `(` $key_biases^ `:` type($key_biases) `)`)?
     (`value_biases` `(` $value_biases^ `:` type($value_biases) `)`)?
+    (`query_summaries` `(` $query_summaries^ `:` type($query_summaries) `)`)?
+    (`key_summaries` `(` $key_summaries^ `:` type($key_summaries) `)`)?
+    (`value_summaries` `(` $value_summaries^ `:` type($value_summaries) `)`)?
     (`mask` `(` $mask^ `:` type($mask) `)`)?
     `outs` `(` $output `:` type($output) `)`
     attr-dict (`->` type($results)^)?
@@ -224,7 +251,9 @@ def Attn_FastMultipoleLinearOp : Attn_TiledOp<"fast_multipole_linear", 2, "getQu
   let extraClassDeclaration = [{
     ::mlir::MutableOperandRange getDpsInitsMutable();
     double getScaleOrDefault();
-    int64_t getNumLevels() { return getKeyWeights().size(); }
+    int64_t getNumLevels() {
+      return std::max(getKeyWeights().size(), getKeySummaries().size());
+    }
     int64_t getRank();
   }];
 }
@@ -246,8 +275,9 @@ def Attn_SummarizeBackwardOp : Attn_Op<"summarize_backward",
     d_bias[w, a, :]            += sum_(b, g of w, u) d_output[b, g, u p + a, :]
     ```
 
-    with `I`, `p` and `w` as there: sums over heads that share a set of weights,
-    over batch entries and over intervals. So the gradients of several levels of
+    with `I`, `p` and `w` as there, and with a sum over the columns that weights of
+    five axes mix: sums over heads that share a set of weights, over batch entries
+    and over intervals. So the gradients of several levels of
     one input add up in one destination. Rows past the end of `input` are neither
     read nor written.
 
@@ -269,10 +299,10 @@ def Attn_SummarizeBackwardOp : Attn_Op<"summarize_backward",
   let conditions = ["G % W == 0", "I % P == 0", "K == ceil(N / I) * P"];
   let arguments = (ins
     Attn_Arg<Attn_Rank4, "T[B, G, N, D!]">:$input,
-    Attn_Arg<Attn_Rank4, "T[W!, P!, I!, D!]">:$weights,
+    Attn_Arg<Attn_Rank4Or5, "T[W!, P!, I!, D!, D!?]">:$weights,
     Attn_Arg<Attn_Rank4, "T|sum[B, G, K, D!]">:$d_output,
     Attn_Arg<Attn_Rank4, "gradient of input">:$d_input,
-    Attn_Arg<Attn_Rank4, "gradient of weights">:$d_weights,
+    Attn_Arg<Attn_Rank4Or5, "gradient of weights">:$d_weights,
     Attn_Arg<Optional<Attn_Rank3>, "T|sum[W, P, D]">:$d_bias
   );
   let results = (outs Variadic<AnyRankedTensor>:$results);
@@ -310,6 +340,8 @@ def Attn_FastMultipoleBackwardOp
     d_key_biases_l[w, a, :]     = sum_(b, g of w, u) d_K^(l)[b, g, u p + a, :]
     ```
 
+    Ready-made summaries get `d_K^(l)` and `d_V^(l)` themselves.
+
     $shapes
 
     Element types and the order of sums are as in `attn.stream_backward`. Time is
@@ -335,14 +367,18 @@ def Attn_FastMultipoleBackwardOp
     Attn_Arg<Attn_Rank4, "T[B, H, N, D!]">:$query,
     Attn_Arg<Attn_Rank4, "T[B, G, N, D!]">:$key,
     Attn_Arg<Attn_Rank4, "T[B, G, N, E!]">:$value,
-    Attn_Arg<Variadic<Attn_Rank4>,
-        "T[w!, P!, i!, D!]",
-        "one per level, level 1 first; level `l` covers `group 2^(l-1)` tokens">:$key_weights,
-    Attn_Arg<Variadic<Attn_Rank4>,
-        "T[v!, P!, i!, E!]",
-        "one per level, level 1 first; level `l` covers `group 2^(l-1)` tokens">:$value_weights,
+    Attn_Arg<Variadic<Attn_Rank4Or5>,
+        "T[w!, P!, i!, D!, D!?]",
+        "one per level, level 1 first; level `l` covers `group 2^(l-1)` tokens; five axes mix columns">:$key_weights,
+    Attn_Arg<Variadic<Attn_Rank4Or5>,
+        "T[v!, P!, i!, E!, E!?]",
+        "one per level, level 1 first; level `l` covers `group 2^(l-1)` tokens; five axes mix columns">:$value_weights,
     Attn_Arg<Variadic<Attn_Rank3>, "T[w!, P!, D!]", "none, or one per level">:$key_biases,
     Attn_Arg<Variadic<Attn_Rank3>, "T[v!, P!, E!]", "none, or one per level">:$value_biases,
+    Attn_Arg<Variadic<Attn_Rank5>, "T|sum[B, G, n, P!, D!]",
+        "in place of `key_weights`, one per level: of `n` intervals">:$key_summaries,
+    Attn_Arg<Variadic<Attn_Rank5>, "T|sum[B, G, n, P!, E!]",
+        "in place of `value_weights`, one per level: of `n` intervals">:$value_summaries,
     Attn_Arg<Optional<Attn_TokenMask>, "[B, N]", "none, or the tokens that are present">:$mask,
     Attn_Arg<Attn_Rank4, "T[B, H, N, E!]">:$output,
     Attn_Arg<Attn_Rank3, "sum[B, H, N]">:$lse,
@@ -351,10 +387,12 @@ def Attn_FastMultipoleBackwardOp
     Attn_Arg<Attn_Rank4, "gradient of query">:$d_query,
     Attn_Arg<Attn_Rank4, "gradient of key">:$d_key,
     Attn_Arg<Attn_Rank4, "gradient of value">:$d_value,
-    Attn_Arg<Variadic<Attn_Rank4>, "gradient of key_weights">:$d_key_weights,
-    Attn_Arg<Variadic<Attn_Rank4>, "gradient of value_weights">:$d_value_weights,
+    Attn_Arg<Variadic<Attn_Rank4Or5>, "gradient of key_weights">:$d_key_weights,
+    Attn_Arg<Variadic<Attn_Rank4Or5>, "gradient of value_weights">:$d_value_weights,
     Attn_Arg<Variadic<Attn_Rank3>, "gradient of key_biases">:$d_key_biases,
     Attn_Arg<Variadic<Attn_Rank3>, "gradient of value_biases">:$d_value_biases,
+    Attn_Arg<Variadic<Attn_Rank5>, "gradient of key_summaries">:$d_key_summaries,
+    Attn_Arg<Variadic<Attn_Rank5>, "gradient of value_summaries">:$d_value_summaries,
     I64Attr:$group,
     UnitAttr:$causal,
     OptionalAttr<Attn_FiniteAttr>:$scale,
@@ -369,6 +407,8 @@ def Attn_FastMultipoleBackwardOp
     (`value_weights` `(` $value_weights^ `:` type($value_weights) `)`)?
     (`key_biases` `(` $key_biases^ `:` type($key_biases) `)`)?
     (`value_biases` `(` $value_biases^ `:` type($value_biases) `)`)?
+    (`key_summaries` `(` $key_summaries^ `:` type($key_summaries) `)`)?
+    (`value_summaries` `(` $value_summaries^ `:` type($value_summaries) `)`)?
     (`mask` `(` $mask^ `:` type($mask) `)`)?
     `forward` `(` $output `,` $lse `:` type($output) `,` type($lse) `)`
     `gradient` `(` $d_output (`,` $d_lse^)? `:`
@@ -379,14 +419,18 @@ def Attn_FastMultipoleBackwardOp
     (`d_value_weights` `(` $d_value_weights^ `:` type($d_value_weights) `)`)?
     (`d_key_biases` `(` $d_key_biases^ `:` type($d_key_biases) `)`)?
     (`d_value_biases` `(` $d_value_biases^ `:` type($d_value_biases) `)`)?
+    (`d_key_summaries` `(` $d_key_summaries^ `:` type($d_key_summaries) `)`)?
+    (`d_value_summaries` `(` $d_value_summaries^ `:` type($d_value_summaries) `)`)?
     attr-dict (`->` type($results)^)?
   }];
   let hasCanonicalizer = 1;
   let extraClassDeclaration = [{
     ::mlir::MutableOperandRange getDpsInitsMutable();
     double getScaleOrDefault();
-    int64_t getNumLevels() { return getKeyWeights().size(); }
-    /// Sums kept of an interval; 0 when there are no levels.
+    int64_t getNumLevels() {
+      return std::max(getKeyWeights().size(), getKeySummaries().size());
+    }
+    /// Summaries of an interval; 0 when there are no levels.
     int64_t getRank();
   }];
 }
@@ -426,29 +470,38 @@ def Attn_FastMultipoleLinearBackwardOp
     Attn_Arg<Attn_Rank4, "T[B, H, N, D!]">:$query,
     Attn_Arg<Attn_Rank4, "T[B, G, N, D!]">:$key,
     Attn_Arg<Attn_Rank4, "T[B, G, N, E!]">:$value,
-    Attn_Arg<Variadic<Attn_Rank4>,
-        "T[u!, P!, i!, D!]",
-        "one per level, level 1 first; level `l` covers `group 2^(l-1)` tokens">:$query_weights,
-    Attn_Arg<Variadic<Attn_Rank4>,
-        "T[w!, P!, i!, D!]",
-        "one per level, level 1 first; level `l` covers `group 2^(l-1)` tokens">:$key_weights,
-    Attn_Arg<Variadic<Attn_Rank4>,
-        "T[v!, P!, i!, E!]",
-        "one per level, level 1 first; level `l` covers `group 2^(l-1)` tokens">:$value_weights,
+    Attn_Arg<Variadic<Attn_Rank4Or5>,
+        "T[u!, P!, i!, D!, D!?]",
+        "one per level, level 1 first; level `l` covers `group 2^(l-1)` tokens; five axes mix columns">:$query_weights,
+    Attn_Arg<Variadic<Attn_Rank4Or5>,
+        "T[w!, P!, i!, D!, D!?]",
+        "one per level, level 1 first; level `l` covers `group 2^(l-1)` tokens; five axes mix columns">:$key_weights,
+    Attn_Arg<Variadic<Attn_Rank4Or5>,
+        "T[v!, P!, i!, E!, E!?]",
+        "one per level, level 1 first; level `l` covers `group 2^(l-1)` tokens; five axes mix columns">:$value_weights,
     Attn_Arg<Variadic<Attn_Rank3>, "T[u!, P!, D!]", "none, or one per level">:$query_biases,
     Attn_Arg<Variadic<Attn_Rank3>, "T[w!, P!, D!]", "none, or one per level">:$key_biases,
     Attn_Arg<Variadic<Attn_Rank3>, "T[v!, P!, E!]", "none, or one per level">:$value_biases,
+    Attn_Arg<Variadic<Attn_Rank5>, "T|sum[B, H, n, P!, D!]",
+        "in place of `query_weights`, one per level: of `n` intervals">:$query_summaries,
+    Attn_Arg<Variadic<Attn_Rank5>, "T|sum[B, G, n, P!, D!]",
+        "in place of `key_weights`, one per level: of `n` intervals">:$key_summaries,
+    Attn_Arg<Variadic<Attn_Rank5>, "T|sum[B, G, n, P!, E!]",
+        "in place of `value_weights`, one per level: of `n` intervals">:$value_summaries,
     Attn_Arg<Optional<Attn_TokenMask>, "[B, N]", "none, or the tokens that are present">:$mask,
     Attn_Arg<Attn_Rank4, "T[B, H, N, E!]">:$d_output,
     Attn_Arg<Attn_Rank4, "gradient of query">:$d_query,
     Attn_Arg<Attn_Rank4, "gradient of key">:$d_key,
     Attn_Arg<Attn_Rank4, "gradient of value">:$d_value,
-    Attn_Arg<Variadic<Attn_Rank4>, "gradient of query_weights">:$d_query_weights,
-    Attn_Arg<Variadic<Attn_Rank4>, "gradient of key_weights">:$d_key_weights,
-    Attn_Arg<Variadic<Attn_Rank4>, "gradient of value_weights">:$d_value_weights,
+    Attn_Arg<Variadic<Attn_Rank4Or5>, "gradient of query_weights">:$d_query_weights,
+    Attn_Arg<Variadic<Attn_Rank4Or5>, "gradient of key_weights">:$d_key_weights,
+    Attn_Arg<Variadic<Attn_Rank4Or5>, "gradient of value_weights">:$d_value_weights,
     Attn_Arg<Variadic<Attn_Rank3>, "gradient of query_biases">:$d_query_biases,
     Attn_Arg<Variadic<Attn_Rank3>, "gradient of key_biases">:$d_key_biases,
     Attn_Arg<Variadic<Attn_Rank3>, "gradient of value_biases">:$d_value_biases,
+    Attn_Arg<Variadic<Attn_Rank5>, "gradient of query_summaries">:$d_query_summaries,
+    Attn_Arg<Variadic<Attn_Rank5>, "gradient of key_summaries">:$d_key_summaries,
+    Attn_Arg<Variadic<Attn_Rank5>, "gradient of value_summaries">:$d_value_summaries,
     I64Attr:$group,
     UnitAttr:$causal,
     UnitAttr:$allow_query_lookahead,
@@ -465,6 +518,9 @@ def Attn_FastMultipoleLinearBackwardOp
     (`query_biases` `(` $query_biases^ `:` type($query_biases) `)`)?
     (`key_biases` `(` $key_biases^ `:` type($key_biases) `)`)?
     (`value_biases` `(` $value_biases^ `:` type($value_biases) `)`)?
+    (`query_summaries` `(` $query_summaries^ `:` type($query_summaries) `)`)?
+    (`key_summaries` `(` $key_summaries^ `:` type($key_summaries) `)`)?
+    (`value_summaries` `(` $value_summaries^ `:` type($value_summaries) `)`)?
     (`mask` `(` $mask^ `:` type($mask) `)`)?
     `gradient` `(` $d_output `:` type($d_output) `)`
     `outs` `(` $d_query `,` $d_key `,` $d_value `:`
@@ -475,13 +531,18 @@ def Attn_FastMultipoleLinearBackwardOp
     (`d_query_biases` `(` $d_query_biases^ `:` type($d_query_biases) `)`)?
     (`d_key_biases` `(` $d_key_biases^ `:` type($d_key_biases) `)`)?
     (`d_value_biases` `(` $d_value_biases^ `:` type($d_value_biases) `)`)?
+    (`d_query_summaries` `(` $d_query_summaries^ `:` type($d_query_summaries) `)`)?
+    (`d_key_summaries` `(` $d_key_summaries^ `:` type($d_key_summaries) `)`)?
+    (`d_value_summaries` `(` $d_value_summaries^ `:` type($d_value_summaries) `)`)?
     attr-dict (`->` type($results)^)?
   }];
   let hasCanonicalizer = 1;
   let extraClassDeclaration = [{
     ::mlir::MutableOperandRange getDpsInitsMutable();
     double getScaleOrDefault();
-    int64_t getNumLevels() { return getKeyWeights().size(); }
+    int64_t getNumLevels() {
+      return std::max(getKeyWeights().size(), getKeySummaries().size());
+    }
     int64_t getRank();
   }];
 }

@@ -56,6 +56,8 @@ struct ExtentSpec {
   bool mayBroadcast = false;
   /// `!`: known from the type, and at least 1.
   bool isStatic = false;
+  /// `?`: may be missing, and those behind it.
+  bool isOptional = false;
 
   /// Whether the symbol belongs to an element of a list.
   bool isLocal() const;
@@ -80,6 +82,9 @@ struct OperandSpec {
   bool isGradient = false, mayBeEmpty = false;
   /// Operands of a group that are not alike.
   std::vector<OperandSpec> parts;
+
+  /// The extents of an operand of that rank, or of the next rank that there is.
+  llvm::ArrayRef<ExtentSpec> getExtents(size_t rank) const;
 };
 
 /// A relation between extents.
@@ -132,6 +137,10 @@ struct ShapedOperand {
   unsigned index = 0;
   /// The operand itself, where there is IR.
   mlir::Value value;
+
+  llvm::ArrayRef<ExtentSpec> getExtents() const {
+    return spec->getExtents(shape.size());
+  }
 };
 
 /// An extent of such an operand.

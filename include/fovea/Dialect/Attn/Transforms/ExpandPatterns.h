@@ -104,6 +104,10 @@ void populateExpandDensePatterns(mlir::RewritePatternSet &patterns);
 /// `narrowSummaries`: in the element type of the tokens.
 void populateExpandFastMultipolePatterns(mlir::RewritePatternSet &patterns,
                                          bool narrowSummaries);
+/// Whether `op` makes summaries that mix columns, or is the gradient of it.
+bool mixesColumns(mlir::Operation *op);
+/// Products for weights of summaries that mix columns.
+void populateExpandMixingPatterns(mlir::RewritePatternSet &patterns);
 /// Gradients of the soft-max patterns.
 void populateExpandBackwardPatterns(mlir::RewritePatternSet &patterns);
 /// The gradient of a sink, taken out of attn.stream_backward.

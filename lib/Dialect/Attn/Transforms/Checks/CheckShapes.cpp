@@ -113,10 +113,11 @@ private:
     llvm::TypeSwitch<Operation *>(op)
         .Case<FastMultipoleOp, FastMultipoleLinearOp, FastMultipoleBackwardOp,
               FastMultipoleLinearBackwardOp>([&](auto multipole) {
+          ImplicitLocOpBuilder b(op->getLoc(), op);
+          emitSummaryChecks(b, multipole, calls);
           auto query = cast<ShapedType>(multipole.getQuery().getType());
           if (!query.isDynamicDim(2))
             return;
-          ImplicitLocOpBuilder b(op->getLoc(), op);
           int64_t group = multipole.getGroup(),
                   levels = multipole.getNumLevels();
           Value tokens =
@@ -131,6 +132,37 @@ private:
                           {asI64(b, tokens),
                            asI64(b, arith::MinSIOp::create(b, tokens, most))});
         });
+  }
+
+  /// Ready-made summaries are of all intervals of their level.
+  template <typename OpTy>
+  static void emitSummaryChecks(ImplicitLocOpBuilder &b, OpTy op,
+                                RuntimeCalls &calls) {
+    SmallVector<std::pair<StringRef, OperandRange>> lists = {
+        {"key", op.getKeySummaries()}, {"value", op.getValueSummaries()}};
+    if constexpr (llvm::is_one_of<OpTy, FastMultipoleLinearOp,
+                                  FastMultipoleLinearBackwardOp>::value)
+      lists.push_back({"query", op.getQuerySummaries()});
+    bool isOpen = cast<ShapedType>(op.getQuery().getType()).isDynamicDim(2);
+    for (auto [name, list] : lists)
+      for (auto [level, summaries] : llvm::enumerate(list)) {
+        if (!isOpen && !cast<ShapedType>(summaries.getType()).isDynamicDim(2))
+          continue;
+        int64_t interval =
+            getMostTokens(op.getGroup(), static_cast<int64_t>(level) - 1);
+        Value tokens = getExtent(b, {/*name=*/"", op.getQuery(), /*dim=*/2});
+        Value needed = affine::makeComposedAffineApply(
+            b, b.getLoc(), b.getAffineSymbolExpr(0).ceilDiv(interval),
+            OpFoldResult(tokens));
+        std::string rule = llvm::formatv(
+            "{0}: extent 2 of {1}_summaries[{2}] must count the intervals of "
+            "{3} tokens",
+            op->getName().getStringRef(), name, level, interval);
+        calls.emitCheck(
+            b, "fovea_rt_check_extent", rule,
+            {asI64(b, getExtent(b, {/*name=*/"", summaries, /*dim=*/2})),
+             asI64(b, needed)});
+      }
   }
 
   /// Windows and blocks are cut out of the sequence at the position of a state.

@@ -13,6 +13,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "MultipoleSources.h"
+#include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -126,18 +127,31 @@ template <typename OpTy> struct RoundGradients : OpRewritePattern<OpTy> {
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// One of query, key and value: its sets of weights, and its gradients so far.
+/// One of query, key and value: what its summaries are made of, destinations,
+/// and its gradients so far.
 struct Summarized {
-  Value input;
-  OperandRange weights, dWeights, dBiases;
-  /// The sum of the gradients of `input`.
+  SummaryOperands operands;
+  OperandRange dWeights, dBiases, dReady;
+  /// The sum of the gradients of the input.
   Value sum;
-  SmallVector<Value> weightSums = {}, biasSums = {};
+  SmallVector<Value> weightSums = {}, biasSums = {}, readySums = {};
+
+  /// Rows of summaries of `level` that the pattern reads.
+  OpFoldResult getRows(OpBuilder &builder, Location loc, const Hierarchy &shape,
+                       int64_t level) const {
+    if (operands.ready.empty())
+      return shape.rows(builder, loc, level);
+    return affine::makeComposedFoldedAffineApply(
+        builder, loc, builder.getAffineSymbolExpr(0) * shape.rank,
+        tensor::getMixedSize(builder, loc, operands.ready[level - 1], 2));
+  }
 
   /// Passes on `dSummaries`, the gradients of the summaries of `level`.
   void addLevel(OpBuilder &builder, Location loc, int64_t level,
                 Value dSummaries) {
-    Value levelWeights = weights[level - 1];
+    if (!operands.ready.empty())
+      return addReady(builder, loc, operands.ready[level - 1], dSummaries);
+    Value levelWeights = operands.weights[level - 1];
     SmallVector<Value> inits = {sum, createZeros(builder, loc, levelWeights)};
     Value bias;
     if (!dBiases.empty()) {
@@ -145,8 +159,8 @@ struct Summarized {
       inits.push_back(bias);
     }
     auto op = SummarizeBackwardOp::create(
-        builder, loc, ValueRange(inits).getTypes(), input, levelWeights,
-        dSummaries, inits[0], inits[1], bias);
+        builder, loc, ValueRange(inits).getTypes(), operands.input,
+        levelWeights, dSummaries, inits[0], inits[1], bias);
     sum = op->getResult(0);
     weightSums.push_back(op->getResult(1));
     if (bias)
@@ -156,15 +170,40 @@ struct Summarized {
   /// The gradients of what no level uses, which are zeros.
   void addUnused(OpBuilder &builder, Location loc) {
     for (auto [all, sums] :
-         {std::pair{dWeights, &weightSums}, std::pair{dBiases, &biasSums}})
+         {std::pair{dWeights, &weightSums}, std::pair{dBiases, &biasSums},
+          std::pair{dReady, &readySums}})
       for (Value unused : all.drop_front(sums->size()))
         sums->push_back(createZeros(builder, loc, unused));
+  }
+
+private:
+  void addReady(OpBuilder &builder, Location loc, Value ready,
+                Value dSummaries) {
+    auto type = cast<RankedTensorType>(ready.getType());
+    readySums.push_back(tensor::ExpandShapeOp::create(
+        builder, loc, type.clone(getElementTypeOrSelf(dSummaries)), dSummaries,
+        SmallVector<ReassociationIndices>{{0}, {1}, {2, 3}, {4}},
+        tensor::getMixedSizes(builder, loc, ready)));
   }
 };
 } // namespace
 
+template <typename OpTy>
+static Summarized getKeyGradients(OpTy op, const PresentTokens &tokens,
+                                  Value sum) {
+  return {getKeyOperands(op, tokens), op.getDKeyWeights(), op.getDKeyBiases(),
+          op.getDKeySummaries(), sum};
+}
+
+template <typename OpTy>
+static Summarized getValueGradients(OpTy op, const PresentTokens &tokens,
+                                    Value sum) {
+  return {getValueOperands(op, tokens), op.getDValueWeights(),
+          op.getDValueBiases(), op.getDValueSummaries(), sum};
+}
+
 /// Replaces `op` by its gradients, in the order of its destinations: inputs,
-/// then all weights, then all biases.
+/// then all weights, all biases, and all ready-made summaries.
 static void replaceByGradients(PatternRewriter &rewriter, Operation *op,
                                ValueRange inputs, Value mask,
                                ArrayRef<Summarized *> summarized) {
@@ -177,6 +216,8 @@ static void replaceByGradients(PatternRewriter &rewriter, Operation *op,
     llvm::append_range(sums, family->weightSums);
   for (Summarized *family : summarized)
     llvm::append_range(sums, family->biasSums);
+  for (Summarized *family : summarized)
+    llvm::append_range(sums, family->readySums);
   SmallVector<Value> results;
   for (auto [sum, init] : llvm::zip_equal(
            sums, cast<DestinationStyleOpInterface>(op).getDpsInits()))
@@ -210,16 +251,14 @@ struct ExpandFastMultipoleBackward : OpRewritePattern<FastMultipoleBackwardOp> {
     auto stream = multipole.sources.buildBackward(
         rewriter, loc, tokens.query, results, gradients, shape.group,
         op.getScaleOrDefault());
-    Summarized keys = {tokens.key, op.getKeyWeights(), op.getDKeyWeights(),
-                       op.getDKeyBiases(), stream->getResult(1)};
-    Summarized values = {tokens.value, op.getValueWeights(),
-                         op.getDValueWeights(), op.getDValueBiases(),
-                         stream->getResult(3)};
+    Summarized keys = getKeyGradients(op, tokens, stream->getResult(1));
+    Summarized values = getValueGradients(op, tokens, stream->getResult(3));
     for (auto [family, result] : {std::pair{&keys, 2}, std::pair{&values, 4}})
       for (int64_t level = 1; level <= shape.levels; ++level)
-        family->addLevel(rewriter, loc, level,
-                         extractLevel(rewriter, loc, shape,
-                                      stream->getResult(result), level));
+        family->addLevel(
+            rewriter, loc, level,
+            extractLevel(rewriter, loc, shape, stream->getResult(result), level,
+                         family->getRows(rewriter, loc, shape, level)));
     replaceByGradients(rewriter, op,
                        {stream->getResult(0), keys.sum, values.sum},
                        tokens.mask, {&keys, &values});
@@ -250,11 +289,8 @@ private:
         rewriter, loc, tokens.query, results,
         {op.getDQuery(), {op.getDKey()}, {op.getDValue()}, {}, {}},
         shape.getNearBlock(), op.getScaleOrDefault());
-    Summarized keys = {tokens.key, op.getKeyWeights(), op.getDKeyWeights(),
-                       op.getDKeyBiases(), stream->getResult(1)};
-    Summarized values = {tokens.value, op.getValueWeights(),
-                         op.getDValueWeights(), op.getDValueBiases(),
-                         stream->getResult(2)};
+    Summarized keys = getKeyGradients(op, tokens, stream->getResult(1));
+    Summarized values = getValueGradients(op, tokens, stream->getResult(2));
     replaceByGradients(rewriter, op,
                        {stream->getResult(0), keys.sum, values.sum},
                        tokens.mask, {&keys, &values});
@@ -278,14 +314,11 @@ struct ExpandFastMultipoleLinearBackward
     StreamBackwardOp stream =
         createPart(rewriter, op, shape, near, tokens.query, tokens.key,
                    tokens.value, dOutput, shape.getNearBlock());
-    Summarized queries = {tokens.query, op.getQueryWeights(),
-                          op.getDQueryWeights(), op.getDQueryBiases(),
+    Summarized queries = {getQueryOperands(op, tokens), op.getDQueryWeights(),
+                          op.getDQueryBiases(), op.getDQuerySummaries(),
                           stream->getResult(0)};
-    Summarized keys = {tokens.key, op.getKeyWeights(), op.getDKeyWeights(),
-                       op.getDKeyBiases(), stream->getResult(1)};
-    Summarized values = {tokens.value, op.getValueWeights(),
-                         op.getDValueWeights(), op.getDValueBiases(),
-                         stream->getResult(2)};
+    Summarized keys = getKeyGradients(op, tokens, stream->getResult(1));
+    Summarized values = getValueGradients(op, tokens, stream->getResult(2));
     SmallVector<StreamBackwardOp> streams;
     for (int64_t level = 1; level <= shape.levels; ++level) {
       LinearLevel parts(rewriter, op, shape, tokens, level);

@@ -170,6 +170,10 @@ struct ExpandPatternsPass
     populateExpandBackwardPatterns(patterns);
     walkAndApplyPatterns(getOperation(), std::move(patterns));
 
+    RewritePatternSet mixing(&getContext());
+    populateExpandMixingPatterns(mixing);
+    walkAndApplyPatterns(getOperation(), std::move(mixing));
+
     RewritePatternSet sinks(&getContext());
     populateExpandSinkPatterns(sinks);
     walkAndApplyPatterns(getOperation(), std::move(sinks));
@@ -184,7 +188,7 @@ struct ExpandPatternsPass
       if (!isa<FastMultipoleOp, FastMultipoleLinearOp, VQOp, VQDecodeOp,
                TreeScoreOp, DenseBackwardOp, FastMultipoleBackwardOp,
                FastMultipoleLinearBackwardOp>(op) &&
-          !hasSinkGradient(op) &&
+          !hasSinkGradient(op) && !mixesColumns(op) &&
           !hasTokenMask<LowRankOp, LowRankBackwardOp>(op) &&
           !isUnexpandedQuantize(op))
         return WalkResult::advance();

@@ -19,10 +19,6 @@ using namespace mlir;
 using namespace fovea::attn;
 using namespace fovea::attn::detail;
 
-static int64_t extent(Value value, int64_t dim) {
-  return cast<ShapedType>(value.getType()).getDimSize(dim);
-}
-
 namespace {
 /// Whether a summary counts as often as the tokens it stands for.
 enum class Multiplicity {
@@ -70,54 +66,83 @@ Value fovea::attn::detail::createEmpty(OpBuilder &builder, Location loc,
   return tensor::EmptyOp::create(builder, loc, sizes, shape.sumType);
 }
 
-/// Summaries of one level, written to `init`; `biases` may be empty.
+int64_t SummaryOperands::getWidth() const {
+  return cast<ShapedType>(input.getType()).getShape().back();
+}
+
+/// Summaries of one level, written to `init`.
 static Value writeSummary(OpBuilder &builder, Location loc, int64_t level,
-                          Value input, OperandRange weights,
-                          OperandRange biases, Value init) {
-  Value levelWeights = weights[level - 1];
-  auto op =
-      SummarizeOp::create(builder, loc, init.getType(), input, levelWeights,
-                          biases.empty() ? Value() : biases[level - 1], init);
+                          const SummaryOperands &operands, Value init) {
+  const auto &[input, weights, biases, ready] = operands;
+  auto op = SummarizeOp::create(
+      builder, loc, init.getType(), input, weights[level - 1],
+      biases.empty() ? Value() : biases[level - 1], init);
   return op->getResult(0);
+}
+
+/// Ready-made summaries `[B, G, n, p, D]` as rows `[B, G, n p, D]` of numbers
+/// of the type of sums.
+static Value takeRows(OpBuilder &builder, Location loc, const Hierarchy &shape,
+                      Value ready) {
+  Value rows = tensor::CollapseShapeOp::create(
+      builder, loc, ready,
+      SmallVector<ReassociationIndices>{{0}, {1}, {2, 3}, {4}});
+  auto type = cast<RankedTensorType>(rows.getType());
+  unsigned width = type.getElementType().getIntOrFloatBitWidth(),
+           needed = shape.sumType.getIntOrFloatBitWidth();
+  Type converted = type.clone(shape.sumType);
+  if (width < needed)
+    return arith::ExtFOp::create(builder, loc, converted, rows);
+  if (width > needed)
+    return arith::TruncFOp::create(builder, loc, converted, rows);
+  return rows;
 }
 
 Value fovea::attn::detail::createSummary(OpBuilder &builder, Location loc,
                                          const Hierarchy &shape, int64_t level,
-                                         Value input, OperandRange weights,
-                                         OperandRange biases) {
+                                         const SummaryOperands &operands) {
+  if (!operands.ready.empty())
+    return takeRows(builder, loc, shape, operands.ready[level - 1]);
   Value init =
-      createEmpty(builder, loc, shape, input, shape.rows(builder, loc, level),
-                  extent(weights[level - 1], 3));
-  return writeSummary(builder, loc, level, input, weights, biases, init);
+      createEmpty(builder, loc, shape, operands.input,
+                  shape.rows(builder, loc, level), operands.getWidth());
+  return writeSummary(builder, loc, level, operands, init);
 }
 
 Value fovea::attn::detail::extractLevel(OpBuilder &builder, Location loc,
                                         const Hierarchy &shape, Value pool,
-                                        int64_t level) {
+                                        int64_t level, OpFoldResult rows) {
   SmallVector<OpFoldResult> offsets(4, builder.getIndexAttr(0)),
       strides(4, builder.getIndexAttr(1)),
       sizes = tensor::getMixedSizes(builder, loc, pool);
   offsets[2] = shape.poolOffset(builder, loc, level);
-  sizes[2] = shape.rows(builder, loc, level);
+  sizes[2] = rows;
   return tensor::ExtractSliceOp::create(builder, loc, pool, offsets, sizes,
                                         strides);
 }
 
 /// Summaries of all levels, one level after the other in one tensor.
 static Value createPool(OpBuilder &builder, Location loc,
-                        const Hierarchy &shape, Value input,
-                        OperandRange weights, OperandRange biases) {
-  Value pool = createEmpty(builder, loc, shape, input,
+                        const Hierarchy &shape,
+                        const SummaryOperands &operands) {
+  Value pool = createEmpty(builder, loc, shape, operands.input,
                            shape.poolOffset(builder, loc, shape.levels + 1),
-                           extent(weights.front(), 3));
+                           operands.getWidth());
+  SmallVector<OpFoldResult> offsets(4, builder.getIndexAttr(0)),
+      strides(4, builder.getIndexAttr(1));
   for (int64_t level = 1; level <= shape.levels; ++level) {
-    Value init = extractLevel(builder, loc, shape, pool, level);
-    Value summary =
-        writeSummary(builder, loc, level, input, weights, biases, init);
-    auto slice = init.getDefiningOp<tensor::ExtractSliceOp>();
+    Value summary;
+    if (operands.ready.empty()) {
+      Value init = extractLevel(builder, loc, shape, pool, level,
+                                shape.rows(builder, loc, level));
+      summary = writeSummary(builder, loc, level, operands, init);
+    } else {
+      summary = takeRows(builder, loc, shape, operands.ready[level - 1]);
+    }
+    offsets[2] = shape.poolOffset(builder, loc, level);
     pool = tensor::InsertSliceOp::create(
-        builder, loc, summary, pool, slice.getMixedOffsets(),
-        slice.getMixedSizes(), slice.getMixedStrides());
+        builder, loc, summary, pool, offsets,
+        tensor::getMixedSizes(builder, loc, summary), strides);
   }
   return pool;
 }
@@ -361,15 +386,15 @@ static Value createCountedLogWeights(OpBuilder &builder, Location loc,
   return createLogs(builder, loc, whole, elementType);
 }
 
-MultipoleSources::MultipoleSources(
-    OpBuilder &builder, Location loc, const Hierarchy &shape,
-    const PresentTokens &tokens, OperandRange keyWeights,
-    OperandRange keyBiases, OperandRange valueWeights, OperandRange valueBiases,
-    bool causal, bool multiplicity) {
+MultipoleSources::MultipoleSources(OpBuilder &builder, Location loc,
+                                   const Hierarchy &shape,
+                                   const PresentTokens &tokens,
+                                   const SummaryOperands &keyOperands,
+                                   const SummaryOperands &valueOperands,
+                                   bool causal, bool multiplicity) {
   addNearField(builder, loc, sources, shape, tokens, causal);
-  keys = createPool(builder, loc, shape, tokens.key, keyWeights, keyBiases);
-  values =
-      createPool(builder, loc, shape, tokens.value, valueWeights, valueBiases);
+  keys = createPool(builder, loc, shape, keyOperands);
+  values = createPool(builder, loc, shape, valueOperands);
   Multiplicity counted =
       multiplicity ? Multiplicity::Tokens : Multiplicity::None;
   RangeExprs exprs(builder.getContext());

@@ -105,16 +105,40 @@ mlir::Value createEmpty(mlir::OpBuilder &builder, mlir::Location loc,
 mlir::OpFoldResult ceilDiv(mlir::OpBuilder &builder, mlir::Location loc,
                            mlir::OpFoldResult rows, int64_t count);
 
-/// Summaries of one level in a tensor of their own; `biases` may be empty.
+/// What the summaries of one of query, key and value are made of, or
+/// ready-made ones; biases may be empty.
+struct SummaryOperands {
+  mlir::Value input;
+  mlir::OperandRange weights, biases, ready;
+
+  int64_t getWidth() const;
+};
+
+template <typename OpTy>
+SummaryOperands getKeyOperands(OpTy op, const PresentTokens &tokens) {
+  return {tokens.key, op.getKeyWeights(), op.getKeyBiases(),
+          op.getKeySummaries()};
+}
+template <typename OpTy>
+SummaryOperands getValueOperands(OpTy op, const PresentTokens &tokens) {
+  return {tokens.value, op.getValueWeights(), op.getValueBiases(),
+          op.getValueSummaries()};
+}
+template <typename OpTy>
+SummaryOperands getQueryOperands(OpTy op, const PresentTokens &tokens) {
+  return {tokens.query, op.getQueryWeights(), op.getQueryBiases(),
+          op.getQuerySummaries()};
+}
+
+/// Summaries of one level in a tensor of their own.
 mlir::Value createSummary(mlir::OpBuilder &builder, mlir::Location loc,
                           const Hierarchy &shape, int64_t level,
-                          mlir::Value input, mlir::OperandRange weights,
-                          mlir::OperandRange biases);
+                          const SummaryOperands &operands);
 
-/// The part of a pool of all levels that is `level`.
+/// The part of a pool of all levels that is `level`, `rows` rows.
 mlir::Value extractLevel(mlir::OpBuilder &builder, mlir::Location loc,
                          const Hierarchy &shape, mlir::Value pool,
-                         int64_t level);
+                         int64_t level, mlir::OpFoldResult rows);
 
 /// Adds level 0: the keys of the query's group and of its neighbours, and all
 /// keys without levels.
@@ -129,9 +153,9 @@ struct MultipoleSources {
   MultipoleSources(mlir::OpBuilder &builder, OpTy op, const Hierarchy &shape,
                    const PresentTokens &tokens)
       : MultipoleSources(builder, op.getLoc(), shape, tokens,
-                         op.getKeyWeights(), op.getKeyBiases(),
-                         op.getValueWeights(), op.getValueBiases(),
-                         op.getCausal(), op.getMultiplicity()) {}
+                         getKeyOperands(op, tokens),
+                         getValueOperands(op, tokens), op.getCausal(),
+                         op.getMultiplicity()) {}
 
   StreamSources sources;
   /// Keys and values of all levels, one after the other.
@@ -140,9 +164,8 @@ struct MultipoleSources {
 private:
   MultipoleSources(mlir::OpBuilder &builder, mlir::Location loc,
                    const Hierarchy &shape, const PresentTokens &tokens,
-                   mlir::OperandRange keyWeights, mlir::OperandRange keyBiases,
-                   mlir::OperandRange valueWeights,
-                   mlir::OperandRange valueBiases, bool causal,
+                   const SummaryOperands &keyOperands,
+                   const SummaryOperands &valueOperands, bool causal,
                    bool multiplicity);
 };
 
@@ -152,12 +175,12 @@ struct LinearLevel {
   template <typename OpTy>
   LinearLevel(mlir::OpBuilder &builder, OpTy op, const Hierarchy &shape,
               const PresentTokens &tokens, int64_t level)
-      : queries(createSummary(builder, op.getLoc(), shape, level, tokens.query,
-                              op.getQueryWeights(), op.getQueryBiases())),
-        keys(createSummary(builder, op.getLoc(), shape, level, tokens.key,
-                           op.getKeyWeights(), op.getKeyBiases())),
-        values(createSummary(builder, op.getLoc(), shape, level, tokens.value,
-                             op.getValueWeights(), op.getValueBiases())) {
+      : queries(createSummary(builder, op.getLoc(), shape, level,
+                              getQueryOperands(op, tokens))),
+        keys(createSummary(builder, op.getLoc(), shape, level,
+                           getKeyOperands(op, tokens))),
+        values(createSummary(builder, op.getLoc(), shape, level,
+                             getValueOperands(op, tokens))) {
     addSource(builder, op.getLoc(), shape, level, tokens.mask, op.getCausal());
   }
 

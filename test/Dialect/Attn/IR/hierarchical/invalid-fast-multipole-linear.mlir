@@ -435,8 +435,8 @@ func.func @f(%q: tensor<1x4x128x8xf32>, %k: tensor<1x2x128x8xf32>, %v: tensor<1x
 
 // Generic form with segments that do not fit the operands.
 func.func @f(%q: tensor<1x1x4x8xf32>) {
-  // expected-error @below {{'attn.fast_multipole_linear' op expects one operand in segment 10 of operandSegmentSizes, but got 2}}
-  %0 = "attn.fast_multipole_linear"(%q, %q, %q, %q, %q) <{group = 2 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 2>}> : (tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>) -> tensor<1x1x4x8xf32>
+  // expected-error @below {{'attn.fast_multipole_linear' op expects one operand in segment 13 of operandSegmentSizes, but got 2}}
+  %0 = "attn.fast_multipole_linear"(%q, %q, %q, %q, %q) <{group = 2 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2>}> : (tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>) -> tensor<1x1x4x8xf32>
   return
 }
 
@@ -444,7 +444,7 @@ func.func @f(%q: tensor<1x1x4x8xf32>) {
 
 func.func @f(%q: tensor<1x1x4x8xf32>) {
   // expected-error @below {{'attn.fast_multipole_linear' op expects one operand in segment 0 of operandSegmentSizes, but got 2}}
-  %0 = "attn.fast_multipole_linear"(%q, %q, %q, %q) <{group = 2 : i64, operandSegmentSizes = array<i32: 2, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1>}> : (tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>) -> tensor<1x1x4x8xf32>
+  %0 = "attn.fast_multipole_linear"(%q, %q, %q, %q) <{group = 2 : i64, operandSegmentSizes = array<i32: 2, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1>}> : (tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>) -> tensor<1x1x4x8xf32>
   return
 }
 
@@ -452,7 +452,7 @@ func.func @f(%q: tensor<1x1x4x8xf32>) {
 
 func.func @f(%q: tensor<1x1x4x8xf32>) {
   // expected-error @below {{'attn.fast_multipole_linear' op expected 4 or more operands, but found 3}}
-  %0 = "attn.fast_multipole_linear"(%q, %q, %q) <{group = 2 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0>}> : (tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>) -> tensor<1x1x4x8xf32>
+  %0 = "attn.fast_multipole_linear"(%q, %q, %q) <{group = 2 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>}> : (tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>) -> tensor<1x1x4x8xf32>
   return
 }
 
@@ -460,14 +460,14 @@ func.func @f(%q: tensor<1x1x4x8xf32>) {
 
 func.func @f(%q: tensor<1x1x4x8xf32>) {
   // expected-error @below {{'attn.fast_multipole_linear' op operand count (4) does not match with the total size (5) specified in attribute 'operandSegmentSizes'}}
-  %0 = "attn.fast_multipole_linear"(%q, %q, %q, %q) <{group = 2 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 2>}> : (tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>) -> tensor<1x1x4x8xf32>
+  %0 = "attn.fast_multipole_linear"(%q, %q, %q, %q) <{group = 2 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2>}> : (tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>) -> tensor<1x1x4x8xf32>
   return
 }
 
 // -----
 
 func.func @f(%q: tensor<1x1x4x8xf32>) {
-  // expected-error @below {{invalid properties {group = 2 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 0>} for op attn.fast_multipole_linear: size mismatch in attribute conversion: 4 vs 11}}
+  // expected-error @below {{invalid properties {group = 2 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 0>} for op attn.fast_multipole_linear: size mismatch in attribute conversion: 4 vs 14}}
   %0 = "attn.fast_multipole_linear"(%q, %q, %q, %q) <{group = 2 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 0>}> : (tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>) -> tensor<1x1x4x8xf32>
   return
 }

@@ -403,15 +403,15 @@ func.func @f(%q: tensor<1x4x128x8xf32>, %k: tensor<1x2x128x8xf32>, %v: tensor<1x
 // Generic form with segments that do not fit the operands.
 func.func @f(%q: tensor<1x1x4x8xf32>) {
   // expected-error @below {{'attn.fast_multipole' op operand count (4) does not match with the total size (5) specified in attribute 'operandSegmentSizes'}}
-  %0 = "attn.fast_multipole"(%q, %q, %q, %q) <{group = 2 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 1, 1>}> : (tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>) -> tensor<1x1x4x8xf32>
+  %0 = "attn.fast_multipole"(%q, %q, %q, %q) <{group = 2 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 1, 1>}> : (tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>) -> tensor<1x1x4x8xf32>
   return
 }
 
 // -----
 
 func.func @f(%q: tensor<1x1x4x8xf32>) {
-  // expected-error @below {{'attn.fast_multipole' op expects one operand in segment 8 of operandSegmentSizes, but got 2}}
-  %0 = "attn.fast_multipole"(%q, %q, %q, %q, %q) <{group = 2 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 2, 0>}> : (tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>) -> tensor<1x1x4x8xf32>
+  // expected-error @below {{'attn.fast_multipole' op expects one operand in segment 10 of operandSegmentSizes, but got 2}}
+  %0 = "attn.fast_multipole"(%q, %q, %q, %q, %q) <{group = 2 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 2, 0>}> : (tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>) -> tensor<1x1x4x8xf32>
   return
 }
 
@@ -419,7 +419,7 @@ func.func @f(%q: tensor<1x1x4x8xf32>) {
 
 func.func @f(%q: tensor<1x1x4x8xf32>) {
   // expected-error @below {{'attn.fast_multipole' op expects one operand in segment 1 of operandSegmentSizes, but got 2}}
-  %0 = "attn.fast_multipole"(%q, %q, %q, %q) <{group = 2 : i64, operandSegmentSizes = array<i32: 1, 2, 0, 0, 0, 0, 0, 0, 1, 0>}> : (tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>) -> tensor<1x1x4x8xf32>
+  %0 = "attn.fast_multipole"(%q, %q, %q, %q) <{group = 2 : i64, operandSegmentSizes = array<i32: 1, 2, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0>}> : (tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>) -> tensor<1x1x4x8xf32>
   return
 }
 
@@ -427,7 +427,7 @@ func.func @f(%q: tensor<1x1x4x8xf32>) {
 
 func.func @f(%q: tensor<1x1x4x8xf32>) {
   // expected-error @below {{'attn.fast_multipole' op operand #3 must be rank-3 tensor or memref of f32, f64, bf16 or f16, but got 'tensor<1x1x4x8xf32>'}}
-  %0 = "attn.fast_multipole"(%q, %q, %q, %q) <{group = 2 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 1>}> : (tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>) -> tensor<1x1x4x8xf32>
+  %0 = "attn.fast_multipole"(%q, %q, %q, %q) <{group = 2 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1>}> : (tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>) -> tensor<1x1x4x8xf32>
   return
 }
 
@@ -435,14 +435,14 @@ func.func @f(%q: tensor<1x1x4x8xf32>) {
 
 func.func @f(%q: tensor<1x1x4x8xf32>) {
   // expected-error @below {{'attn.fast_multipole' op 'operandSegmentSizes' attribute cannot have negative elements}}
-  %0 = "attn.fast_multipole"(%q, %q, %q, %q) <{group = 2 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 1, -1, 0, 0, 0, 1, 0>}> : (tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>) -> tensor<1x1x4x8xf32>
+  %0 = "attn.fast_multipole"(%q, %q, %q, %q) <{group = 2 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 1, -1, 0, 0, 0, 0, 0, 1, 0>}> : (tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>) -> tensor<1x1x4x8xf32>
   return
 }
 
 // -----
 
 func.func @f(%q: tensor<1x1x4x8xf32>) {
-  // expected-error @below {{invalid properties {group = 2 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 1>} for op attn.fast_multipole: size mismatch in attribute conversion: 4 vs 10}}
+  // expected-error @below {{invalid properties {group = 2 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 1>} for op attn.fast_multipole: size mismatch in attribute conversion: 4 vs 12}}
   %0 = "attn.fast_multipole"(%q, %q, %q, %q) <{group = 2 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 1>}> : (tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>) -> tensor<1x1x4x8xf32>
   return
 }
@@ -476,5 +476,69 @@ func.func @f(%q: tensor<1x1x64x8xf32>, %m: tensor<1x63xi1>) {
 func.func @f(%q: tensor<1x1x64x8xf32>, %m: tensor<1x64xi8>) {
   // expected-error @below {{'attn.fast_multipole' op operand #3 must be rank-2 tensor or memref of i1, but got 'tensor<1x64xi8>'}}
   %0 = attn.fast_multipole ins(%q, %q, %q : tensor<1x1x64x8xf32>, tensor<1x1x64x8xf32>, tensor<1x1x64x8xf32>) mask(%m : tensor<1x64xi8>) outs(%q : tensor<1x1x64x8xf32>) {group = 32 : i64} -> tensor<1x1x64x8xf32>
+  return
+}
+
+// -----
+
+// Ready-made summaries: in place of weights, of all intervals of each level.
+!q = tensor<1x2x128x8xf32>
+!s = tensor<1x2x4x2x8xf32>
+!w = tensor<1x2x32x8xf32>
+func.func @f(%q: !q, %s: !s, %w: !w) {
+  // expected-error @below {{'attn.fast_multipole' op expects no weights and no biases beside key_summaries, but got both}}
+  %0 = attn.fast_multipole ins(%q, %q, %q : !q, !q, !q) key_weights(%w : !w) value_weights(%w : !w) key_summaries(%s : !s) outs(%q : !q) {group = 32 : i64} -> !q
+  return
+}
+
+// -----
+
+!q = tensor<1x2x128x8xf32>
+!s = tensor<1x2x3x2x8xf32>
+func.func @f(%q: !q, %s: !s) {
+  // expected-error @below {{'attn.fast_multipole' op expects key_summaries of level 1 for 4 intervals of 32 tokens, but got 3}}
+  %0 = attn.fast_multipole ins(%q, %q, %q : !q, !q, !q) key_summaries(%s : !s) value_summaries(%s : !s) outs(%q : !q) {group = 32 : i64} -> !q
+  return
+}
+
+// -----
+
+!q = tensor<1x2x128x8xf32>
+!s = tensor<1x2x4x3x8xf32>
+func.func @f(%q: !q, %s: !s) {
+  // expected-error @below {{'attn.fast_multipole' op expects a group that is a multiple of the 3 summaries of an interval in key_summaries, but got 32}}
+  %0 = attn.fast_multipole ins(%q, %q, %q : !q, !q, !q) key_summaries(%s : !s) value_summaries(%s : !s) outs(%q : !q) {group = 32 : i64} -> !q
+  return
+}
+
+// -----
+
+!q = tensor<1x2x128x8xf32>
+!s = tensor<1x2x4x2x8xf32>
+!w = tensor<1x4x32x8xf32>
+func.func @f(%q: !q, %s: !s, %w: !w) {
+  // expected-error @below {{'attn.fast_multipole' op expects extent 3 of value_summaries[0] to be 4 (extent 1 of key_weights[0]), but got 2}}
+  %0 = attn.fast_multipole ins(%q, %q, %q : !q, !q, !q) key_weights(%w : !w) value_summaries(%s : !s) outs(%q : !q) {group = 32 : i64} -> !q
+  return
+}
+
+// -----
+
+!q = tensor<1x2x256x8xf32>
+!s = tensor<1x2x8x2x8xf32>
+func.func @f(%q: !q, %s: !s) {
+  // expected-error @below {{'attn.fast_multipole' op expects key_summaries for 2 levels (256 tokens in groups of 32), but got 1}}
+  %0 = attn.fast_multipole ins(%q, %q, %q : !q, !q, !q) key_summaries(%s : !s) value_summaries(%s : !s) outs(%q : !q) {group = 32 : i64} -> !q
+  return
+}
+
+// -----
+
+// Weights that mix columns have both at the end.
+!q = tensor<1x2x128x8xf32>
+!w = tensor<1x2x32x8x4xf32>
+func.func @f(%q: !q, %w: !w) {
+  // expected-error @below {{'attn.fast_multipole' op expects extent 4 of key_weights[0] to be 8 (extent 3 of query), but got 4}}
+  %0 = attn.fast_multipole ins(%q, %q, %q : !q, !q, !q) key_weights(%w : !w) value_weights(%w : !w) outs(%q : !q) {group = 32 : i64} -> !q
   return
 }

@@ -10,7 +10,7 @@ func.func @f(%x: tensor<4x100x8xf32>, %w: tensor<2x2x16x8xf32>, %o: tensor<1x4x1
 // -----
 
 func.func @f(%x: tensor<1x4x100x8xf32>, %w: tensor<2x16x8xf32>, %o: tensor<1x4x14x8xf32>) {
-  // expected-error @below {{'attn.summarize' op operand #1 must be rank-4 tensor or memref of f32, f64, bf16 or f16, but got 'tensor<2x16x8xf32>'}}
+  // expected-error @below {{'attn.summarize' op operand #1 must be rank-4 or rank-5 tensor or memref of f32, f64, bf16 or f16, but got 'tensor<2x16x8xf32>'}}
   %0 = attn.summarize ins(%x : tensor<1x4x100x8xf32>) weights(%w : tensor<2x16x8xf32>) outs(%o : tensor<1x4x14x8xf32>) -> tensor<1x4x14x8xf32>
   return
 }

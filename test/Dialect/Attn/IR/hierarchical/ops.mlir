@@ -161,3 +161,24 @@ func.func @masked(%q: tensor<?x1x65x8xf32>, %w: tensor<1x2x32x8xf32>, %m: tensor
       mask(%m : tensor<?x65xi1>) outs(%q : tensor<?x1x65x8xf32>) {group = 32 : i64} -> tensor<?x1x65x8xf32>
   return %0, %1 : tensor<?x1x65x8xf32>, tensor<?x1x65x8xf32>
 }
+
+// CHECK-LABEL: func @mixed(
+// CHECK: attn.summarize ins(%{{.*}} : tensor<2x4x100x8xf32>) weights(%{{.*}} : tensor<2x2x16x8x8xf32>) outs(
+func.func @mixed(%x: tensor<2x4x100x8xf32>, %w: tensor<2x2x16x8x8xf32>, %o: tensor<2x4x14x8xf32>) -> tensor<2x4x14x8xf32> {
+  %0 = attn.summarize ins(%x : tensor<2x4x100x8xf32>) weights(%w : tensor<2x2x16x8x8xf32>)
+      outs(%o : tensor<2x4x14x8xf32>) -> tensor<2x4x14x8xf32>
+  return %0 : tensor<2x4x14x8xf32>
+}
+
+// CHECK-LABEL: func @ready_made(
+// CHECK: attn.fast_multipole ins({{[^)]*}}) value_weights({{[^)]*}}) key_summaries(%{{.*}} : tensor<?x1x3x2x8xf32>) outs(
+// CHECK: attn.fast_multipole_linear ins({{[^)]*}}) key_weights({{[^)]*}}) query_summaries(%{{.*}}) value_summaries(%{{.*}}) outs(
+func.func @ready_made(%q: tensor<?x1x65x8xf32>, %w: tensor<1x2x32x8xf32>, %s: tensor<?x1x3x2x8xf32>) -> (tensor<?x1x65x8xf32>, tensor<?x1x65x8xf32>) {
+  %0 = attn.fast_multipole ins(%q, %q, %q : tensor<?x1x65x8xf32>, tensor<?x1x65x8xf32>, tensor<?x1x65x8xf32>)
+      value_weights(%w : tensor<1x2x32x8xf32>) key_summaries(%s : tensor<?x1x3x2x8xf32>)
+      outs(%q : tensor<?x1x65x8xf32>) {group = 32 : i64} -> tensor<?x1x65x8xf32>
+  %1 = attn.fast_multipole_linear ins(%q, %q, %q : tensor<?x1x65x8xf32>, tensor<?x1x65x8xf32>, tensor<?x1x65x8xf32>)
+      key_weights(%w : tensor<1x2x32x8xf32>) query_summaries(%s : tensor<?x1x3x2x8xf32>) value_summaries(%s : tensor<?x1x3x2x8xf32>)
+      outs(%q : tensor<?x1x65x8xf32>) {group = 32 : i64} -> tensor<?x1x65x8xf32>
+  return %0, %1 : tensor<?x1x65x8xf32>, tensor<?x1x65x8xf32>
+}

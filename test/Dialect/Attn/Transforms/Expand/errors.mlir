@@ -38,3 +38,11 @@ func.func @masked_buffers(%x: memref<1x1x16x4xf32>, %m: memref<1x16xi1>) {
       outs(%x : memref<1x1x16x4xf32>) {mask = #attn.row_mask<causal>}
   return
 }
+
+// -----
+
+func.func @mixing_buffers(%x: memref<1x1x16x4xf32>, %w: memref<1x2x4x4x4xf32>, %o: memref<1x1x8x4xf32>) {
+  // expected-error @below {{'attn.summarize' op expects tensors to be expanded, but got memrefs: expand patterns before bufferization}}
+  attn.summarize ins(%x : memref<1x1x16x4xf32>) weights(%w : memref<1x2x4x4x4xf32>) outs(%o : memref<1x1x8x4xf32>)
+  return
+}

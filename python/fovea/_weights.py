@@ -56,16 +56,19 @@ def hierarchical_weights(first: Any, steps: Sequence[Any]) -> list[Any]:
     further level: summary a of an interval is the sum over its halves, the earlier one
     first, and over their p summaries.  Returns the list [W,p,2^(l-1) m,D] that
     `fast_multipole` takes for keys or values: sums of sums are sums, so nothing else is
-    computed.
+    computed.  With one axis of columns more, [W,p,m,D,D] and [W,p,2 p,D,D], they mix columns.
     """
-    if first.ndim != 4:
-        raise ValueError(f"first: found rank {first.ndim}, needed 4, [W,p,m,D]")
-    sets, rank, _, width = first.shape
+    columns = tuple(first.shape[3:])
+    if len(columns) not in (1, 2) or columns[0] != columns[-1]:
+        raise ValueError(f"first: found shape {tuple(first.shape)}, needed [W,p,m,D] or [W,p,m,D,D]")
+    sets, rank = first.shape[:2]
     levels = [first]
     for number, step in enumerate(steps):
-        if tuple(step.shape) != (sets, rank, 2 * rank, width):
-            raise ValueError(f"steps[{number}]: found shape {tuple(step.shape)}, needed {(sets, rank, 2 * rank, width)}")
-        below, size = levels[-1], levels[-1].shape[2]
-        halves = step.reshape(sets, rank, 2, rank, 1, width) * below.reshape(sets, 1, 1, rank, size, width)
-        levels.append(halves.sum(3).reshape(sets, rank, 2 * size, width))
+        if tuple(step.shape) != (sets, rank, 2 * rank, *columns):
+            raise ValueError(f"steps[{number}]: found shape {tuple(step.shape)}, needed {(sets, rank, 2 * rank, *columns)}")
+        size = levels[-1].shape[2]
+        below = levels[-1].reshape(sets, 1, 1, rank, size, *columns)
+        step = step.reshape(sets, rank, 2, rank, 1, *columns)
+        halves = below * step if len(columns) == 1 else below @ step
+        levels.append(halves.sum(3).reshape(sets, rank, 2 * size, *columns))
     return levels

@@ -39,18 +39,20 @@ def test_summaries_are_those_of_the_convolution(heads, width, rank, interval, mi
     assert np.array_equal(fovea.key_weights_from_conv1d(weight, width=width, heads=heads), weights)
 
 
+@pytest.mark.parametrize("mixes", [False, True])
 @pytest.mark.parametrize("sets,rank,group,width", [(1, 1, 1, 1), (2, 2, 4, 3), (1, 3, 6, 5)])
-def test_levels_from_the_level_before(sets, rank, group, width):
+def test_levels_from_the_level_before(sets, rank, group, width, mixes):
     rng = np.random.default_rng(1)
-    first = rng.standard_normal((sets, rank, group, width))
-    steps = [rng.standard_normal((sets, rank, 2 * rank, width)) for _ in range(2)]
+    columns = (width,) * (1 + mixes)
+    first = rng.standard_normal((sets, rank, group, *columns))
+    steps = [rng.standard_normal((sets, rank, 2 * rank, *columns)) for _ in range(2)]
     x = rng.standard_normal((2, 2, 8 * group, width))
     rows = x
     for level, weights in enumerate(fovea.hierarchical_weights(first, steps)):
         step = first if level == 0 else steps[level - 1]
         # The summaries of the level before are the rows of this one.
         rows = reference.summarize(rows, step, interval=step.shape[2])
-        assert weights.shape == (sets, rank, group << level, width)
+        assert weights.shape == (sets, rank, group << level, *columns)
         np.testing.assert_allclose(reference.summarize(x, weights, interval=group << level), rows, rtol=0, atol=1e-11)
 
 
@@ -74,7 +76,8 @@ def test_refused():
         ("weight: found 2 channels mixed, needed 1 or the 3 of a head",
          lambda: fovea.key_weights_from_conv1d(np.zeros((12, 2, 4)), width=3)),
         (r"bias: found shape \(11,\), needed \(12,\)", lambda: fovea.key_weights_from_conv1d(weight, np.zeros(11), width=3)),
-        ("first: found rank 3, needed 4", lambda: fovea.hierarchical_weights(first[0], [])),
+        (r"first: found shape \(2, 4, 3\), needed \[W,p,m,D\] or", lambda: fovea.hierarchical_weights(first[0], [])),
+        (r"first: found shape \(1, 2, 4, 3, 2\), needed", lambda: fovea.hierarchical_weights(np.zeros((1, 2, 4, 3, 2)), [])),
         (r"steps\[0\]: found shape \(1, 2, 3, 3\), needed \(1, 2, 4, 3\)",
          lambda: fovea.hierarchical_weights(first, [np.zeros((1, 2, 3, 3))])),
     ):  # fmt: skip

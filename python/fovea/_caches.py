@@ -6,14 +6,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from . import _arguments as check
 from . import _fovea, _layout
-from ._trace import named_score
+from ._trace import ScoreFunction, trace_score
 
 __all__ = ["KVCache", "MultipoleCache", "fast_multipole_decode"]
 
@@ -85,7 +85,7 @@ class KVCache:
         bias: Any = None,
         sink: Any = None,
         query_lengths: Any = None,
-        score: Callable[..., Any] | None = None,
+        score: ScoreFunction | None = None,
         return_lse: bool = False,
         out: Any = None,
     ) -> Any:
@@ -97,8 +97,8 @@ class KVCache:
 
         def call(out: Any) -> Any:
             return self._cache.attend(
-                q, scale, causal, window, log_weight, bias, sink, prefix, None, query_lengths, return_lse, "cpu",
-                out=out, **named_score(score, q),
+                q, scale, causal, window, log_weight, bias, sink, prefix, None, query_lengths,
+                *trace_score(score, q), return_lse, "cpu", out=out,
             )  # fmt: skip
 
         if not self._cache.tokens_first:

@@ -234,7 +234,7 @@ _QKV = "Tensor q[BHND], Tensor k[BGMD], Tensor v[BGME], "
 _TOKENS = ", Tensor? mask, Tensor? lengths"
 _DENSE = (
     "float? scale, bool causal, SymInt? window, Tensor? log_weight, Tensor? bias, Tensor? sink, SymInt? prefix, "
-    "Tensor? lengths, Tensor? query_lengths"
+    "Tensor? lengths, Tensor? query_lengths, str? score, Tensor[]? captures"
 )
 _VARLEN = "float? scale, bool causal, SymInt? window, SymInt? prefix, Tensor? sink"
 _MULTIPOLE = (

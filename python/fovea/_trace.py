@@ -10,7 +10,7 @@ import struct
 import threading
 import traceback
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,13 +26,15 @@ _active = threading.local()
 
 
 class Trace:
-    """What a function does, in IR. `number` is the type of scores."""
+    """What a function does, in IR. `number` is the type of scores; `convert` makes operands of arrays."""
 
-    def __init__(self, number: str) -> None:
+    def __init__(self, number: str, convert: Callable[[Any], Any]) -> None:
         self.number = number
+        self.convert = convert
         self.lines: list[str] = []
         self.names: dict[str, str] = {}
         self.arrays: list[Any] = []
+        self.operands: list[Any] = []
 
     def emit(self, kind: str, text: str) -> Traced:
         """An operation, or the same one as before."""
@@ -41,6 +43,15 @@ class Trace:
             name = self.names[text] = f"%{len(self.lines)}"
             self.lines.append(f"{name} = {text}")
         return Traced(self, name, kind)
+
+    def capture(self, array: Any) -> tuple[int, Any]:
+        """The number of an array among those that are read, and its operand."""
+        for number, known in enumerate(self.arrays):
+            if known is array:
+                return number, self.operands[number]
+        self.arrays.append(array)
+        self.operands.append(self.convert(array))
+        return len(self.arrays) - 1, self.operands[-1]
 
     def constant(self, value: Any, kind: str) -> Traced:
         if kind == "bool":
@@ -242,15 +253,13 @@ class Capture:
         trace = getattr(_active, "trace", None)
         if trace is None:
             return self._read(at)
-        shape = tuple(int(extent) for extent in self.array.shape)
+        shape = tuple(self.array.shape)
         if len(at) != len(shape):
             raise TypeError(f"found {len(at)} indices, needed {len(shape)} for an array of shape {shape}")
-        name = str(self.array.dtype).rpartition(".")[2]
+        number, operand = trace.capture(self.array)
+        name = str(operand.dtype).rpartition(".")[2]
         if name not in _ELEMENTS:
             raise TypeError(f"found an array of {name}, needed one of {', '.join(_ELEMENTS)}")
-        if all(self.array is not array for array in trace.arrays):
-            trace.arrays.append(self.array)
-        number = next(n for n, array in enumerate(trace.arrays) if array is self.array)
         element = _ELEMENTS[name]
         indices = ", ".join(trace.to("index", index).name for index in at)
         tensor = "x".join(["?"] * len(shape) + [element])
@@ -292,11 +301,33 @@ def _find_line(error: BaseException) -> str:
     return f"{frames[-1].filename}:{frames[-1].lineno}: " if frames else ""
 
 
-def trace_score(function: Callable[..., Any], data: Any) -> tuple[str, list[Any]]:
-    """The body of the score region that `function` is, for an array of queries, and the arrays it reads."""
+class TracedScore(NamedTuple):
+    """The body of a score region, and the arrays that it reads; None for both without one."""
+
+    body: str | None
+    captures: list[Any] | None
+
+
+#: What functions take as `score`: frameworks trace it themselves.
+ScoreFunction = Callable[..., Any] | TracedScore
+
+
+def reads_batch(body: str | None) -> bool:
+    """Whether a score depends on the number of its batch entry."""
+    return body is not None and "%batch" in body
+
+
+def trace_score(
+    function: ScoreFunction | None, data: Any, convert: Callable[[Any], Any] = lambda array: array
+) -> TracedScore:
+    """The region that a function is, for an array of queries.  `convert` makes operands of captured arrays."""
+    if function is None:
+        return TracedScore(None, None)
+    if isinstance(function, TracedScore):
+        return function
     if not callable(function):
         raise ValueError(f"score: found {type(function).__name__}, needed a function of (s, b, h, i, j)")
-    trace = Trace("f64" if str(getattr(data, "dtype", "")).endswith("float64") else "f32")
+    trace = Trace("f64" if str(getattr(data, "dtype", "")).endswith("float64") else "f32", convert)
     places = [Traced(trace, f"%{name}", "index") for name in ("batch", "head", "query", "key")]
     _active.trace = trace
     try:
@@ -305,11 +336,6 @@ def trace_score(function: Callable[..., Any], data: Any) -> tuple[str, list[Any]
     except Exception as error:
         raise ValueError(f"score: {_find_line(error)}{error}") from error
     finally:
-        del _active.trace
+        _active.trace = None
     trace.lines.append(f"attn.yield {score.name} : {trace.number}")
-    return "\n".join(trace.lines), trace.arrays
-
-
-def named_score(function: Callable[..., Any] | None, data: Any) -> dict[str, Any]:
-    """What passes a function on to the extension: nothing without one."""
-    return {} if function is None else {"score": trace_score(function, data)}
+    return TracedScore("\n".join(trace.lines), trace.operands)

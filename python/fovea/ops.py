@@ -11,13 +11,13 @@ bits on any number of threads.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 from . import _arguments as check
 from . import _fovea, _layout
-from ._trace import named_score
+from ._trace import ScoreFunction, trace_score
 
 __all__ = [
     "dense",
@@ -43,7 +43,7 @@ def dense(
     sink: Any = None,
     lengths: Any = None,
     query_lengths: Any = None,
-    score: Callable[..., Any] | None = None,
+    score: ScoreFunction | None = None,
     return_lse: bool = False,
     layout: str = "bhnd",
     out: Any = None,
@@ -81,12 +81,14 @@ def dense(
     With `layout` "bnhd" q, k, v and the output are [B,N,H,D] arrays of the host, which
     are read and written where they lie.
     """
-    options = (scale, causal, window, log_weight, bias, sink, prefix, lengths, query_lengths, return_lse, target)
-    named = named_score(score, q)
+    options = (
+        scale, causal, window, log_weight, bias, sink, prefix, lengths, query_lengths, *trace_score(score, q), return_lse,
+        target,
+    )  # fmt: skip
     if not _layout.is_tokens_first(layout):
-        return _fovea.dense(q, k, v, *options, out=out, **named)
+        return _fovea.dense(q, k, v, *options, out=out)
     q, k, v = _layout.all_heads_first(q=q, k=k, v=v)
-    return _layout.attend(partial(_fovea.dense, q, k, v, *options, **named), q, v.shape[3], out, return_lse)
+    return _layout.attend(partial(_fovea.dense, q, k, v, *options), q, v.shape[3], out, return_lse)
 
 
 def dense_backward(
@@ -107,7 +109,7 @@ def dense_backward(
     sink: Any = None,
     lengths: Any = None,
     query_lengths: Any = None,
-    score: Callable[..., Any] | None = None,
+    score: ScoreFunction | None = None,
     return_d_log_weight: bool = True,
     return_d_bias: bool = True,
     layout: str = "bhnd",
@@ -125,15 +127,14 @@ def dense_backward(
     `dense`.  Arrays that `score` captures are constant.
     """
     options = (
-        lse, d_lse, scale, causal, window, log_weight, bias, sink, prefix, lengths, query_lengths, return_d_log_weight,
-        return_d_bias, target,
+        lse, d_lse, scale, causal, window, log_weight, bias, sink, prefix, lengths, query_lengths,
+        *trace_score(score, q), return_d_log_weight, return_d_bias, target,
     )  # fmt: skip
-    named = named_score(score, q)
     if not _layout.is_tokens_first(layout):
-        return _fovea.dense_backward(d_out, q, k, v, out, *options, gradients=gradients, **named)
+        return _fovea.dense_backward(d_out, q, k, v, out, *options, gradients=gradients)
     d_out, q, k, v, out = _layout.all_heads_first(d_out=d_out, q=q, k=k, v=v, out=out)
     wanted = (log_weight is not None and return_d_log_weight, bias is not None and return_d_bias, sink is not None)
-    call = partial(_fovea.dense_backward, d_out, q, k, v, out, *options, **named)
+    call = partial(_fovea.dense_backward, d_out, q, k, v, out, *options)
     return _layout.differentiate(call, {"q": q, "k": k, "v": v}, sum(wanted), gradients)
 
 

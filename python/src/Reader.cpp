@@ -156,16 +156,12 @@ size_t Reader::find(StringRef name, nb::handle object,
 //===----------------------------------------------------------------------===//
 
 std::optional<ScoreFunction> Reader::score() {
-  if (!named.is_valid() || !named.contains("score"))
+  nb::handle body = object(), captures = object();
+  if (body.is_none())
     return std::nullopt;
-  nb::object given = named["score"];
-  if (given.is_none())
-    return std::nullopt;
-  if (described.is_valid())
-    raiseValueError("score: found one in a call that is traced, needed none");
   ScoreFunction function;
-  function.body = nb::str(nb::object(given[0])).c_str();
-  for (nb::handle array : given[1])
+  function.body = nb::str(body).c_str();
+  for (nb::handle array : captures)
     function.captures.push_back(load(
         array, ("captures[" + Twine(function.captures.size()) + "]").str()));
   return function;
@@ -291,8 +287,6 @@ const ResultMemory &Reader::getMemory() {
     return *memory;
   for (auto [key, object] : named) {
     std::string name = nb::str(key).c_str();
-    if (name == "score")
-      continue;
     memory.emplace(StringRef(name));
     if (object.is_none())
       continue;

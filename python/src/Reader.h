@@ -72,8 +72,8 @@ public:
   optionalParts(llvm::StringRef name, llvm::ArrayRef<llvm::StringRef> names,
                 bool needsWrite);
 
-  /// The function of scores that is named `score`, if any: a text and a list of
-  /// arrays.
+  /// A function of scores: a text, which may be None, and a list of the arrays
+  /// that it reads.
   std::optional<ScoreFunction> score();
 
   bool flag(llvm::StringRef name);

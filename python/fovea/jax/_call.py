@@ -23,6 +23,7 @@ import numpy as np
 from .. import _fovea
 from .._abstract import AbstractArray
 from .._declarations import FUNCTIONS, Argument
+from .._trace import reads_batch
 
 #: The name that `jax.export` and dumps of XLA show.
 TARGET_NAME = "fovea"
@@ -114,10 +115,12 @@ def _batch_axis(argument: Argument, rank: int) -> int:
 def _batch_axes(name: str, pattern: Sequence[Any], types: Sequence[Type]) -> list[int]:
     """How each operand takes part in the batch, none of them where a result does not."""
     axes: list[int] = []
-    for argument, value in zip(_arguments(name), pattern):
-        count = str(value).count("Ellipsis")
-        axes += [_batch_axis(argument, len(shape)) for _, shape in types[len(axes) : len(axes) + count]]
     unbatched = [_NO_BATCH] * len(types)
+    for argument, value in zip(_arguments(name), pattern):
+        if argument.name == "score" and isinstance(value, str) and reads_batch(value):
+            return unbatched
+        count = 0 if isinstance(value, str) else str(value).count("Ellipsis")
+        axes += [_batch_axis(argument, len(shape)) for _, shape in types[len(axes) : len(axes) + count]]
     if _BATCH not in axes:
         return unbatched
 

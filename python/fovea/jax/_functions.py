@@ -20,6 +20,7 @@ from .._abstract import AbstractArray
 from .._conv import SlidingGroup
 from .._low_rank import Causal, DistinctColumns, DistinctRows, RowChange, RowInterval
 from .._rope import rope_frequencies
+from .._trace import trace_score
 from .._vq import VQState, VQStateGradient
 from .._weights import hierarchical_weights, key_weights_from_conv1d
 from ..tree import Tree
@@ -86,6 +87,8 @@ _STATIC = {"frequencies"}
 def _bind(signature: inspect.Signature, arguments: Any, options: Any) -> dict[str, Any]:
     """Arguments by name, NumPy's arrays as those of JAX."""
     bound = signature.bind(*arguments, **options).arguments
+    if "score" in bound and "q" in bound:
+        bound["score"] = trace_score(bound["score"], jnp.asarray(bound["q"]), jnp.asarray)
     for name, value in bound.items():
         if callable(value):
             raise ValueError(f"{name}: found a function, which programs of XLA cannot call, needed an array")

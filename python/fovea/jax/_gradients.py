@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Collection, Sequence
 from typing import Any
 
@@ -37,7 +38,7 @@ def apply(name: str, arguments: Sequence[Any]) -> list[jax.Array]:
     declaration = FUNCTIONS.get(name)
     if declaration is None or not declaration.gradients:
         return _run_once(name, arguments)
-    operands, merge = _split(arguments)
+    operands, merge = _split(_refuse_others(name, declaration, arguments))
 
     def forward(operands: list[Any], constants: dict[str, None]) -> tuple[list[Any], Any]:
         arguments = merge(operands)
@@ -80,6 +81,31 @@ def apply(name: str, arguments: Sequence[Any]) -> list[jax.Array]:
         except NotImplementedError:
             pass
     return compute(symbolic=False)
+
+
+def _refuse_others(name: str, declaration: Declaration, arguments: Sequence[Any]) -> list[Any]:
+    """The same arguments; a gradient for one that has none is an error, which would else be zeros."""
+
+    def refuse(argument: str, leaf: Any) -> Any:
+        if not isinstance(leaf, jax.core.Tracer) or not jnp.issubdtype(leaf.dtype, jnp.floating):
+            return leaf
+
+        @jax.custom_vjp
+        def same(leaf: Any) -> Any:
+            return leaf
+
+        def backward(_: None, cotangent: Any) -> Any:
+            raise ValueError(
+                f"{name}: found a gradient for {argument}, which has none: jax.lax.stop_gradient makes it a constant"
+            )
+
+        same.defvjp(lambda leaf: (leaf, None), backward)
+        return same(leaf)
+
+    return [
+        value if each.name in declaration.gradients else jax.tree.map(functools.partial(refuse, each.name), value)
+        for each, value in zip(declaration.arguments, arguments)
+    ]
 
 
 def _is_zero(cotangent: Any) -> bool:
@@ -165,7 +191,8 @@ def _differentiate(
     cotangents: dict[str, Any],
     constants: Collection[str],
 ) -> list[Any]:
-    """The gradients of all operands, None for those that have none and may be for constants."""
+    """The gradients of all operands, None for integers and for constants.  Zeros for others without a
+    gradient get to where that is an error."""
     declaration = FUNCTIONS[name]
     named = _named(declaration, arguments)
     known: dict[str, Any] = dict(results)
@@ -196,7 +223,8 @@ def _differentiate(
     aligned: list[Any] = []
     for each, value in named.items():
         arrays, _ = _split([value])
-        aligned += found[each] or [None] * len(arrays)
+        has_one = each in declaration.gradients
+        aligned += found[each] or [None if has_one else jnp.zeros_like(array) for array in arrays]
     # Of integers there is none, and leading axes that were left out have extent 1.
     return [
         None if gradient is None or operand.dtype.kind in "biu" else gradient.reshape(operand.shape)

@@ -19,7 +19,7 @@ _LOWER = frozenset(
     ["conv", "conv_apply", "conv_recover", "dense", "fast_multipole", "fast_multipole_linear", "low_rank", "varlen", "vq"]
 )
 #: These have types of their own, of sums as a rule.
-_KEPT = frozenset(["bias", "codebook", "counts", "log_weight", "sink", "state", "sums"])
+_KEPT = frozenset(["bias", "captures", "codebook", "counts", "log_weight", "sink", "state", "sums"])
 
 
 def make_autocast(name: str, declaration: Declaration) -> Callable[[Sequence[Any]], Sequence[Any]]:

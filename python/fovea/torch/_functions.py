@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -18,6 +19,7 @@ from .. import _vq as arrays_vq
 from .._conv import SlidingGroup, sliding_group
 from .._low_rank import Causal, DistinctColumns, DistinctRows, RowChange, RowInterval, check_mask
 from .._rope import rope_frequencies
+from .._trace import ScoreFunction, trace_score
 from .._weights import hierarchical_weights, key_weights_from_conv1d
 from ._tape import make_call
 from ._vq import VQState
@@ -82,6 +84,10 @@ def _extend(term: Any, rank: int) -> Any:
     return term[(None,) * (rank - term.dim())]
 
 
+def _captured(array: Any, place: torch.device) -> Tensor:
+    return array if isinstance(array, Tensor) else torch.as_tensor(array, device=place)
+
+
 @documented(ops.dense)
 def dense(
     q: Tensor,
@@ -97,12 +103,16 @@ def dense(
     sink: Tensor | None = None,
     lengths: Tensor | None = None,
     query_lengths: Tensor | None = None,
+    score: ScoreFunction | None = None,
     return_lse: bool = False,
     target: str | None = None,
 ) -> Any:
     log_weight, bias, sink = _extend(log_weight, 3), _extend(bias, 4), _extend(sink, 2)
     run = _dense if return_lse else _dense_out
-    return run(q, k, v, scale, causal, window, log_weight, bias, sink, prefix, lengths, query_lengths, target)
+    return run(
+        q, k, v, scale, causal, window, log_weight, bias, sink, prefix, lengths, query_lengths,
+        *trace_score(score, q, partial(_captured, place=q.device)), target,
+    )  # fmt: skip
 
 
 _varlen = make_call("varlen")

@@ -66,7 +66,7 @@ def _arguments(
 ) -> tuple[list[Tensor], list[Any]]:
     """q, k, v and options of the compiled `dense`."""
     tensors, log_weight, bias = read_call(query, key, value, is_causal, mask)
-    return tensors, [scale, is_causal, None, log_weight, bias, None, None, None, None]
+    return tensors, [scale, is_causal, None, log_weight, bias, *[None] * 6]
 
 
 def _turned(like: Tensor, *, tokens: int | None = None) -> tuple[Tensor, Tensor]:

@@ -33,10 +33,10 @@ def _requires_gradient(value: Any) -> bool:
 def refuse_gradients(name: str, values: Mapping[str, Any]) -> None:
     """For arguments that have none in the function `name`."""
     for argument, value in values.items():
-        if any(map(_requires_gradient, _tensors(value))):
-            raise RuntimeError(
-                f"{name}: {argument} requires a gradient, but {name} has none for it: pass {argument}.detach()"
-            )
+        for index, each in enumerate(_tensors(value)):
+            if _requires_gradient(each):
+                which = f"{argument}[{index}]" if isinstance(value, (list, tuple)) else argument
+                raise RuntimeError(f"{name}: {which} requires a gradient, but {name} has none for it: pass {which}.detach()")
 
 
 def _refuse_tangents(name: str, values: Mapping[str, Any]) -> None:

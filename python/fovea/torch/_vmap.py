@@ -12,19 +12,27 @@ from typing import Any
 import torch
 
 from .._declarations import FUNCTIONS, Argument, Declaration
+from .._trace import reads_batch
 from ._operator import BACKWARD, FORWARD
 
 #: Without a batch of their own, these are the same for all of it.
-_SHARED = ("codebook",)
+_SHARED = ("captures", "codebook")
 
 
 def _has_batch(axes: str | None) -> bool:
     return axes is not None and axes.startswith("B")
 
 
+def _is_shared(dim: Any) -> bool:
+    return dim is None or (not isinstance(dim, int) and all(map(_is_shared, dim)))
+
+
 def _folds(arguments: Sequence[Argument], dims: Sequence[Any], values: Sequence[Any]) -> bool:
+    # The number of a batch entry would be another one.
+    if any(each.name == "score" and reads_batch(value) for each, value in zip(arguments, values)):
+        return False
     return all(
-        value is None or _has_batch(each.axes) or (each.name in _SHARED and dim is None)
+        value is None or _has_batch(each.axes) or (each.name in _SHARED and _is_shared(dim))
         for each, dim, value in zip(arguments, dims, values)
         if each.is_array
     )

@@ -17,6 +17,7 @@ from jax_cases import near
 
 import fovea
 import fovea.jax
+from fovea.math import tanh
 
 
 class Case(NamedTuple):
@@ -69,12 +70,21 @@ def nodes(type):
     return {"level": level, "index": index}
 
 
+SLOPES = fovea.capture(np.random.default_rng(2).random(4))
+TABLE = fovea.capture(np.random.default_rng(3).standard_normal((4, 41)).astype(np.float32))
 SEARCH = dict(num_basis=4, window=2, delta=0.5, epsilon=0.01)
 LENGTHS = {"lengths": np.array([21, 15], np.int32)}
 MASK = np.random.default_rng(4).random((2, 21)) < 0.7
 
 CASES = {
     "dense": Case("dense", qkv, dict(causal=True, window=9), ("q", "k", "v")),
+    "dense-score": Case("dense", qkv, dict(causal=True, score=lambda s, b, h, i, j: 2 * tanh(s / 2) + b * j / 9), ("q", "k", "v")),
+    "dense-score-captures": Case(
+        "dense",
+        lambda type: {**qkv(type), "sink": random(type, 4)},
+        dict(score=lambda s, b, h, i, j: s * SLOPES[h] + TABLE[h, j - i + 20]),
+        ("q", "k", "v", "sink"),
+    ),
     "fast_multipole": Case(
         "fast_multipole",
         lambda type: multipole(type, "key", "value"),
@@ -275,6 +285,74 @@ def test_all_functions_are_there():
     }
     # Those compile programs.
     assert functions - {"compile", "import_torch", "load"} <= set(dir(fovea.jax))
+
+
+# ----------------------------------------------------------------------------
+# Functions of scores
+# ----------------------------------------------------------------------------
+
+
+def relative(q, k, v, table, scale):
+    """A relative table, and a factor for each batch entry."""
+    table, scale = fovea.capture(table), fovea.capture(scale)
+    return fovea.jax.dense(q, k, v, score=lambda s, b, h, i, j: 3 * tanh(s * scale[b] / 3) + table[h, j - i + 20])
+
+
+def relative_formula(q, k, v, table, scale):
+    k, v = (jnp.repeat(each, 2, axis=1) for each in (k, v))
+    scores = jnp.einsum("bhnd,bhmd->bhnm", q, k) / np.sqrt(q.shape[3])
+    distances = np.arange(21) - np.arange(21)[:, None] + 20
+    scores = 3 * jnp.tanh(scores * scale[:, None, None, None] / 3) + table[:, distances]
+    return jnp.einsum("bhnm,bhme->bhne", jax.nn.softmax(scores, axis=-1), v)
+
+
+def relative_arrays(type="float32"):
+    arrays = *make(type, B=2, H=4, G=2, N=21, D=8), random(type, 4, 41), np.array([0.5, 2], TYPES[type])
+    return [jnp.asarray(each) for each in arrays]
+
+
+def test_scores_with_arrays_that_are_traced():
+    with jax.enable_x64(True):
+        arrays = relative_arrays("float64")
+        for compile in (lambda f: f, jax.jit):
+            near(compile(relative)(*arrays), relative_formula(*arrays), 1e-12)
+        own, other = (
+            jax.jit(jax.grad(lambda *each, f=f: jnp.sin(f(*each)).sum(), (0, 1, 2))) for f in (relative, relative_formula)
+        )
+        for found, expected in zip(own(*arrays), other(*arrays), strict=True):
+            near(found, expected, 1e-11)
+
+
+@pytest.mark.parametrize("axes", [(0, 0, 0, None, None), (0, None, None, 0, None), (None, 0, 0, None, 0), (0, 0, 0, 0, 0)])
+def test_scores_in_parts_of_a_batch(axes):
+    """A batch entry keeps its number, and each part its arrays."""
+    arrays = [each if axis is None else jnp.stack([each, 0.3 * each]) for each, axis in zip(relative_arrays(), axes)]
+    near(jax.vmap(relative, axes)(*arrays), jax.vmap(relative_formula, axes)(*arrays))
+
+
+@pytest.mark.parametrize("number", [3, 4])
+def test_captured_arrays_have_no_gradient(number):
+    def loss(*arrays):
+        return relative(*arrays).sum()
+
+    arrays = relative_arrays()
+    for compile in (lambda f: f, jax.jit):
+        with pytest.raises(ValueError, match="dense: found a gradient for captures, which has none: jax.lax.stop_gradient"):
+            compile(jax.grad(loss, (0, number)))(*arrays)
+    constant = jax.grad(lambda *each: loss(*(jax.lax.stop_gradient(one) if at > 2 else one for at, one in enumerate(each))), number)
+    assert not np.asarray(constant(*arrays)).any()
+
+
+def test_scores_that_are_refused():
+    q, k, v, *_ = relative_arrays()
+    for score, match in (
+        ("cap", "^score: found str, needed a function"),
+        (lambda s, b, h, i, j: jnp.tanh(s), "^score: .* type <class 'fovea._trace.Traced'>"),
+        (lambda s, b, h, i, j: s if s > 0 else 0, f"^score: {__file__}:.* found if, and, or"),
+        (lambda s, b, h, i, j: s + q, "found .*, needed a number: arrays are read by fovea.capture"),
+    ):
+        with pytest.raises(ValueError, match=match):
+            jax.jit(lambda q, score=score: fovea.jax.dense(q, k, v, score=score))(q)
 
 
 # ----------------------------------------------------------------------------

@@ -12,6 +12,7 @@ import torch
 
 import fovea.reference
 import fovea.torch
+from fovea.math import tanh
 
 
 class Case(NamedTuple):
@@ -139,6 +140,16 @@ def _vq_windows(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, codebook: tor
     return torch.cat(found, 2)
 
 
+def _with_tables(slopes: torch.Tensor, table: torch.Tensor, **tensors: torch.Tensor) -> torch.Tensor:
+    """A slope for each head and a term for each batch entry and key, which have no gradient."""
+    slope, term = fovea.capture(slopes), fovea.capture(table)
+    return fovea.torch.dense(**tensors, score=lambda s, b, h, i, j: s * slope[h] + term[b, j] * (j - i))
+
+
+def with_tables(N: int, type: torch.dtype) -> dict[str, Any]:
+    return {**dense_with_all(N, type), "slopes": torch.rand(4), "table": normal(2, N, type=torch.float64)}
+
+
 SEARCH = {"num_basis": 2, "window": 3, "delta": 5.0, "epsilon": 0.1}
 TOKENS = ("q", "k", "v")
 # Searches and trees have shapes that depend on more than a number of tokens.
@@ -148,6 +159,8 @@ CASES = {
     "dense-bias": Case("dense", dense_with_all, ("q", "k", "v", "log_weight", "bias")),
     "dense-lengths": Case("dense", dense_of_lengths, TOKENS, {"causal": True}),
     "dense-prefix": Case("dense", attention, TOKENS, {"causal": True, "prefix": 3}),
+    "dense-score": Case("dense", attention, TOKENS, {"causal": True, "score": lambda s, b, h, i, j: 2 * tanh(s / 2) + b * j / 9}),
+    "dense-score-captures": Case(_with_tables, with_tables, (*TOKENS, "log_weight", "bias")),
     "varlen": Case("varlen", packed, (*TOKENS, "sink"), {"window": 5}),
     "dense-lse": Case("dense", attention, ("q", "k", "v"), {"return_lse": True}),
     "fast_multipole": Case(

@@ -19,7 +19,7 @@ from ._constant_masks import evaluate_masks
 from ._fallbacks import record_fallback
 from ._find_attention import Attention, Multihead, Term, find_attention, is_writer, name_of, shape_of, value_of
 from ._functions import dense
-from ._masks import to_log_weight
+from ._masks import soft_cap, to_log_weight
 from ._sdpa import read_call
 from ._vq import sum_type
 
@@ -45,10 +45,11 @@ def attend(
     window: int | None = None,
     prefix: int | None = None,
     sink: Tensor | None = None,
+    cap: float | None = None,
     heads: int | None = None,
 ) -> Tensor:
     """Attention of [B,H,N,D], [B,N,D], or [B*H,N,D] with `heads`.  `is_causal` and `mask` are
-    those of PyTorch's function, the rest options of `dense`."""
+    those of PyTorch's function, `cap` is the limit of a soft-cap, the rest options of `dense`."""
     shape, inner = query.shape, (query, key, value)
     if heads is not None:
         inner = tuple(each.unflatten(0, (-1, heads)) for each in inner)
@@ -61,7 +62,7 @@ def attend(
     tensors, log_weight, bias = read_call(*inner, is_causal, mask)
     out = dense(
         *tensors, scale=scale, causal=is_causal or causal, window=window, prefix=prefix, log_weight=log_weight, bias=bias,
-        sink=None if sink is None else sink.to(sum_type(query.dtype)),
+        sink=None if sink is None else sink.to(sum_type(query.dtype)), score=soft_cap(cap),
     )  # fmt: skip
     return out if query.dim() == 4 else out.reshape(*shape[:-1], value.shape[-1])
 
@@ -162,6 +163,8 @@ def _replace(module: GraphModule, found: Attention) -> None:
             options["is_causal"] = True
         if found.sink is not None:
             options["sink"] = found.sink
+        if found.soft_cap is not None:
+            options["cap"] = found.soft_cap
         if found.heads is not None:
             options["heads"] = found.heads
         new = graph.call_function(attend, (query, key, value, mask, found.scale), options)

@@ -58,7 +58,7 @@ class Multihead(NamedTuple):
 
 @dataclass
 class Attention:
-    """`node` computes soft-max(scale query key^T + terms) value."""
+    """`node` computes soft-max(cap(scale query key^T) + terms) value."""
 
     node: Node
     query: Node
@@ -69,6 +69,8 @@ class Attention:
     factors: list[tuple[Node, bool]] = field(default_factory=list)
     terms: list[Term] = field(default_factory=list)
     sink: Node | None = None
+    #: The limit of a hyperbolic tangent that scores go through.
+    soft_cap: float | None = None
     #: `key` is [..., D, M].
     is_transposed: bool = False
     #: As PyTorch has it: query i reads keys up to i.
@@ -217,6 +219,7 @@ class _Scores:
         self.factors: list[tuple[Node, bool]] = []
         self.terms: list[Term] = []
         self.sink: Node | None = None
+        self.soft_cap: float | None = None
         self.is_flat = False
         self._has_sink = has_sink
 
@@ -272,6 +275,20 @@ class _Scores:
         else:
             self.scale *= 1 / number if is_divisor else number
 
+    def _read_tanh(self, node: Node) -> Any:
+        if self.factors:
+            raise NoAttention("scores are limited by a number that a call may change")
+        self._check_cap()
+        if not self.scale or not math.isfinite(self.scale):
+            raise NoAttention(f"scores are limited by {self.scale}")
+        self.soft_cap, self.scale = self.scale, 1.0
+        return node.args[0]
+
+    def _check_cap(self) -> None:
+        """What is added comes behind a soft-cap, and there is one at most."""
+        if self.soft_cap is not None:
+            raise NoAttention("scores are changed otherwise than by a factor before a soft-cap")
+
     def _read_add(self, node: Node) -> Any:
         first, second = node.args[:2]
         if "alpha" in node.kwargs:
@@ -289,6 +306,7 @@ class _Scores:
         scores, term = node.args[:2]
         if "alpha" in node.kwargs:
             raise NoAttention("scores are added to with a factor")
+        self._check_cap()
         # A soft-max does not see what is subtracted from a whole row, such as its maximum.
         is_row = _is_number(term) or shape_of(term)[-1:] in ((), (1,))
         if not is_row or (self.sink is not None):
@@ -296,6 +314,7 @@ class _Scores:
         return scores
 
     def _add(self, term: Any, factor: float) -> None:
+        self._check_cap()
         if isinstance(term, Node) and shape_of(term)[-1:] not in ((), (1,)):
             if self.factors:
                 raise NoAttention("scores and a bias are multiplied by a number that a call may change")
@@ -305,6 +324,7 @@ class _Scores:
             raise NoAttention("something is added to whole rows of scores beside a sink")
 
     def _hide(self, node: Node, mask: Any, low: Any, is_hiding: bool) -> None:
+        self._check_cap()
         number = None if self.factors else _number(low)
         if number is None or not _is_low(self.scale * number, node):
             raise NoAttention("scores are replaced by numbers that may count")
@@ -338,6 +358,7 @@ class _Scores:
         if not self._has_sink or self.sink is not None or not _is_last(axis, len(shape_of(node))) or len(parts) != 2:
             raise NoAttention("scores are joined with others")
         scores, sink = parts
+        self._check_cap()
         if self.scale != 1 or self.factors or self.terms or shape_of(sink)[-1] != 1:
             raise NoAttention("scores are joined with others than a sink")
         self.sink = _one_per_head(sink, shape_of(node)[1])
@@ -431,9 +452,10 @@ def _find_in_products(product: Node) -> Attention | None:
             scores._add(start, scores.scale * beta)
         scores.scale *= alpha
     value = product.args[1]
+    # The function of `dense` divides by the limit.
+    scale = scores.scale * (1 if scores.soft_cap is None else scores.soft_cap)
     found = Attention(
-        product, query, key, value, scores.scale, scores.factors, scores.terms, scores.sink,
-        is_transposed=True, softmax=softmax,
+        product, query, key, value, scale, scores.factors, scores.terms, scores.sink, scores.soft_cap, is_transposed=True, softmax=softmax,
     )  # fmt: skip
     _check_operands(found)
     rank, weights = len(shape_of(query)), shape_of(softmax)

@@ -1,7 +1,7 @@
 # Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
 # See LICENSE for license information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""A boolean mask that is known by what it says."""
+"""Boolean masks that are known by what they say, and what else becomes an option of `dense`."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 from torch.utils._pytree import tree_map_only
+
+from .._trace import ScoreFunction
+from ..math import tanh
 
 
 class Pattern(NamedTuple):
@@ -67,3 +70,8 @@ class PatternMask(Tensor):
 def to_log_weight(present: Tensor) -> Tensor:
     """0 where it is true, -inf elsewhere."""
     return torch.zeros((), device=present.device).masked_fill(~present, float("-inf"))
+
+
+def soft_cap(limit: float | None) -> ScoreFunction | None:
+    """Scores that stay between `limit` and its opposite, as those of Gemma 2 do; None for none."""
+    return None if limit is None else lambda s, b, h, i, j: limit * tanh(s / limit)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ._fallbacks import record_fallback
 from ._functions import dense
-from ._masks import PatternMask, to_log_weight
+from ._masks import PatternMask, soft_cap, to_log_weight
 
 __all__ = ["register_transformers"]
 
@@ -151,7 +151,7 @@ def attend(
 
     `attention_mask` is what `make_mask` of _mask_functions makes, or any mask [B,1,N,M] that is boolean
     or added to the scores.  `s_aux` [H] are sinks: exp(s_aux) is added to the denominators.
-    `position_bias` is added to the scores.  `indices` [B,N,k] and `block_indices` [B,G,N,k]
+    `softcap` is the limit of scores, and `position_bias` is added to them.  `indices` [B,N,k] and `block_indices` [B,G,N,k]
     list the keys, or blocks of keys, that a query reads.
     """
     heads, N, M = query.shape[1], query.shape[2], key.shape[2]
@@ -168,11 +168,11 @@ def attend(
 
     unknown = [name for name, given in others.items() if given is not None and name not in _OTHERS]
     reason = (
-        f"softcap={softcap}" if softcap is not None
-        else f"dropout={dropout}" if dropout
+        f"dropout={dropout}" if dropout
         else "output_attentions" if output_attentions
         else f"unknown arguments: {', '.join(unknown)}" if unknown
         else f"tensors of {query.device.type}" if query.device.type not in ("cpu", "cuda")
+        else f"softcap={softcap} on a GPU" if softcap is not None and query.device.type != "cpu"
         else None
     )  # fmt: skip
     if reason is not None:
@@ -194,6 +194,7 @@ def attend(
         log_weight=_with_type_of_sums(admitted.log_weight, query),
         bias=bias if bias is not None and bias.dtype == query.dtype else _with_type_of_sums(bias, query),
         sink=_with_type_of_sums(s_aux, query),
+        score=soft_cap(softcap),
     )
     key, value = key[:, :, :length], value[:, :, :length]
     out = dense(query, key, value, **options)
@@ -207,10 +208,10 @@ def register_transformers(name: str = "fovea") -> None:
         model = AutoModel.from_pretrained(path, attn_implementation="fovea")
 
     or `model.set_attn_implementation("fovea")` later.  Both the attention and its masks are
-    registered.  Padding, causal masks, windows, caches, sinks, biases of positions, lists of
-    keys and grouped queries are served, with gradients.  Soft-caps, dropout and attention
-    weights are left to the model's eager attention, call by call: `explain_fallbacks()`
-    tells which calls and why.
+    registered.  Padding, causal masks, windows, caches, sinks, soft-caps, biases of positions,
+    lists of keys and grouped queries are served, with gradients.  Dropout and attention weights
+    are left to the model's eager attention, call by call: `explain_fallbacks()` tells which
+    calls and why.
     """
     from transformers import AttentionInterface, AttentionMaskInterface
 

@@ -75,6 +75,16 @@ def plain(q, k, v):
     return softmax(q @ k.transpose(-1, -2) / math.sqrt(D), dim=-1) @ v
 
 
+def soft_cap(q, k, v):
+    """As Gemma 2, with a mask and a bias above."""
+    scores = torch.tanh(q @ k.mT * 0.7 / 3.0) * 3.0 + torch.linspace(0, 1, M)
+    return softmax(scores.masked_fill(torch.arange(M) > rows(N, M), LOWEST), -1) @ v
+
+
+def soft_cap_that_is_scaled(q, k, v):
+    return softmax((2 - 3.0) * (q @ k.mT).tanh() * 2, -1) @ v
+
+
 def no_scale(q, k, v):
     return torch.matmul(torch.softmax(torch.matmul(q, k.mT), -1), v)
 
@@ -161,6 +171,7 @@ def call_without_heads(q, k, v):
 
 FOUND = {
     plain: {}, no_scale: {}, scaled_operands: {}, collapsed: {}, heads_within_scores: {"heads": H},
+    soft_cap: {"cap": 3.0, "causal": True}, soft_cap_that_is_scaled: {"cap": -2.0},
     causal_by_comparison: {"causal": True}, causal_by_triangle: {"causal": True}, window: {"causal": True, "window": 5},
     prefix: {"causal": True, "prefix": 9}, band: {"window": 4}, other_mask: {}, bias_below_the_scale: {},
     written_in_place: {}, maximum_subtracted: {}, no_dropout: {}, call: {}, causal_call: {"is_causal": True},
@@ -353,8 +364,29 @@ def scores_times_tensor(q, k, v):
     return softmax(q @ k.mT * torch.linspace(0, 1, M), -1) @ v
 
 
-def soft_cap(q, k, v):
-    return softmax(torch.tanh(q @ k.mT / 3) * 3, -1) @ v
+def bias_below_a_soft_cap(q, k, v):
+    return softmax(torch.tanh(q @ k.mT + torch.linspace(0, 1, M)) * 3, -1) @ v
+
+
+def mask_below_a_soft_cap(q, k, v):
+    return softmax(torch.tanh((q @ k.mT).masked_fill(torch.arange(M) > 3, -math.inf)) * 3, -1) @ v
+
+
+def row_below_a_soft_cap(q, k, v):
+    scores = q @ k.mT
+    return softmax(torch.tanh(scores - scores.amax(-1, keepdim=True)) * 3, -1) @ v
+
+
+def two_soft_caps(q, k, v):
+    return softmax(torch.tanh(3 * torch.tanh(q @ k.mT)) * 3, -1) @ v
+
+
+def soft_cap_of_zero(q, k, v):
+    return softmax(torch.tanh(q @ k.mT) * 0.0, -1) @ v
+
+
+def sine(q, k, v):
+    return softmax(torch.sin(q @ k.mT / 3) * 3, -1) @ v
 
 
 def no_product(q, k, v):
@@ -387,7 +419,9 @@ def column_dropped(q, k, v):
 LEFT = {
     other_axis: "not over the axis of keys", dropped_out: "dropped out", dropout_of_call: "dropout_p: found 0.5, needed 0",
     weights_alone: "no product reads the weights as they are", weights_changed: "no product reads the weights as they are",
-    logarithms: None, scores_times_tensor: "multiplied or divided by a tensor", soft_cap: "scores go through tanh",
+    logarithms: None, scores_times_tensor: "multiplied or divided by a tensor", sine: "scores go through sin",
+    bias_below_a_soft_cap: "before a soft-cap", mask_below_a_soft_cap: "before a soft-cap", row_below_a_soft_cap: "before a soft-cap",
+    two_soft_caps: "before a soft-cap", soft_cap_of_zero: "limited by 0.0",
     no_product: "scores", hidden_by_numbers_that_count: "replaced by numbers that may count",
     more_queries: "is_causal: found 26 queries and 17 keys", mixed_types: "found types torch.float32, torch.float64",
     written_between: "writes to a tensor between the products", column_dropped: "not that of a sink",

@@ -13,9 +13,8 @@ from fovea.torch import _backend
 BOUND = 1e-5
 
 # How many attentions are computed by Fovea, and why others are not.
-ATTENTIONS = dict.fromkeys(CONFIGURATIONS, 2) | {"t5": 6, "whisper": 6, "gemma2": 0}
+ATTENTIONS = dict.fromkeys(CONFIGURATIONS, 2) | {"t5": 6, "whisper": 6}
 REASONS = {
-    "gemma2": "scores go through tanh",
     # Of routers, which choose experts.
     "gpt_oss": "no product reads the weights as they are",
 }
@@ -86,7 +85,7 @@ def test_lengths_compile_once(name, implementation, compile, fallbacks):
     assert counts == [ATTENTIONS[name]] and not fallbacks()
 
 
-@pytest.mark.parametrize("name", ["bert", "gpt2", "llama", "t5", "gpt_oss"])
+@pytest.mark.parametrize("name", ["bert", "gpt2", "llama", "gemma2", "t5", "gpt_oss"])
 def test_gradients(name, compile):
     model = make(name)
     inputs, present = make_inputs(name)

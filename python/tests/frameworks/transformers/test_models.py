@@ -15,7 +15,7 @@ BOUND = 1e-5
 DECODERS = CONFIGURATIONS.keys() - ENCODERS
 
 # Why calls of these are left to their eager attention, or computed in another way.
-REASONS = {"gemma2": "softcap=3.0", "deepseek_v32": "lists of keys for each query", "minimax_m3": "lists of keys for each query"}
+REASONS = {"deepseek_v32": "lists of keys for each query", "minimax_m3": "lists of keys for each query"}
 
 
 # The indexer of MiniMax chooses blocks by padded keys, too: what rows of left padding hold, zeros or
@@ -121,7 +121,7 @@ def calls(monkeypatch):
 
 
 @pytest.mark.parametrize("padding", [None, "left", "right"])
-@pytest.mark.parametrize("name", ["bert", "gpt2", "llama", "mistral", "qwen3", "gpt_oss", "modernbert", "whisper"])
+@pytest.mark.parametrize("name", ["bert", "gpt2", "llama", "mistral", "qwen3", "gemma2", "gpt_oss", "modernbert", "whisper"])
 @torch.no_grad()
 def test_nothing_of_queries_and_keys_is_made(name, padding, calls):
     """Causal masks, windows and padding are options, and keys are not repeated."""
@@ -132,7 +132,8 @@ def test_nothing_of_queries_and_keys_is_made(name, padding, calls):
     assert all(options["bias"] is None for _, options in calls)
     padded = [options["log_weight"] is not None for _, options in calls]
     assert any(padded) == (padding is not None)
-    if name in ("llama", "mistral", "qwen3", "gpt_oss"):
+    assert all((options["score"] is not None) == (name == "gemma2") for _, options in calls)
+    if name in ("llama", "mistral", "qwen3", "gemma2", "gpt_oss"):
         assert all(key.shape[1] == 2 for (_, key, *_), _ in calls)
 
 
@@ -149,7 +150,7 @@ def test_canary():
 
 
 @pytest.mark.parametrize("padding", [None, "left", "right"])
-@pytest.mark.parametrize("name", ["bert", "llama", "gpt_oss", "t5"])
+@pytest.mark.parametrize("name", ["bert", "llama", "gemma2", "gpt_oss", "t5"])
 def test_compile(name, padding):
     """One graph, forward and backward."""
     model = make(name)
@@ -169,11 +170,11 @@ def test_compile(name, padding):
 
 @torch.no_grad()
 def test_compile_says_what_falls_back(fallbacks):
-    model = make("gemma2")
-    inputs, _ = make_inputs("gemma2", "left")
+    model = make("deepseek_v32")
+    inputs, _ = make_inputs("deepseek_v32", "left")
     expected = model(**inputs).logits
     model.set_attn_implementation("fovea")
     torch._dynamo.reset()
     found = torch.compile(model, backend="aot_eager", fullgraph=True)(**inputs).logits
     near(found[0], expected[0])
-    check_fallbacks("gemma2", fallbacks())
+    check_fallbacks("deepseek_v32", fallbacks())

@@ -13,7 +13,7 @@ SCRIPT = pathlib.Path(__file__).parents[4] / "benchmarks" / "models.py"
 
 # Soft-caps are not found, and the other soft-maxes of gpt-oss choose experts.
 FOUND = {
-    "BERT": "2 of 2", "GPT-2": "2 of 2", "Llama": "2 of 2", "Mistral": "2 of 2", "Qwen 3": "2 of 2", "Gemma 2": "0 of 2",
+    "BERT": "2 of 2", "GPT-2": "2 of 2", "Llama": "2 of 2", "Mistral": "2 of 2", "Qwen 3": "2 of 2", "Gemma 2": "2 of 2",
     "gpt-oss": "2 of 4", "ModernBERT": "2 of 2", "BLOOM": "2 of 2", "T5": "6 of 6", "Whisper": "6 of 6", "ViT": "2 of 2",
     "Swin": "4 of 4", "CLIP": "2 of 2",
 }  # fmt: skip

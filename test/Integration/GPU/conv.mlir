@@ -19,12 +19,19 @@
 // CHECK-NOT: differs
 // RUN: env FOVEA_SIMT=seed=6 fovea-run %s --entry=gradient --target=gpu-sim --random --compare=reference | FileCheck %s --check-prefix=GRADIENT
 // RUN: fovea-run %s --entry=gradient_groups --target=gpu-sim --random --compare=reference | FileCheck %s --check-prefix=GRADIENT
+// RUN: env FOVEA_SIMT=seed=7 fovea-run %s --entry=gradient_partitioned --target=gpu-sim --random --compare=reference | FileCheck %s --check-prefix=APPLIED
+// RUN: env FOVEA_SIMT=seed=2,eager fovea-run %s --entry=gradient_single --target=gpu-sim --random --compare=reference | FileCheck %s --check-prefix=APPLIED
+// RUN: fovea-run %s --entry=gradient_long --target=gpu-sim --random --compare=reference | FileCheck %s --check-prefix=APPLIED
+// RUN: env FOVEA_SIMT=transforms=0 fovea-run %s --entry=gradient_long --target=gpu-sim --random --compare=reference | FileCheck %s --check-prefix=APPLIED
+// APPLIED-COUNT-2: agrees with the reference
+// APPLIED-NOT: differs
 // GRADIENT-COUNT-3: agrees with the reference
 // GRADIENT-NOT: differs
 
 // RUN: not fovea-run %s --entry=rising --target=gpu-sim --random 2>&1 | FileCheck %s --check-prefix=SIZES
 // RUN: not env FOVEA_SIMT=transforms=0 fovea-run %s --entry=single --target=gpu-sim --random 2>&1 | FileCheck %s --check-prefix=MISSING
-// MISSING: error: @single failed: Fourier transforms on a GPU need cuFFT, which FOVEA_SIMT says is missing
+// RUN: not env FOVEA_SIMT=transforms=0 fovea-run %s --entry=gradient_single --target=gpu-sim --random 2>&1 | FileCheck %s --check-prefix=MISSING
+// MISSING: error: @{{.*}}single failed: Fourier transforms on a GPU need cuFFT, which FOVEA_SIMT says is missing
 // SIZES: attn.conv_apply: sizes[0, 0, 1] must be from 0 to 2, since sizes decrease down to zeros, but got 3
 
 !rows = tensor<1x4x70x8xf32>
@@ -123,4 +130,38 @@ func.func @gradient_groups(%q: !rows, %k: !keys, %v: !keys, %out: !rows, %d: !ro
       outs(%iq, %ik, %ik : !rows, !keys, !keys)
       {num_basis = 3 : i64, window = 2 : i64, delta = 1.0 : f64, epsilon = 1.0e-02 : f64, group = 16 : i64} -> !rows, !keys, !keys
   return %r#0, %r#1, %r#2 : !rows, !keys, !keys
+}
+
+// Pieces of two segments in a block, heads that share values.
+func.func @gradient_partitioned(%b: tensor<2x2x3x211xf32>, %v: tensor<2x1x211x5xf32>, %out: tensor<2x2x211x5xf32>, %d: tensor<2x2x211x5xf32>)
+    -> (tensor<2x2x3x211xf32>, tensor<2x1x211x5xf32>) {
+  %sizes = arith.constant dense<[[[210, 130, 2], [211, 0, 0]], [[0, 0, 0], [211, 200, 199]]]> : tensor<2x2x3xi32>
+  %ib = tensor.empty() : tensor<2x2x3x211xf32>
+  %iv = tensor.empty() : tensor<2x1x211x5xf32>
+  %r:2 = attn.conv_apply_backward ins(%b, %sizes, %v : tensor<2x2x3x211xf32>, tensor<2x2x3xi32>, tensor<2x1x211x5xf32>)
+      forward(%out : tensor<2x2x211x5xf32>) gradient(%d : tensor<2x2x211x5xf32>) outs(%ib, %iv : tensor<2x2x3x211xf32>, tensor<2x1x211x5xf32>)
+      {algorithm = #attn.conv_algorithm<partitioned>, block = 64 : i64} -> tensor<2x2x3x211xf32>, tensor<2x1x211x5xf32>
+  return %r#0, %r#1 : tensor<2x2x3x211xf32>, tensor<2x1x211x5xf32>
+}
+
+func.func @gradient_single(%b: tensor<1x1x1x90xf32>, %v: tensor<1x1x90x4xf16>, %out: tensor<1x1x90x4xf16>, %d: tensor<1x1x90x4xf16>)
+    -> (tensor<1x1x1x90xf32>, tensor<1x1x90x4xf16>) {
+  %sizes = arith.constant dense<80> : tensor<1x1x1xi32>
+  %ib = tensor.empty() : tensor<1x1x1x90xf32>
+  %iv = tensor.empty() : tensor<1x1x90x4xf16>
+  %r:2 = attn.conv_apply_backward ins(%b, %sizes, %v : tensor<1x1x1x90xf32>, tensor<1x1x1xi32>, tensor<1x1x90x4xf16>)
+      forward(%out : tensor<1x1x90x4xf16>) gradient(%d : tensor<1x1x90x4xf16>) outs(%ib, %iv : tensor<1x1x1x90xf32>, tensor<1x1x90x4xf16>)
+      {algorithm = #attn.conv_algorithm<single>} -> tensor<1x1x1x90xf32>, tensor<1x1x90x4xf16>
+  return %r#0, %r#1 : tensor<1x1x1x90xf32>, tensor<1x1x90x4xf16>
+}
+
+func.func @gradient_long(%b: tensor<1x1x1x4100xf32>, %v: tensor<1x1x4100x1xf32>, %out: tensor<1x1x4100x1xf32>, %d: tensor<1x1x4100x1xf32>)
+    -> (tensor<1x1x1x4100xf32>, tensor<1x1x4100x1xf32>) {
+  %sizes = arith.constant dense<600> : tensor<1x1x1xi32>
+  %ib = tensor.empty() : tensor<1x1x1x4100xf32>
+  %iv = tensor.empty() : tensor<1x1x4100x1xf32>
+  %r:2 = attn.conv_apply_backward ins(%b, %sizes, %v : tensor<1x1x1x4100xf32>, tensor<1x1x1xi32>, tensor<1x1x4100x1xf32>)
+      forward(%out : tensor<1x1x4100x1xf32>) gradient(%d : tensor<1x1x4100x1xf32>) outs(%ib, %iv : tensor<1x1x1x4100xf32>, tensor<1x1x4100x1xf32>)
+      -> tensor<1x1x1x4100xf32>, tensor<1x1x4100x1xf32>
+  return %r#0, %r#1 : tensor<1x1x1x4100xf32>, tensor<1x1x4100x1xf32>
 }

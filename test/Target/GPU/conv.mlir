@@ -11,7 +11,13 @@
 // RUN: fovea-compile %s --entry=gradient --target=nvvm --emit=ptx -o %t.gradient
 // RUN: FileCheck %s --input-file=%t.gradient
 // RUN: not grep -E '\.extern \.func|__nv_|\.local' %t.gradient
+// RUN: fovea-compile %s --entry=transforms --target=nvvm --emit=ptx -o %t.transforms
+// RUN: FileCheck %s --input-file=%t.transforms
+// RUN: not grep -E '\.extern \.func|__nv_|\.local' %t.transforms
+// RUN: grep -c 'fma.rn.f32' %t.transforms | FileCheck %s --check-prefix=SPECTRA
 
+// Products of spectra are fused.
+// SPECTRA: {{^[1-9]}}
 // A depth of 32 in steps of 8: 8 tiles of columns, and one more with the sums of
 // weights of exact rows.
 // F16: {{^}}68{{$}}
@@ -41,4 +47,12 @@ func.func @gradient(%b: tensor<1x8x4x?xf32>, %m: tensor<1x8x4xi32>, %v: tensor<1
       gradient(%r#0 : tensor<1x8x4x?xf32>) outs(%iv, %iv : tensor<1x8x?x64xf32>, tensor<1x8x?x64xf32>)
       -> tensor<1x8x?x64xf32>, tensor<1x8x?x64xf32>
   return %r#0, %r#1, %s#0, %s#1 : tensor<1x8x4x?xf32>, tensor<1x8x?x64xf32>, tensor<1x8x?x64xf32>, tensor<1x8x?x64xf32>
+}
+
+func.func @transforms(%b: tensor<1x8x4x?xf32>, %m: tensor<1x8x4xi32>, %v: tensor<1x8x?x64xf32>, %ib: tensor<1x8x4x?xf32>, %iv: tensor<1x8x?x64xf32>)
+    -> (tensor<1x8x4x?xf32>, tensor<1x8x?x64xf32>) {
+  %r:2 = attn.conv_apply_backward ins(%b, %m, %v : tensor<1x8x4x?xf32>, tensor<1x8x4xi32>, tensor<1x8x?x64xf32>)
+      forward(%v : tensor<1x8x?x64xf32>) gradient(%v : tensor<1x8x?x64xf32>) outs(%ib, %iv : tensor<1x8x4x?xf32>, tensor<1x8x?x64xf32>)
+      {algorithm = #attn.conv_algorithm<partitioned>} -> tensor<1x8x4x?xf32>, tensor<1x8x?x64xf32>
+  return %r#0, %r#1 : tensor<1x8x4x?xf32>, tensor<1x8x?x64xf32>
 }

@@ -21,7 +21,7 @@ using namespace fovea::attn;
 static constexpr int64_t kToeplitzTokens = 4096, kDynamicBlock = 4096;
 
 /// The tokens of a block: 8 blocks, or as many as there are bases.
-static int64_t chooseBlock(ConvApplyOp op) {
+template <typename OpTy> static int64_t chooseBlock(OpTy op) {
   if (std::optional<int64_t> block = op.getBlock())
     return *block;
   auto basis = cast<MemRefType>(op.getBasis().getType());
@@ -36,19 +36,12 @@ static int64_t chooseBlock(ConvApplyOp op) {
   return std::max<int64_t>(whole / llvm::PowerOf2Ceil(blocks), 8);
 }
 
-/// Transforms pay for long sequences, where the runtime has them.
-static void emitConvApply(OpBuilder &builder, ConvApplyOp op, F32Math math) {
-  int64_t block = chooseBlock(op);
-  auto transforms = [&](OpBuilder &builder) {
-    emitConvApplyOnGPU(builder, op, math, [&](GPUConvTables &tables) {
-      return makeConvTransforms(tables, op, block);
-    });
-  };
-  auto product = [&](OpBuilder &builder) {
-    emitConvApplyOnGPU(builder, op, math, [&](GPUConvTables &tables) {
-      return makeConvToeplitz(tables, op);
-    });
-  };
+/// Emits one of the algorithms. Transforms pay for long sequences, where the
+/// runtime has them.
+template <typename OpTy>
+static void emitAlgorithm(OpBuilder &builder, OpTy op,
+                          function_ref<void(OpBuilder &)> product,
+                          function_ref<void(OpBuilder &)> transforms) {
   switch (op.getAlgorithm()) {
   case ConvAlgorithm::Toeplitz:
     return product(builder);
@@ -74,7 +67,17 @@ static LogicalResult lowerApply(ConvApplyOp op, OpBuilder &builder,
                                 GPULowering &lowering) {
   if (failed(verifyGPUElementTypes(op)))
     return failure();
-  emitConvApply(builder, op, lowering.f32);
+  auto product = [&](OpBuilder &builder) {
+    emitConvApplyOnGPU(builder, op, lowering.f32, [&](GPUConvTables &tables) {
+      return makeConvToeplitz(tables, op);
+    });
+  };
+  auto transforms = [&](OpBuilder &builder) {
+    emitConvApplyOnGPU(builder, op, lowering.f32, [&](GPUConvTables &tables) {
+      return makeConvTransforms(tables, op, chooseBlock(op));
+    });
+  };
+  emitAlgorithm(builder, op, product, transforms);
   return success();
 }
 
@@ -83,7 +86,13 @@ static LogicalResult lowerApplyBackward(ConvApplyBackwardOp op,
                                         GPULowering &lowering) {
   if (failed(verifyGPUElementTypes(op)))
     return failure();
-  emitConvGradientOnGPU(builder, op, lowering.f32);
+  auto emit = [&](std::optional<int64_t> block) {
+    return [=, &lowering](OpBuilder &builder) {
+      emitConvGradientOnGPU(builder, op, lowering.f32, block);
+    };
+  };
+  emitAlgorithm(builder, op, /*product=*/emit(std::nullopt),
+                /*transforms=*/emit(chooseBlock(op)));
   return success();
 }
 

@@ -6,21 +6,11 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// With P[i, j] = 2^(score[i - j] - top[i]) factor[i], where rows that are not
-// listed have the head's greatest score as their own, and g = d_output:
-//
-//   value sums     P^T g for every query head, one product of matrices; heads
-//                  that share values are added up
-//   lag sums       a block of threads for each distance of a tile of queries
-//                  and one of keys: g value^T by products of tiles, times P,
-//                  and a thread for each diagonal of the tile, by segment
-//   bases          basis r is in the profiles of all segments from r on
-//
-// All rows take the product, whatever the algorithm of attn.conv_apply.
+// All rows, or those that are listed, by products of tiles.
 //
 //===----------------------------------------------------------------------===//
 
-#include "GPUConvKernel.h"
+#include "GPUConvGradient.h"
 #include "fovea/Kernels/ConvAlgebra.h"
 #include "fovea/Kernels/GPU/GPULaunch.h"
 #include "fovea/Kernels/SoftmaxAlgebra.h"
@@ -36,36 +26,10 @@ static constexpr int64_t kTile = SquareTile::kSize,
                          kDiagonals = SquareTile::kNumThreads;
 
 namespace {
-/// What products read of queries: weights with what their rows are multiplied
-/// by, and gradients.
-class RowGradients {
-public:
-  RowGradients(GPUConvTables &tables, ConvApplyBackwardOp op);
-
-  /// The weight of an entry.
-  Value weightOf(KernelBuilder &k, ValueRange head, Value row, Value key);
-  Value loadGradient(KernelBuilder &k, ValueRange head, Value row,
-                     Value column);
-  /// d_output . output
-  Value loadDelta(KernelBuilder &k, ValueRange head, Value row) {
-    return k.loadScalar(deltas, {head[0], head[1], row});
-  }
-
-private:
-  void findFactors();
-
-  GPUConvTables &t;
-  GPUConvBuilder &b;
-  ConvApplyBackwardOp op;
-  /// What is taken off the scores of a row, what its weights are multiplied by,
-  /// and d_output . output [B, H, N].
-  Value tops, factors, deltas;
-};
-
 /// Sums of the gradients of scores by lag and segment.
 class LagSums {
 public:
-  LagSums(GPUConvTables &tables, RowGradients &rows);
+  LagSums(GPUConvTables &tables, GPUConvRowGradients &rows);
 
   void storeBases(Value dBasis);
 
@@ -78,7 +42,7 @@ private:
 
   GPUConvTables &t;
   GPUConvBuilder &b;
-  RowGradients &rows;
+  GPUConvRowGradients &rows;
   /// Sums of diagonals [B, H, R, distances, kDiagonals].
   Value numBlocks, lagSums;
 };
@@ -88,25 +52,25 @@ private:
 // Rows
 //===----------------------------------------------------------------------===//
 
-RowGradients::RowGradients(GPUConvTables &tables, ConvApplyBackwardOp op)
-    : t(tables), b(t.b), op(op) {
-  for (Value *ofRows : {&tops, &factors, &deltas})
-    *ofRows = b.allocate(b.rows(), b.getF32Type());
-  emitRowDots(b, op.getDOutput(), op.getOutput(), /*factor=*/1.0, deltas);
+GPUConvRowGradients::GPUConvRowGradients(GPUConvTables &tables,
+                                         GPUConvRows &listed,
+                                         GPUConvCorrelations *others,
+                                         Value dOutput, Value deltas)
+    : others(others), t(tables), b(t.b), listed(listed), dOutput(dOutput),
+      deltas(deltas), tops(b.allocate(b.rows(), b.getF32Type())),
+      factors(b.allocate(b.rows(), b.getF32Type())) {
   findFactors();
 }
 
 /// Listed rows have a maximum and a normaliser of their own.
-void RowGradients::findFactors() {
-  Value counts = b.allocate({b.batches, b.heads}, b.getI32Type());
-  // Both products are as exact as sums are.
-  auto isQuiet = [](ValueRange, Value) { return Value(); };
-  GPUConvRows rows(t, counts, isQuiet);
+void GPUConvRowGradients::findFactors() {
   parallelLoop(b, b.rows(), [&](ValueRange at) {
-    b.storeScalar(b.scalar(0.0), tops, at);
-    b.storeScalar(b.loadScalar(rows.reciprocals, at), factors, at);
+    Value zero = b.scalar(0.0);
+    b.storeScalar(zero, tops, at);
+    b.storeScalar(others ? zero : b.loadScalar(listed.reciprocals, at), factors,
+                  at);
   });
-  rows.forEach([&](WarpTeamBuilder &k, ValueRange at, Value row, Value top) {
+  listed.forEach([&](WarpTeamBuilder &k, ValueRange at, Value row, Value top) {
     auto weigh = [&](KernelBuilder &k, Value key) {
       return t.profiles.weigh(k, t.profiles.loadScore(k, at, row, key), top);
     };
@@ -120,42 +84,82 @@ void RowGradients::findFactors() {
   });
 }
 
-Value RowGradients::weightOf(KernelBuilder &k, ValueRange head, Value row,
-                             Value key) {
+static Value isZero(KernelBuilder &k, Value factor) {
+  return arith::CmpFOp::create(k, arith::CmpFPredicate::OEQ, factor,
+                               k.scalar(0.0));
+}
+
+Value GPUConvRowGradients::weightOf(KernelBuilder &k, ValueRange head,
+                                    Value row, Value key) {
   return t.profiles.weighEntry(k, head, row, key, [&](ValueRange from) {
     Value at[] = {head[0], head[1], row};
-    return t.profiles.weigh(k, k.loadScalar(t.profiles.scores, from),
-                            k.loadScalar(tops, at), k.loadScalar(factors, at));
+    Value factor = k.loadScalar(factors, at);
+    Value weight = t.profiles.weigh(k, k.loadScalar(t.profiles.scores, from),
+                                    k.loadScalar(tops, at), factor);
+    return others ? softmax::hide(k, isZero(k, factor), weight) : weight;
   });
 }
 
-/// Rows without an entry count as zeros, whatever they hold.
-Value RowGradients::loadGradient(KernelBuilder &k, ValueRange head, Value row,
-                                 Value column) {
+/// Rows without an entry, and those that are hidden, count as zeros, whatever
+/// they hold.
+Value GPUConvRowGradients::loadGradient(KernelBuilder &k, ValueRange head,
+                                        Value row, Value column) {
   Value at[] = {head[0], head[1], row, column};
   Value factor = k.loadScalar(factors, ValueRange(at).drop_back());
-  Value isNone = arith::CmpFOp::create(k, arith::CmpFPredicate::OEQ, factor,
-                                       k.scalar(0.0));
-  return k.select(isNone, k.scalar(0.0), k.loadScalar(op.getDOutput(), at));
+  return k.select(isZero(k, factor), k.scalar(0.0), k.loadScalar(dOutput, at));
+}
+
+std::pair<Value, Value>
+GPUConvRowGradients::numbersFor(KernelBuilder &k, ValueRange head, Value key) {
+  if (others)
+    return {k.index(0), listed.count(k, head)};
+  return {key, b.numTokens};
+}
+
+Value GPUConvRowGradients::rowOf(KernelBuilder &k, ValueRange head,
+                                 Value number) {
+  return others ? listed.load(k, {head[0], head[1], number}) : number;
+}
+
+void GPUConvRowGradients::forEachTile(KernelBuilder &k, ValueRange head,
+                                      Value distance, Value begin,
+                                      function_ref<void(Value)> body) {
+  if (!others) {
+    Value numTiles = k.ceilDiv(b.numTokens, kTile);
+    k.loop(begin, k.sub(numTiles, distance), 1, body);
+    return;
+  }
+  // Rows of a tile are neighbours in the list.
+  k.loop(k.index(0), listed.count(k, head), 1, {k.index(-1)},
+         [&](Value number, ValueRange last) -> Values {
+           Value tile = k.div(rowOf(k, head, number), kTile);
+           Value keyTile = k.sub(tile, distance);
+           Value isNext = k.both(k.less(last[0], tile),
+                                 k.less(k.sub(begin, k.index(1)), keyTile));
+           k.ifThen(isNext, [&] { body(keyTile); });
+           return {tile};
+         });
 }
 
 //===----------------------------------------------------------------------===//
 // Values
 //===----------------------------------------------------------------------===//
 
-static void emitValues(GPUConvTables &t, RowGradients &rows, Value dValue) {
+static void emitValues(GPUConvTables &t, GPUConvRowGradients &rows,
+                       Value dValue) {
   GPUConvBuilder &b = t.b;
   Value width = b.index(b.width);
   Value sums =
       b.allocate({b.batches, b.heads, b.numTokens, width}, b.getF32Type());
-  auto depth = [&](KernelBuilder &k, ValueRange, Value key, Value) {
-    return std::pair(key, b.numTokens);
+  auto depth = [&](KernelBuilder &k, ValueRange at, Value key, Value) {
+    return rows.numbersFor(k, at, key);
   };
-  auto left = [&](KernelBuilder &k, ValueRange at, Value key, Value row) {
-    return rows.weightOf(k, at, row, key);
+  auto left = [&](KernelBuilder &k, ValueRange at, Value key, Value number) {
+    return rows.weightOf(k, at, rows.rowOf(k, at, number), key);
   };
-  auto right = [&](KernelBuilder &k, ValueRange at, Value row, Value column) {
-    return rows.loadGradient(k, at, row, column);
+  auto right = [&](KernelBuilder &k, ValueRange at, Value number,
+                   Value column) {
+    return rows.loadGradient(k, at, rows.rowOf(k, at, number), column);
   };
   auto store = [&](KernelBuilder &k, ValueRange at, Value key, Value column,
                    Value sum) {
@@ -163,7 +167,8 @@ static void emitValues(GPUConvTables &t, RowGradients &rows, Value dValue) {
   };
   TileProduct product = {
       {b.batches, b.heads}, b.numTokens, b.width, depth, left, right, store};
-  auto hides = [&](KernelBuilder &k, ValueRange at, Value key, Value row) {
+  auto hides = [&](KernelBuilder &k, ValueRange at, Value key, Value number) {
+    Value row = rows.rowOf(k, at, number);
     return k.either(k.less(key, t.segments.first(k, at)),
                     t.profiles.mayHide(k, at, row, k.add(key, kTileRows - 1)));
   };
@@ -177,7 +182,11 @@ static void emitValues(GPUConvTables &t, RowGradients &rows, Value dValue) {
         b.loop(b.index(0), shared, 1, {b.scalar(0.0)},
                [&](Value member, ValueRange total) -> Values {
                  Value from[] = {at[0], b.add(first, member), at[2], at[3]};
-                 return {b.fadd(total[0], b.loadScalar(sums, from))};
+                 Value sum = b.loadScalar(sums, from);
+                 if (rows.others)
+                   sum =
+                       b.fadd(sum, rows.others->loadValue(from, at[2], at[3]));
+                 return {b.fadd(total[0], sum)};
                })[0];
     b.storeScalar(total, dValue, at);
   });
@@ -187,7 +196,7 @@ static void emitValues(GPUConvTables &t, RowGradients &rows, Value dValue) {
 // Profiles
 //===----------------------------------------------------------------------===//
 
-LagSums::LagSums(GPUConvTables &tables, RowGradients &rows)
+LagSums::LagSums(GPUConvTables &tables, GPUConvRowGradients &rows)
     : t(tables), b(t.b), rows(rows), numBlocks(b.ceilDiv(b.numTokens, kTile)) {
   lagSums = b.allocate(
       {b.batches, b.heads, b.numBases, numBlocks, b.index(kDiagonals)},
@@ -207,7 +216,7 @@ void LagSums::emitDistances() {
                   {at[0], at[1], segment, at[2], k.toIndex(k.thread())});
   });
   Value begin = k.div(t.segments.first(k, at), kTile);
-  k.loop(begin, k.sub(numBlocks, at[2]), 1, [&](Value keyBlock) {
+  rows.forEachTile(k, at, at[2], begin, [&](Value keyBlock) {
     keepGradients(k, tile, at, keyBlock);
     addDiagonal(k, tile, at, keyBlock);
   });
@@ -295,6 +304,8 @@ void LagSums::storeBases(Value dBasis) {
               hasNext, b.getF32Type(),
               [&] { return b.fadd(sum, load(next, b.sub(place, b.index(1)))); },
               [&] { return sum; });
+          if (rows.others)
+            sum = b.fadd(sum, rows.others->loadProfile(at, r, lag));
           Value size = b.sub(b.numTokens, t.segments.first(b, at, r));
           b.storeScalar(b.select(b.less(lag, size), sum, zero), dBasis,
                         {at[0], at[1], r, lag});
@@ -304,11 +315,26 @@ void LagSums::storeBases(Value dBasis) {
 }
 
 void fovea::attn::emitConvGradientOnGPU(OpBuilder &builder,
-                                        ConvApplyBackwardOp op, F32Math math) {
+                                        ConvApplyBackwardOp op, F32Math math,
+                                        std::optional<int64_t> block) {
   GPUConvBuilder b(builder, op, op.getBasis(), op.getSizes(), op.getValue(),
                    math);
   GPUConvTables tables(b);
-  RowGradients rows(tables, op);
+  Value deltas = b.allocate(b.rows(), b.getF32Type());
+  emitRowDots(b, op.getDOutput(), op.getOutput(), /*factor=*/1.0, deltas);
+  std::optional<GPUConvCorrelations> others;
+  if (block)
+    others.emplace(tables, op, deltas, *block);
+  GPUConvRows listed(tables, b.allocate({b.batches, b.heads}, b.getI32Type()),
+                     [&](ValueRange row, Value normaliser) {
+                       // Products are as exact as sums are.
+                       return others ? others->isQuiet(row, normaliser)
+                                     : Value();
+                     });
+  if (others)
+    others->emit(listed.reciprocals);
+  GPUConvRowGradients rows(tables, listed, others ? &*others : nullptr,
+                           op.getDOutput(), deltas);
   emitValues(tables, rows, op.getDValue());
   LagSums(tables, rows).storeBases(op.getDBasis());
   b.freeBuffers();

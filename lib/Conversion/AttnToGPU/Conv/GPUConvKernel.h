@@ -26,6 +26,7 @@
 #include "GPUConvNormalisers.h"
 #include "fovea/Kernels/GPU/WarpTeamBuilder.h"
 #include <memory>
+#include <optional>
 
 namespace fovea::attn {
 
@@ -104,8 +105,10 @@ makeConvTransforms(GPUConvTables &tables, ConvApplyOp op, int64_t block);
 /// Whether the runtime has Fourier transforms on the GPU, as an i1.
 mlir::Value emitHasTransforms(KernelBuilder &builder, mlir::Operation *op);
 
+/// Emits the other direction, by transforms of blocks of `block` tokens, if
+/// given.
 void emitConvGradientOnGPU(mlir::OpBuilder &builder, ConvApplyBackwardOp op,
-                           F32Math math);
+                           F32Math math, std::optional<int64_t> block);
 void emitConvRecoverOnGPU(mlir::OpBuilder &builder, ConvRecoverOp op,
                           F32Math math);
 

@@ -18,12 +18,14 @@ using Values = KernelBuilder::Values;
 /// Rows whose greatest value is found once.
 static constexpr int64_t kTopRows = 256;
 
-GPUConvNoise::GPUConvNoise(GPUConvPieces &pieces)
-    : pieces(pieces), b(pieces.b) {
+GPUConvNoise::GPUConvNoise(GPUConvPieces &pieces, Factor factor)
+    : pieces(pieces), b(pieces.b), factor(factor),
+      pairs(factor == Factor::Values ? pieces.pairs : 1) {
   measurePieces();
   measureWindows();
   boundBlocks();
-  findGreatest();
+  if (factor == Factor::Values)
+    findGreatest();
 }
 
 /// The sum of the squares of numbers `low .. high - 1`, in f64; `load` may give
@@ -41,18 +43,26 @@ static Value sumSquares(GPUConvBuilder &b, Value low, Value high,
                 })[0];
 }
 
-/// A norm is that of two columns that share a complex transform.
 void GPUConvNoise::measurePieces() {
-  Value grid[] = {b.batches, b.heads, pieces.numSlots, b.index(pieces.pairs)};
-  pieceNorms = b.tabulate(grid, b.getF64Type(), [&](ValueRange at) {
-    GPUConvPieces::Piece piece = pieces.load(at, at[2]);
-    Value column = b.mul(at[3], 2);
-    auto load = [&](Value token) -> Values {
-      return {pieces.loadValue(at, token, column),
-              pieces.loadValue(at, token, b.add(column, 1))};
-    };
-    return sumSquares(b, piece.begin, piece.end, load);
-  });
+  Value grid[] = {b.batches, b.heads, pieces.numSlots, b.index(pairs)};
+  pieceNorms = b.tabulate(grid, b.getF64Type(),
+                          [&](ValueRange at) { return squareOf(at); });
+}
+
+/// A norm is that of two columns that share a complex transform.
+Value GPUConvNoise::squareOf(ValueRange at) {
+  GPUConvPieces::Piece piece = pieces.load(at, at[2]);
+  if (factor == Factor::Ones) {
+    Value count = b.max(b.sub(piece.end, piece.begin), 0);
+    count = arith::IndexCastOp::create(b, b.getI64Type(), count);
+    return arith::SIToFPOp::create(b, b.getF64Type(), count);
+  }
+  Value column = b.mul(at[3], 2);
+  auto load = [&](Value token) -> Values {
+    return {pieces.loadValue(at, token, column),
+            pieces.loadValue(at, token, b.add(column, 1))};
+  };
+  return sumSquares(b, piece.begin, piece.end, load);
 }
 
 void GPUConvNoise::measureWindows() {
@@ -69,7 +79,7 @@ void GPUConvNoise::measureWindows() {
 Value GPUConvNoise::topOfPairs(ValueRange head, Value slot) {
   Value zero = b.wide(0.0);
   Values top = b.loop(
-      b.index(0), b.index(pieces.pairs), 1, {zero, zero},
+      b.index(0), b.index(pairs), 1, {zero, zero},
       [&](Value pair, ValueRange top) -> Values {
         Value each = b.loadWide(pieceNorms, {head[0], head[1], slot, pair});
         return {b.fmax(each, top[0]), b.fadd(top[1], b.fmul(each, zero))};
@@ -135,8 +145,8 @@ Value GPUConvNoise::topOfRows(ValueRange head, Value begin, Value end,
   })[0];
 }
 
-Value GPUConvNoise::isQuiet(ValueRange row, Value normaliser) {
-  Value most = b.loadWide(noise, {row[0], row[1], b.div(row[2], pieces.block)});
+/// The greatest value that a row reads, in f64.
+Value GPUConvNoise::topUpTo(ValueRange row) {
   Value number = b.div(row[2], kTopRows);
   Value top = b.loop(b.index(0), number, 1, {b.scalar(0.0)},
                      [&](Value i, ValueRange top) -> Values {
@@ -144,7 +154,12 @@ Value GPUConvNoise::isQuiet(ValueRange row, Value normaliser) {
                        return {b.fmax(b.loadScalar(blockTops, at), top[0])};
                      })[0];
   Value begin = b.max(b.mul(number, kTopRows), pieces.t.segments.first(b, row));
-  top = b.widen(topOfRows(row, begin, b.add(row[2], 1), top));
-  return arith::CmpFOp::create(b, arith::CmpFPredicate::OLE, most,
-                               b.fmul(top, normaliser));
+  return b.widen(topOfRows(row, begin, b.add(row[2], 1), top));
+}
+
+Value GPUConvNoise::isQuiet(ValueRange row, Value normaliser) {
+  Value most = b.loadWide(noise, {row[0], row[1], b.div(row[2], pieces.block)});
+  if (factor == Factor::Values)
+    normaliser = b.fmul(topUpTo(row), normaliser);
+  return arith::CmpFOp::create(b, arith::CmpFPredicate::OLE, most, normaliser);
 }

@@ -18,32 +18,15 @@ using Values = KernelBuilder::Values;
 /// Sums that are added up to one of the next level, and levels.
 static constexpr int64_t kRadix = 16, kMaxLevels = 5;
 
-GPUConvNormalisers::GPUConvNormalisers(GPUConvBuilder &b,
-                                       GPUConvSegments &segments,
-                                       GPUConvProfiles &profiles)
-    : b(b), segments(segments), pyramid({profiles.weights}) {
-  buildPyramid();
-  normalisers = b.tabulate(b.rows(), b.getF64Type(),
-                           [&](ValueRange row) { return sumRow(row); });
-}
-
-/// `sum` and `numbers[segment, low .. high - 1]`.
-Value GPUConvNormalisers::sumNumbers(Value numbers, ValueRange segment,
-                                     Value low, Value high, Value sum) {
-  return b.loop(low, high, 1, {sum}, [&](Value i, ValueRange sum) -> Values {
-    Value at[] = {segment[0], segment[1], segment[2], i};
-    return {b.fadd(sum[0], b.loadWide(numbers, at))};
-  })[0];
-}
-
-void GPUConvNormalisers::buildPyramid() {
-  Value count = b.numTokens;
+GPUWindowSums::GPUWindowSums(GPUConvBuilder &b, Value numbers)
+    : b(b), pyramid({numbers}) {
+  Value lines = b.extent(numbers, 2), count = b.extent(numbers, 3);
   std::optional<int64_t> known = getConstantIntValue(count);
   while (pyramid.size() < kMaxLevels && !(known && *known <= kRadix)) {
     if (known)
       known = llvm::divideCeil(*known, kRadix);
     Value numSums = b.ceilDiv(count, kRadix);
-    Value grid[] = {b.batches, b.heads, b.numBases, numSums};
+    Value grid[] = {b.batches, b.heads, lines, numSums};
     auto sum = [&](ValueRange at) {
       Value first = b.mul(at[3], kRadix);
       Value end = b.min(b.add(first, kRadix), count);
@@ -54,21 +37,37 @@ void GPUConvNormalisers::buildPyramid() {
   }
 }
 
-/// The weights of lags `low .. high - 1`.
-Value GPUConvNormalisers::sumWindow(ValueRange segment, Value low, Value high) {
+/// `sum` and `numbers[line, low .. high - 1]`.
+Value GPUWindowSums::sumNumbers(Value numbers, ValueRange line, Value low,
+                                Value high, Value sum) {
+  return b.loop(low, high, 1, {sum}, [&](Value i, ValueRange sum) -> Values {
+    Value at[] = {line[0], line[1], line[2], i};
+    return {b.fadd(sum[0], b.loadWide(numbers, at))};
+  })[0];
+}
+
+Value GPUWindowSums::sum(ValueRange line, Value low, Value high) {
   Value sum = b.wide(0.0), zero = b.index(0);
   for (Value numbers : ArrayRef(pyramid).drop_back()) {
     // What does not fill a sum of the level above, at both ends.
     Value nextLow = b.ceilDiv(low, kRadix), nextHigh = b.div(high, kRadix);
     Value isOpen = b.less(nextLow, nextHigh);
     Value left = b.select(isOpen, b.mul(nextLow, kRadix), high);
-    sum = sumNumbers(numbers, segment, low, left, sum);
+    sum = sumNumbers(numbers, line, low, left, sum);
     Value right = b.select(isOpen, b.mul(nextHigh, kRadix), high);
-    sum = sumNumbers(numbers, segment, right, high, sum);
+    sum = sumNumbers(numbers, line, right, high, sum);
     low = b.select(isOpen, nextLow, zero);
     high = b.select(isOpen, nextHigh, zero);
   }
-  return sumNumbers(pyramid.back(), segment, low, high, sum);
+  return sumNumbers(pyramid.back(), line, low, high, sum);
+}
+
+GPUConvNormalisers::GPUConvNormalisers(GPUConvBuilder &b,
+                                       GPUConvSegments &segments,
+                                       GPUConvProfiles &profiles)
+    : b(b), segments(segments), weights(b, profiles.weights) {
+  normalisers = b.tabulate(b.rows(), b.getF64Type(),
+                           [&](ValueRange row) { return sumRow(row); });
 }
 
 /// The weights of the lags that a row reads, of every segment.
@@ -77,7 +76,7 @@ Value GPUConvNormalisers::sumRow(ValueRange at) {
     Value first = segments.first(b, at, segment);
     Value end = segments.end(b, at, segment);
     conv::Lags lags = conv::getLags(b, at[2], first, end);
-    Value window = sumWindow({at[0], at[1], segment}, lags.low, lags.high);
+    Value window = weights.sum({at[0], at[1], segment}, lags.low, lags.high);
     return {b.fadd(total[0], window)};
   };
   Value end = b.add(segments.of(b, at, at[2]), 1);

@@ -13,9 +13,30 @@
 
 namespace fovea::attn {
 
-/// Sums of the weights of every row in f64, without subtraction. Threads have
-/// no neighbours to share windows with, as lanes of a vector have, so that each
-/// row adds up windows from a *pyramid*: sums of 16, 256, .. weights.
+/// Sums of windows of lines of numbers [B, H, L, N] in f64, without
+/// subtraction. Threads have no neighbours to share windows with, as lanes of a
+/// vector have, so that each adds up its own from a *pyramid*: sums of 16, 256,
+/// .. numbers.
+class GPUWindowSums {
+public:
+  using Value = mlir::Value;
+  using ValueRange = mlir::ValueRange;
+
+  GPUWindowSums(GPUConvBuilder &b, Value numbers);
+
+  /// Numbers `low .. high - 1` of a line.
+  Value sum(ValueRange line, Value low, Value high);
+
+private:
+  Value sumNumbers(Value numbers, ValueRange line, Value low, Value high,
+                   Value sum);
+
+  GPUConvBuilder &b;
+  /// The numbers, and what is above them.
+  KernelBuilder::Values pyramid;
+};
+
+/// Sums of the weights of every row.
 class GPUConvNormalisers {
 public:
   using Value = mlir::Value;
@@ -27,16 +48,11 @@ public:
   Value load(ValueRange row) { return b.loadWide(normalisers, row); }
 
 private:
-  void buildPyramid();
-  Value sumNumbers(Value numbers, ValueRange segment, Value low, Value high,
-                   Value sum);
-  Value sumWindow(ValueRange segment, Value low, Value high);
   Value sumRow(ValueRange at);
 
   GPUConvBuilder &b;
   GPUConvSegments &segments;
-  /// Weights, and what is above them.
-  KernelBuilder::Values pyramid;
+  GPUWindowSums weights;
   /// [B, H, N]
   Value normalisers;
 };

@@ -17,6 +17,45 @@ using namespace fovea::attn;
 using Values = KernelBuilder::Values;
 
 //===----------------------------------------------------------------------===//
+// Lines
+//===----------------------------------------------------------------------===//
+
+GPUConvLines::GPUConvLines(GPUConvBuilder &b, ArrayRef<Value> extents,
+                           int64_t length)
+    : b(b), grid(extents) {
+  grid.push_back(b.index(length));
+  Values parts(grid);
+  parts.push_back(b.index(2));
+  memref = b.allocate(parts, b.getF32Type());
+}
+
+void GPUConvLines::fill(function_ref<ComplexNumber(ValueRange)> find) {
+  parallelLoop(b, grid, [&](ValueRange at) {
+    ComplexNumber number = find(at);
+    Values place(at);
+    place.push_back(b.index(0));
+    b.storeScalar(number.re, memref, place);
+    place.back() = b.index(1);
+    b.storeScalar(number.im, memref, place);
+  });
+}
+
+void GPUConvLines::transform(bool inverse) {
+  GPURuntimeCalls(b.op->getParentOfType<ModuleOp>())
+      .transformLines(b, b.getLoc(), memref, inverse);
+}
+
+Value GPUConvLines::loadPart(ArrayRef<Value> at, Value part) {
+  Values place(at);
+  place.push_back(part);
+  return b.loadScalar(memref, place);
+}
+
+ComplexNumber GPUConvLines::load(ArrayRef<Value> at) {
+  return {loadPart(at, b.index(0)), loadPart(at, b.index(1))};
+}
+
+//===----------------------------------------------------------------------===//
 // Pieces
 //===----------------------------------------------------------------------===//
 
@@ -44,6 +83,18 @@ Value GPUConvPieces::findSegment(ValueRange at) {
       })[0];
 }
 
+Values GPUConvPieces::ofPieces() {
+  return {b.batches, b.heads, numSlots, b.index(pairs)};
+}
+
+Values GPUConvPieces::ofBlocks() {
+  return {b.batches, b.heads, numBlocks, b.index(pairs)};
+}
+
+Values GPUConvPieces::ofWindows() {
+  return {b.batches, b.heads, b.numBases, numBlocks};
+}
+
 Value GPUConvPieces::segmentOf(ValueRange head, Value slot) {
   return b.loadIndex(segments, {head[0], head[1], slot});
 }
@@ -68,6 +119,23 @@ Value GPUConvPieces::loadValue(ValueRange head, Value token, Value column) {
       [&] { return b.scalar(0.0); });
 }
 
+ComplexNumber GPUConvPieces::loadPair(ValueRange at) {
+  Piece piece = load(at, at[2]);
+  Value token = b.add(b.mul(piece.block, block), at[4]);
+  // Whoever is beyond the block is beyond the piece.
+  Value isIn = b.both(b.less(token, piece.end),
+                      b.less(b.sub(piece.begin, b.index(1)), token));
+  Value column = b.mul(at[3], 2), zero = b.scalar(0.0);
+  auto part = [&](int64_t i) {
+    return b.select(
+        isIn, b.getF32Type(),
+        [&] { return loadValue(at, token, b.add(column, i)); },
+        [&] { return zero; });
+  };
+  Value re = part(0);
+  return {re, part(1)};
+}
+
 Value GPUConvPieces::loadWindow(ValueRange head, Value segment, Value distance,
                                 Value number) {
   // A sum of block o has row a and token n at a - n + s.
@@ -87,11 +155,6 @@ Value GPUConvPieces::loadWindow(ValueRange head, Value segment, Value distance,
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// A complex number.
-struct Complex {
-  Value re, im;
-};
-
 class ConvTransforms : public GPUConvProduct {
 public:
   ConvTransforms(GPUConvTables &tables, ConvApplyOp op, int64_t block);
@@ -102,99 +165,33 @@ private:
   }
   void emit(Value reciprocals) override;
 
-  void transformPieces();
-  void transformWindows();
-  void multiply();
-  void storeRows(Value reciprocals);
-
-  /// Lines of 2 s complex numbers.
-  Value allocateLines(ArrayRef<Value> extents);
-  void transform(Value lines, bool inverse);
-  Complex load(Value lines, ArrayRef<Value> at);
-  void store(Complex number, Value lines, ValueRange at);
+  void multiply(GPUConvLines &results);
+  void storeRows(GPUConvLines &results, Value reciprocals);
 
   GPUConvBuilder &b;
   ConvApplyOp op;
   GPUConvPieces pieces;
   GPUConvNoise noise;
-  Value pieceLines, windowLines, resultLines;
+  GPUConvLines pieceLines, windowLines;
 };
 } // namespace
 
 ConvTransforms::ConvTransforms(GPUConvTables &tables, ConvApplyOp op,
                                int64_t block)
-    : b(tables.b), op(op), pieces(tables, block), noise(pieces) {
-  transformPieces();
-  transformWindows();
-}
-
-Value ConvTransforms::allocateLines(ArrayRef<Value> extents) {
-  Values all(extents);
-  all.append({b.index(pieces.length), b.index(2)});
-  return b.allocate(all, b.getF32Type());
-}
-
-void ConvTransforms::transform(Value lines, bool inverse) {
-  GPURuntimeCalls(op->getParentOfType<ModuleOp>())
-      .transformLines(b, b.getLoc(), lines, inverse);
-}
-
-Complex ConvTransforms::load(Value lines, ArrayRef<Value> at) {
-  Values place(at);
-  place.push_back(b.index(0));
-  Value re = b.loadScalar(lines, place);
-  place.back() = b.index(1);
-  return {re, b.loadScalar(lines, place)};
-}
-
-void ConvTransforms::store(Complex number, Value lines, ValueRange at) {
-  Values place(at);
-  place.push_back(b.index(0));
-  b.storeScalar(number.re, lines, place);
-  place.back() = b.index(1);
-  b.storeScalar(number.im, lines, place);
-}
-
-void ConvTransforms::transformPieces() {
-  Values extents = {b.batches, b.heads, pieces.numSlots, b.index(pieces.pairs)};
-  pieceLines = allocateLines(extents);
-  extents.push_back(b.index(pieces.length));
-  parallelLoop(b, extents, [&](ValueRange at) {
-    GPUConvPieces::Piece piece = pieces.load(at, at[2]);
-    Value token = b.add(b.mul(piece.block, pieces.block), at[4]);
-    // Whoever is beyond the block is beyond the piece.
-    Value isIn = b.both(b.less(token, piece.end),
-                        b.less(b.sub(piece.begin, b.index(1)), token));
-    Value column = b.mul(at[3], 2), zero = b.scalar(0.0);
-    auto part = [&](int64_t i) {
-      return b.select(
-          isIn, b.getF32Type(),
-          [&] { return pieces.loadValue(at, token, b.add(column, i)); },
-          [&] { return zero; });
-    };
-    Complex number = {part(0), part(1)};
-    store(number, pieceLines, at);
+    : b(tables.b), op(op), pieces(tables, block),
+      noise(pieces, GPUConvNoise::Factor::Values),
+      pieceLines(b, pieces.ofPieces(), pieces.length),
+      windowLines(b, pieces.ofWindows(), pieces.length) {
+  pieceLines.fill([&](ValueRange at) { return pieces.loadPair(at); });
+  pieceLines.transform(/*inverse=*/false);
+  windowLines.fill([&](ValueRange at) -> ComplexNumber {
+    return {pieces.loadWindow(at, at[2], at[3], at[4]), b.scalar(0.0)};
   });
-  transform(pieceLines, /*inverse=*/false);
+  windowLines.transform(/*inverse=*/false);
 }
 
-void ConvTransforms::transformWindows() {
-  Values extents = {b.batches, b.heads, b.numBases, pieces.numBlocks};
-  windowLines = allocateLines(extents);
-  extents.push_back(b.index(pieces.length));
-  parallelLoop(b, extents, [&](ValueRange at) {
-    Value weight = pieces.loadWindow(at, at[2], at[3], at[4]);
-    store({weight, b.scalar(0.0)}, windowLines, at);
-  });
-  transform(windowLines, /*inverse=*/false);
-}
-
-void ConvTransforms::multiply() {
-  Values extents = {b.batches, b.heads, pieces.numBlocks,
-                    b.index(pieces.pairs)};
-  resultLines = allocateLines(extents);
-  extents.push_back(b.index(pieces.length));
-  parallelLoop(b, extents, [&](ValueRange at) {
+void ConvTransforms::multiply(GPUConvLines &results) {
+  results.fill([&](ValueRange at) -> ComplexNumber {
     Value zero = b.scalar(0.0);
     auto add = [&](Value slot, ValueRange sum) -> Values {
       Value segment = pieces.segmentOf(at, slot);
@@ -203,8 +200,9 @@ void ConvTransforms::multiply() {
           b.both(b.less(b.index(-1), segment), b.less(b.index(-1), distance));
       segment = b.select(isRead, segment, b.index(0));
       distance = b.select(isRead, distance, b.index(0));
-      Complex x = load(pieceLines, {at[0], at[1], slot, at[3], at[4]});
-      Complex w = load(windowLines, {at[0], at[1], segment, distance, at[4]});
+      ComplexNumber x = pieceLines.load({at[0], at[1], slot, at[3], at[4]});
+      ComplexNumber w =
+          windowLines.load({at[0], at[1], segment, distance, at[4]});
       Value re = b.fsub(b.fmul(x.re, w.re), b.fmul(x.im, w.im));
       Value im = b.fma(x.re, w.im, b.fmul(x.im, w.re));
       return {b.select(isRead, b.fadd(sum[0], re), sum[0]),
@@ -213,30 +211,31 @@ void ConvTransforms::multiply() {
     // Pieces of later blocks have later slots than the last of this one.
     Value end = b.add(at[2], b.numBases);
     Values sum = b.loop(b.index(0), end, 1, {zero, zero}, add);
-    store({sum[0], sum[1]}, resultLines, at);
+    return {sum[0], sum[1]};
   });
 }
 
-void ConvTransforms::storeRows(Value reciprocals) {
+void ConvTransforms::storeRows(GPUConvLines &results, Value reciprocals) {
   Value grid[] = {b.batches, b.heads, b.numTokens, b.index(b.width)};
   parallelLoop(b, grid, [&](ValueRange at) {
     Value row = b.add(b.rem(at[2], pieces.block), b.index(pieces.block));
-    Value place[] = {at[0],           at[1], b.div(at[2], pieces.block),
-                     b.div(at[3], 2), row,   b.rem(at[3], 2)};
+    Value place[] = {at[0], at[1], b.div(at[2], pieces.block), b.div(at[3], 2),
+                     row};
     Value factor = b.loadScalar(reciprocals, at.take_front(3));
     // What others of the block read is in rows without an entry.
     Value isNone = arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, factor,
                                          b.scalar(0.0));
     factor = b.fmul(factor, b.scalar(1.0 / pieces.length));
-    Value mean = b.fmul(b.loadScalar(resultLines, place), factor);
+    Value mean = b.fmul(results.loadPart(place, b.rem(at[3], 2)), factor);
     b.storeScalar(b.select(isNone, b.scalar(0.0), mean), op.getOutput(), at);
   });
 }
 
 void ConvTransforms::emit(Value reciprocals) {
-  multiply();
-  transform(resultLines, /*inverse=*/true);
-  storeRows(reciprocals);
+  GPUConvLines results(b, pieces.ofBlocks(), pieces.length);
+  multiply(results);
+  results.transform(/*inverse=*/true);
+  storeRows(results, reciprocals);
 }
 
 std::unique_ptr<GPUConvProduct>

@@ -18,6 +18,13 @@
 //            inverse transform, the second half of which are the rows
 //   noise    of block o: the same sum over the norms
 //
+// Gradients go the other way. With g of block o in the second half of a line,
+//
+//   values   of piece p: sum over the blocks o from p on of conj(window) times
+//            g, one inverse transform, the first half of which are the rows
+//   lags     of a window: sum over the pieces p of its segment of conj(piece p)
+//            times g of block p + d, one inverse transform
+//
 //===----------------------------------------------------------------------===//
 
 #ifndef FOVEA_LIB_CONVERSION_ATTNTOGPU_CONV_GPUCONVTRANSFORMS_H
@@ -26,6 +33,33 @@
 #include "GPUConvKernel.h"
 
 namespace fovea::attn {
+
+/// A complex number.
+struct ComplexNumber {
+  mlir::Value re, im;
+};
+
+/// Lines of complex numbers in f32.
+class GPUConvLines {
+public:
+  using Value = mlir::Value;
+  using ValueRange = mlir::ValueRange;
+
+  GPUConvLines(GPUConvBuilder &b, llvm::ArrayRef<Value> extents,
+               int64_t length);
+
+  /// Stores what `find` gives for each number `at.back()` of every line.
+  void fill(llvm::function_ref<ComplexNumber(ValueRange at)> find);
+  void transform(bool inverse);
+  ComplexNumber load(llvm::ArrayRef<Value> at);
+  /// The real part, or the imaginary one.
+  Value loadPart(llvm::ArrayRef<Value> at, Value part);
+
+private:
+  GPUConvBuilder &b;
+  KernelBuilder::Values grid;
+  Value memref;
+};
 
 /// The pieces of all heads, and the numbers of both factors of products.
 class GPUConvPieces {
@@ -45,6 +79,8 @@ public:
   Value segmentOf(ValueRange head, Value slot);
   /// A value, zero behind the last column.
   Value loadValue(ValueRange head, Value token, Value column);
+  /// Row `at[4]` of two columns of a piece: [head, slot, pair, row].
+  ComplexNumber loadPair(ValueRange at);
   /// Row `number` of a window: a weight, zero where there is no such lag.
   Value loadWindow(ValueRange head, Value segment, Value distance,
                    Value number);
@@ -54,6 +90,11 @@ public:
   /// Tokens of a block, rows of a transform, and complex columns.
   const int64_t block, length, pairs;
   const Value numBlocks, numSlots;
+
+  /// The grids of lines: two columns of a piece, or of a block; a window.
+  KernelBuilder::Values ofPieces();
+  KernelBuilder::Values ofBlocks();
+  KernelBuilder::Values ofWindows();
 
 private:
   Value findSegment(ValueRange at);
@@ -68,23 +109,30 @@ public:
   using Value = mlir::Value;
   using ValueRange = mlir::ValueRange;
 
-  explicit GPUConvNoise(GPUConvPieces &pieces);
+  /// Of products with the values, or of any with numbers up to 1.
+  enum class Factor { Values, Ones };
+  GPUConvNoise(GPUConvPieces &pieces, Factor factor);
 
   /// Whether they are small in a row, next to its normaliser times the greatest
-  /// value that it reads.
+  /// value that it reads, or 1.
   Value isQuiet(ValueRange row, Value normaliser);
 
 private:
   void measurePieces();
   void measureWindows();
+  Value squareOf(ValueRange at);
   Value topOfPairs(ValueRange head, Value slot);
   Value boundBlock(ValueRange at);
   void boundBlocks();
   void findGreatest();
   Value topOfRows(ValueRange head, Value begin, Value end, Value top);
+  Value topUpTo(ValueRange row);
 
   GPUConvPieces &pieces;
   GPUConvBuilder &b;
+  const Factor factor;
+  /// Of a piece, those that have a norm of their own.
+  const int64_t pairs;
   /// Squares of norms of pieces [B, H, slots, pairs] and of windows [B, H, R,
   /// blocks], and noise of blocks [B, H, blocks], in f64; the greatest value of
   /// rows, and of 256 rows from the first that a head reads.

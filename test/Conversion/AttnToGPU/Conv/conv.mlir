@@ -26,12 +26,11 @@ func.func @toeplitz(%b: memref<1x2x3x300xf32>, %m: memref<1x2x3xi32>, %v: memref
 // CHECK: memref.alloc() {{.*}} : memref<1x2x11xi32>
 // CHECK: math.sqrt {{.*}} : f64
 // CHECK: memref.alloc() {{.*}} : memref<1x2x11x3x256x2xf32>
-// CHECK: llvm.call @fovea_rt_gpu_transform
 // CHECK: memref.alloc() {{.*}} : memref<1x2x3x8x256x2xf32>
-// CHECK: llvm.call @fovea_rt_gpu_transform
+// CHECK-COUNT-2: llvm.call @fovea_rt_gpu_transform({{.*}}, %c0_i32)
 // CHECK: arith.cmpf ole, {{.*}} : f64
 // CHECK: memref.alloc() {{.*}} : memref<1x2x8x3x256x2xf32>
-// CHECK: llvm.call @fovea_rt_gpu_transform
+// CHECK: llvm.call @fovea_rt_gpu_transform({{.*}}, %c1_i32)
 // CHECK: nvvm.mma.sync
 func.func @transforms(%b: memref<1x2x3x1000xf32>, %m: memref<1x2x3xi32>, %v: memref<1x1x1000x5xf32>,
                       %o: memref<1x2x1000x5xf32>, %n: memref<1x2xi32>) {
@@ -94,6 +93,58 @@ func.func @gradient(%b: memref<1x2x3x300xf32>, %m: memref<1x2x3xi32>, %v: memref
                     %o: memref<1x2x300x64xf16>, %d: memref<1x2x300x64xf16>, %db: memref<1x2x3x300xf32>, %dv: memref<1x1x300x64xf16>) {
   attn.conv_apply_backward ins(%b, %m, %v : memref<1x2x3x300xf32>, memref<1x2x3xi32>, memref<1x1x300x64xf16>)
       forward(%o : memref<1x2x300x64xf16>) gradient(%d : memref<1x2x300x64xf16>) outs(%db, %dv : memref<1x2x3x300xf32>, memref<1x1x300x64xf16>)
+  return
+}
+
+// Norms of ones; spectra of pieces, windows and rows, in which listed rows are
+// zero; those of lags and values. Nothing goes through all pairs of tokens: the
+// products of tiles have the depth of the list.
+// CHECK-LABEL: func.func @gradient_transforms
+// CHECK: memref.alloc() {{.*}} : memref<1x2x11x1xf64>
+// CHECK-DAG: memref.alloc() {{.*}} : memref<1x2x11x3x256x2xf32>
+// CHECK-DAG: memref.alloc() {{.*}} : memref<1x2x8x3x256x2xf32>
+// CHECK-DAG: memref.alloc() {{.*}} : memref<1x2x3x8x256x2xf32>
+// CHECK-DAG: memref.alloc() {{.*}} : memref<1x2x3x8x256x2xf32>
+// CHECK: nvvm.vote.sync
+// CHECK: memref.store {{.*}}, %[[COUNTS:.*]][{{.*}}] : memref<1x2xi32>
+// CHECK-COUNT-3: llvm.call @fovea_rt_gpu_transform({{.*}}, %c0_i32)
+// CHECK-COUNT-2: llvm.call @fovea_rt_gpu_transform({{.*}}, %c1_i32)
+// CHECK: gpu.launch
+// CHECK: nvvm.shfl.sync
+// CHECK: gpu.launch
+// CHECK: %[[COUNT:.*]] = memref.load %[[COUNTS]]
+// CHECK-NEXT: %[[DEPTH:.*]] = arith.index_cast %[[COUNT]]
+// CHECK-NEXT: scf.for {{.*}} to %[[DEPTH]] step
+// CHECK: nvvm.mma.sync
+// CHECK: gpu.launch
+// CHECK: %[[COUNT:.*]] = memref.load %[[COUNTS]]
+// CHECK-NEXT: %[[DEPTH:.*]] = arith.index_cast %[[COUNT]]
+// CHECK-NEXT: scf.for {{.*}} to %[[DEPTH]] step
+// CHECK: nvvm.mma.sync
+// CHECK-NOT: gpu.launch
+// CHECK: return
+func.func @gradient_transforms(%b: memref<1x2x3x1000xf32>, %m: memref<1x2x3xi32>, %v: memref<1x1x1000x5xf32>,
+                               %o: memref<1x2x1000x5xf32>, %d: memref<1x2x1000x5xf32>, %db: memref<1x2x3x1000xf32>,
+                               %dv: memref<1x1x1000x5xf32>) {
+  attn.conv_apply_backward ins(%b, %m, %v : memref<1x2x3x1000xf32>, memref<1x2x3xi32>, memref<1x1x1000x5xf32>)
+      forward(%o : memref<1x2x1000x5xf32>) gradient(%d : memref<1x2x1000x5xf32>)
+      outs(%db, %dv : memref<1x2x3x1000xf32>, memref<1x1x1000x5xf32>) {algorithm = #attn.conv_algorithm<partitioned>}
+  return
+}
+
+// CHECK-LABEL: func.func @gradient_auto
+// CHECK: arith.cmpi sgt, {{.*}}, %c4096
+// CHECK: scf.if
+// CHECK: llvm.call @fovea_rt_gpu_has_transforms() : () -> i32
+// CHECK: scf.if
+// CHECK-COUNT-5: llvm.call @fovea_rt_gpu_transform(
+// CHECK: } else {
+// CHECK-NOT: llvm.call @
+// CHECK: return
+func.func @gradient_auto(%b: memref<1x2x3x?xf32>, %m: memref<1x2x3xi32>, %v: memref<1x1x?x5xf32>, %o: memref<1x2x?x5xf32>,
+                         %d: memref<1x2x?x5xf32>, %db: memref<1x2x3x?xf32>, %dv: memref<1x1x?x5xf32>) {
+  attn.conv_apply_backward ins(%b, %m, %v : memref<1x2x3x?xf32>, memref<1x2x3xi32>, memref<1x1x?x5xf32>)
+      forward(%o : memref<1x2x?x5xf32>) gradient(%d : memref<1x2x?x5xf32>) outs(%db, %dv : memref<1x2x3x?xf32>, memref<1x1x?x5xf32>)
   return
 }
 

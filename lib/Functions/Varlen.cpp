@@ -17,6 +17,7 @@
 #include "Memory.h"
 #include "StridedView.h"
 #include "fovea/ExecutionEngine/Elements.h"
+#include "fovea/Functions/ResultScopes.h"
 #include "fovea_rt/abi.h"
 #include "fovea_rt/fovea_rt.h"
 #include "llvm/ADT/STLExtras.h"
@@ -86,6 +87,12 @@ Starts::Starts(Checker &check, StringRef name, const TensorRef &array,
                   ", needed one number more than there are sequences");
   if (check.hasFailed())
     return;
+  if (array.data == kAbstractData) {
+    // As good as any: all rows are of the first sequence.
+    starts.assign(given.shape[0], numRows);
+    starts.front() = 0;
+    return;
+  }
   OwnedTensor copy;
   Expected<TensorRef> readable =
       prepare(given, /*takesStrides=*/false, copy, [&] { return name.str(); });
@@ -134,6 +141,9 @@ Packed::Packed(Checker &check, const TensorRef &queries,
 
 Error Packed::forEach(function_ref<Error(size_t)> run) const {
   size_t count = queries.size();
+  // One has the options of all.
+  if (DescribeScope::isActive())
+    return count == 0 ? Error::success() : run(0);
   SmallVector<int64_t> work(count);
   for (size_t i = 0; i < count; ++i)
     work[i] = queries.getLength(i) * (keys.getLength(i) + 1);
@@ -195,6 +205,10 @@ static Expected<OwnedTensor> makeResult(const std::optional<Argument> &place,
                                         ArrayRef<int64_t> shape) {
   if (place)
     return getView(place->getRef());
+  if (DescribeScope::isActive())
+    return DescribeScope::makeAbstract(type, shape);
+  if (std::optional<TensorRef> lent = DestinationScope::take(type, shape))
+    return getView(*lent);
   return allocate(type, shape);
 }
 
@@ -262,10 +276,13 @@ Expected<AttentionResult> fovea::varlen(const TensorRef &q, const TensorRef &k,
             ? packed.queries.getColumns(result.lse.getRef(), sequence)
             : rows;
     call.returnLse = options.returnLse;
-    if (options.returnLse)
-      call.out = {TensorRef(rows), TensorRef(lse)};
-    else
-      call.out = TensorRef(rows);
+    // What is described has no memory.
+    if (!DescribeScope::isActive()) {
+      if (options.returnLse)
+        call.out = {TensorRef(rows), TensorRef(lse)};
+      else
+        call.out = TensorRef(rows);
+    }
     return dense(packed.queries.getRows(packed.q.getRef(), sequence),
                  packed.keys.getRows(packed.k.getRef(), sequence),
                  packed.keys.getRows(packed.v.getRef(), sequence), call)
@@ -339,7 +356,10 @@ fovea::varlen_backward(const TensorRef &dOut, const TensorRef &q,
   }
   OwnedTensor sink;
   if (options.sink) {
-    Expected<OwnedTensor> wide = widen(wanted[3].getRef(), state);
+    Expected<OwnedTensor> wide =
+        DescribeScope::isActive()
+            ? DescribeScope::makeAbstract(state, options.sink->shape)
+            : widen(wanted[3].getRef(), state);
     if (!wide)
       return wide.takeError();
     sink = std::move(*wide);
@@ -359,13 +379,16 @@ fovea::varlen_backward(const TensorRef &dOut, const TensorRef &q,
                 dv = ofKeys(results[2].getRef()),
                 dSums = packed.queries.getColumns(
                     dLse ? dLse->getRef() : sums.getRef(), sequence);
-    call.gradients = {TensorRef(dq), TensorRef(dk), TensorRef(dv)};
     if (dLse)
       call.dLse = TensorRef(dSums);
-    if (options.sink) {
+    if (options.sink)
       call.sink = sink.getRef();
-      call.gradients = {TensorRef(dq), TensorRef(dk), TensorRef(dv),
-                        std::nullopt};
+    if (!DescribeScope::isActive()) {
+      if (options.sink)
+        call.gradients = {TensorRef(dq), TensorRef(dk), TensorRef(dv),
+                          std::nullopt};
+      else
+        call.gradients = {TensorRef(dq), TensorRef(dk), TensorRef(dv)};
     }
     Expected<DenseGradients> found = dense_backward(
         ofQueries(gradient.getRef()), ofQueries(packed.q.getRef()),
@@ -383,6 +406,10 @@ fovea::varlen_backward(const TensorRef &dOut, const TensorRef &q,
       std::move(results[0]), std::move(results[1]), std::move(results[2]), {}};
   if (!options.sink)
     return std::move(gradients);
+  if (DescribeScope::isActive()) {
+    gradients.sink = std::move(results[3]);
+    return std::move(gradients);
+  }
   // In the order of the sequences, and rounded once.
   fillElements(results[3].getRef(), 0);
   std::vector<double> total(sink.getNumElements());

@@ -37,6 +37,8 @@ class KVCache:
 
     __slots__ = ("_cache",)
     _cache: _fovea.KVCache
+    #: The method of `_cache` that returns what callers expect.
+    _attend = "attend"
 
     def __init__(
         self,
@@ -96,7 +98,7 @@ class KVCache:
         """
 
         def call(out: Any) -> Any:
-            return self._cache.attend(
+            return getattr(self._cache, self._attend)(
                 q, scale, causal, window, log_weight, bias, sink, prefix, None, query_lengths,
                 *trace_score(score, q), return_lse, "cpu", out=out,
             )  # fmt: skip
@@ -165,6 +167,8 @@ class MultipoleCache:
 
     __slots__ = ("_cache", "_weights")
     _cache: _fovea.MultipoleCache
+    #: Methods of `_cache` that return what callers expect.
+    _attend, _decode = "attend", "decode"
 
     def __init__(
         self,
@@ -185,10 +189,14 @@ class MultipoleCache:
         self._weights = [
             None
             if arrays is None
-            else [np.ascontiguousarray(check.to_numpy(f"{name}[{level}]", array)) for level, array in enumerate(arrays)]
+            else [self._keep(f"{name}[{level}]", array) for level, array in enumerate(arrays)]
             for name, arrays in zip(names, lists)
         ]
         self._cache = _fovea.MultipoleCache.create(batch, heads, group, *self._weights, scale, multiplicity, "cpu")
+
+    @staticmethod
+    def _keep(name: str, array: Any) -> Any:
+        return np.ascontiguousarray(check.to_numpy(name, array))
 
     def append(self, k: Any, v: Any) -> None:
         """Adds the tokens k [B,G,N,D] and v [B,G,N,E]."""
@@ -196,12 +204,12 @@ class MultipoleCache:
 
     def attend(self, q: Any, *, return_lse: bool = False, out: Any = None) -> Any:
         """The last row of `fast_multipole` over all tokens, for its q [B,H,1,D]."""
-        return self._cache.attend(q, return_lse, "cpu", out=out)
+        return getattr(self._cache, self._attend)(q, return_lse, "cpu", out=out)
 
     def fork(self) -> MultipoleCache:
         """A cache of the same content, with the same weights.  Neither sees what the
         other appends from then on."""
-        own = MultipoleCache.__new__(MultipoleCache)
+        own = self.__class__.__new__(self.__class__)
         own._weights, own._cache = self._weights, self._cache.fork()
         return own
 
@@ -245,4 +253,4 @@ def fast_multipole_decode(
     """
     if not isinstance(cache, MultipoleCache):
         raise ValueError(f"cache: found {type(cache).__name__}, needed a MultipoleCache")
-    return cache._cache.decode(q, k, v, return_lse, "cpu", out=out)
+    return getattr(cache._cache, cache._decode)(q, k, v, return_lse, "cpu", out=out)

@@ -16,6 +16,7 @@
 #include "fovea/ExecutionEngine/Elements.h"
 #include "fovea/Functions/KVCache.h"
 #include "fovea/Functions/MultipoleCache.h"
+#include "llvm/ADT/Twine.h"
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -26,11 +27,21 @@ using namespace fovea::python;
 
 /// A method of that name.
 template <auto call, typename Class>
-static void defineMethod(nb::class_<Class> &type, const char *name) {
-  type.def(name, [name](Class &self, nb::args given, nb::kwargs named) {
-    Reader in(name, given, named, /*givesTensors=*/false);
+static void defineMethod(nb::class_<Class> &type, const char *name,
+                         bool givesTensors = false) {
+  auto run = [name, givesTensors](Class &self, nb::args given,
+                                  nb::kwargs named) {
+    Reader in(name, given, named, givesTensors);
     return call(self, in);
-  });
+  };
+  type.def(givesTensors ? (name + Twine("_tensor")).str().c_str() : name, run);
+}
+
+/// Two that return arrays, or tensors of the class of the first argument.
+template <auto call, typename Class>
+static void defineAttend(nb::class_<Class> &type, const char *name) {
+  defineMethod<call>(type, name);
+  defineMethod<call>(type, name, /*givesTensors=*/true);
 }
 
 /// What all caches have.
@@ -97,7 +108,7 @@ static void defineKVCache(nb::module_ &m) {
     return createKVCache(in);
   });
   defineMethod<callAppend>(type, "append");
-  defineMethod<callAttend>(type, "attend");
+  defineAttend<callAttend>(type, "attend");
   defineMethod<callTruncate>(type, "truncate");
   defineMethod<callTruncateEach>(type, "truncate_each");
   defineCopies(type);
@@ -176,8 +187,8 @@ static void defineMultipoleCache(nb::module_ &m) {
     return createMultipoleCache(in);
   });
   defineMethod<callMultipoleAppend>(type, "append");
-  defineMethod<callMultipoleAttend>(type, "attend");
-  defineMethod<callMultipoleDecode>(type, "decode");
+  defineAttend<callMultipoleAttend>(type, "attend");
+  defineAttend<callMultipoleDecode>(type, "decode");
   defineCopies(type);
   type.def("restore",
            [](MultipoleCache &self, const std::string &path) {

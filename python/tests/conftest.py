@@ -5,6 +5,7 @@
 
 import collections
 import importlib.util
+import inspect
 import math
 import os
 import zlib
@@ -13,6 +14,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import fovea
 from fovea import reference
 
 # Nothing depends on what was compiled before.
@@ -136,3 +138,33 @@ def agree(gradient, *arguments, **options):
         found, expected = (found,), (expected,)
     for one, other in zip(found, expected, strict=True):
         near(one, other, "float32")
+
+#: What of the package neither fovea.torch nor fovea.jax has under the same name.
+OF_NO_FRAMEWORK = {
+    "functions of scores, which are the same everywhere": {"capture", "math"},
+    "programs, and what is known of them": {
+        "Explanation", "Kernel", "Program", "TARGETS", "compile", "explain", "import_torch", "load",
+    },
+    "errors and settings of the process": {
+        "FoveaError", "clear_cache", "gpu_stream", "num_threads", "set_num_threads", "set_shapes", "shapes",
+    },
+}  # fmt: skip
+
+
+def compare_with_package(module, others, options):
+    """`module` has all that the package has, but for OF_NO_FRAMEWORK and `others`; functions and classes
+    take the same arguments with the same defaults, but for `options`.  Both have reasons as their keys."""
+    missing = set().union(*OF_NO_FRAMEWORK.values(), *others.values())
+    left_out = set().union(*options.values())
+    names = set(fovea.__all__)
+    assert missing <= names and {name for name in names if not hasattr(module, name)} == missing
+    for name in names - missing:
+        mine, theirs = (
+            inspect.signature(getattr(each, name)).parameters if callable(getattr(each, name)) else {} for each in (module, fovea)
+        )
+        if any(each.kind in (each.VAR_POSITIONAL, each.VAR_KEYWORD) for each in mine.values()):
+            # Passed on to the class of the package.
+            assert issubclass(getattr(module, name), getattr(fovea, name))
+            continue
+        expected = {key: each.default for key, each in theirs.items() if key not in left_out}
+        assert {key: each.default for key, each in mine.items() if key not in left_out} == expected, name

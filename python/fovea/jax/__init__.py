@@ -14,4 +14,5 @@ They have the names, arguments and results of those of `fovea`, but for `target`
 raised when a program is traced, those of values (lengths, lists of nodes) when it runs.
 """
 
+from ._caches import *
 from ._functions import *

@@ -73,6 +73,8 @@ __all__ = [
     "tree_select",
     "tree_update",
     "tree_update_backward",
+    "varlen",
+    "varlen_backward",
     "vq",
     "vq_backward",
     "vq_decode",
@@ -93,13 +95,19 @@ def _bind(signature: inspect.Signature, arguments: Any, options: Any) -> dict[st
         if callable(value):
             raise ValueError(f"{name}: found a function, which programs of XLA cannot call, needed an array")
     return {
-        name: value if name in _STATIC else jax.tree.map(_convert, value)
+        name: value if name in _STATIC else jax.tree.map(_convert_exactly if name == "state" else _convert, value)
         for name, value in bound.items()
     }
 
 
 def _convert(value: Any) -> Any:
     return jnp.asarray(value) if isinstance(value, np.ndarray) else value
+
+
+def _convert_exactly(value: Any) -> Any:
+    """States that were forked or read from a file count tokens in 64 bits, in whatever types JAX has else."""
+    with jax.enable_x64(True):
+        return _convert(value)
 
 
 def _call(function: Callable[..., Any], named: dict[str, Any]) -> Any:
@@ -230,6 +238,8 @@ tree_score_backward = _define("tree_score_backward")
 tree_select = _define("tree_select")
 tree_update = _define("tree_update")
 tree_update_backward = _define("tree_update_backward")
+varlen = _define("varlen")
+varlen_backward = _define("varlen_backward")
 vq = _define("vq")
 vq_backward = _define("vq_backward")
 vq_decode = _define("vq_decode")

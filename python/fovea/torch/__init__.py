@@ -12,6 +12,7 @@ and return tensors there.
 
 from . import _backend, _vmap  # noqa: F401  (register a backend of torch.compile, and rules)
 from . import nn as nn
+from ._caches import *
 from ._decode import *
 from ._fallbacks import *
 from ._functions import *

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from .. import _fovea
 from .. import _vq as arrays
-from ._functions import documented
+from .._documented import documented
 from ._tape import refuse_gradients
 from ._vq import VQState, empty_state
 

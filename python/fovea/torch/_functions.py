@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,6 +17,7 @@ from .. import _conv, _low_rank, _quantize, _rope, ops
 from .. import _varlen as _packed
 from .. import _vq as arrays_vq
 from .._conv import SlidingGroup, sliding_group
+from .._documented import documented
 from .._low_rank import Causal, DistinctColumns, DistinctRows, RowChange, RowInterval, check_mask
 from .._rope import rope_frequencies
 from .._trace import ScoreFunction, trace_score
@@ -51,18 +52,7 @@ __all__ = [
     "vq",
 ]
 
-_Function = TypeVar("_Function", bound=Callable[..., Any])
 _Levels = Sequence[Tensor]
-
-
-def documented(function: Callable[..., Any]) -> Callable[[_Function], _Function]:
-    """With the text of the function of the same name on arrays."""
-
-    def document(on_tensors: _Function) -> _Function:
-        on_tensors.__doc__ = function.__doc__
-        return on_tensors
-
-    return document
 
 
 def _list(levels: _Levels | None) -> list[Tensor] | None:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from .. import _fovea
 from .. import tree as arrays
-from ._functions import documented
+from .._documented import documented
 from ._tape import make_call
 
 __all__ = ["Tree", "tree_build", "tree_fetch", "tree_materialize", "tree_score", "tree_select", "tree_update"]

@@ -3,7 +3,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """What holds of every function of fovea.jax."""
 
-import inspect
 from typing import NamedTuple
 
 import jax
@@ -11,7 +10,7 @@ import jax.export
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from conftest import TYPES, make, make_biases, make_weights
+from conftest import TYPES, compare_with_package, make, make_biases, make_weights
 from jax.test_util import check_grads
 from jax_cases import near
 
@@ -43,6 +42,13 @@ def multipole(type, *families):
         found[f"{family}_weights"] = make_weights(21, 4, 2, 8, type=type, seed=seed)
         found[f"{family}_biases"] = make_biases(21, 4, 2, 8, type=type, seed=seed + 10)
     return found
+
+
+def packed(type):
+    """Four sequences, one of them with no query and one with more keys than queries."""
+    found = {name: random(type, 21, heads, 8, seed=seed) for seed, (name, heads) in enumerate(zip("qkv", (4, 2, 2)))}
+    starts = np.array([[0, 7, 7, 12, 21], [0, 7, 9, 17, 21]], np.int32)
+    return {**found, "cu_seqlens_q": starts[0], "cu_seqlens_k": starts[1], "sink": random(type, 4, seed=7)}
 
 
 def quantized(type):
@@ -85,6 +91,8 @@ CASES = {
         dict(score=lambda s, b, h, i, j: s * SLOPES[h] + TABLE[h, j - i + 20]),
         ("q", "k", "v", "sink"),
     ),
+    "varlen": Case("varlen", packed, dict(causal=True, return_lse=True), ("q", "k", "v", "sink")),
+    "varlen-window": Case("varlen", packed, dict(window=4, scale=0.5), ("q", "k", "v", "sink")),
     "fast_multipole": Case(
         "fast_multipole",
         lambda type: multipole(type, "key", "value"),
@@ -278,13 +286,8 @@ def test_vmap(case):
 
 
 def test_all_functions_are_there():
-    functions = {
-        name
-        for name in fovea.__all__
-        if inspect.isfunction(getattr(fovea, name)) and "target" in inspect.signature(getattr(fovea, name)).parameters
-    }
-    # Those compile programs.
-    assert functions - {"compile", "import_torch", "load"} <= set(dir(fovea.jax))
+    of_programs = {"target", "out", "gradients"}
+    compare_with_package(fovea.jax, {}, {"the program says where it runs and XLA where results lie": of_programs})
 
 
 # ----------------------------------------------------------------------------
@@ -424,6 +427,38 @@ def test_what_has_no_gradient():
 
 def codebook_arguments(arrays):
     return np.zeros((2, 2, 21), np.int32), arrays["codebook"], np.ones((2, 11), np.float32)
+
+
+def test_varlen_is_dense_of_each_sequence():
+    arrays = packed("float32")
+    out, lse = fovea.jax.varlen(**arrays, causal=True, return_lse=True)
+    starts = zip(*(zip(arrays[name][:-1], arrays[name][1:]) for name in ("cu_seqlens_q", "cu_seqlens_k")))
+    for (first, last), (begin, end) in starts:
+        q, k, v = (
+            jnp.swapaxes(arrays[name][rows][None], 1, 2)
+            for name, rows in (("q", slice(first, last)), ("k", slice(begin, end)), ("v", slice(begin, end)))
+        )
+        own, rows = fovea.jax.dense(q, k, v, causal=True, sink=arrays["sink"], return_lse=True)
+        near(out[first:last], jnp.swapaxes(own[0], 0, 1))
+        near(lse[:, first:last], rows[0])
+
+
+def test_errors_of_varlen():
+    arrays = packed("float32")
+    call = jax.jit(lambda starts, **more: fovea.jax.varlen(**{**arrays, "cu_seqlens_q": starts, **more}, causal=True))
+    with pytest.raises(ValueError, match="cu_seqlens_k: found sequences 4, needed 3"):
+        call(np.array([0, 7, 12, 21], np.int32))
+    with pytest.raises(ValueError, match="sink: found shape"):
+        call(arrays["cu_seqlens_q"], sink=np.zeros(3, np.float32))
+    with pytest.raises(ValueError, match="window: found -1"):
+        fovea.jax.varlen(**arrays, window=-1)
+    for starts, match in (
+        ([0, 7, 6, 12, 21], "cu_seqlens_q: found 6 at place 2, needed 7 to 21"),
+        ([1, 7, 7, 12, 21], "cu_seqlens_q: found 1 at place 0, needed 0"),
+        ([0, 7, 7, 12, 20], "cu_seqlens_q: found 20 at the end, needed 21"),
+    ):
+        with pytest.raises(Exception, match=match):
+            call(np.array(starts, np.int32)).block_until_ready()
 
 
 def test_errors_of_values():

@@ -9,11 +9,13 @@ import ml_dtypes
 import numpy as np
 import pytest
 import torch
+from conftest import compare_with_package
 from torch.library import opcheck
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch_cases import CASES
 
 import fovea
+import fovea.torch
 
 EVERY = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 # Those of results in their own type are rounded twice: here and there.
@@ -246,6 +248,17 @@ def test_terms_without_a_gradient_have_none(wanted):
     assert shapes == [expected[each].shape for each in "qkv"] + terms
     for name, one in zip(wanted, found, strict=True):
         assert torch.equal(one, expected[name])
+
+
+def test_all_functions_are_there():
+    gradients = {name for name in fovea.__all__ if name.endswith("_backward")} | {"VQStateGradient"}
+    options = {
+        "tensors say where a call runs, unless a test does": {"target"},
+        "PyTorch has memory for results, and strides say which axis is which": {"out", "layout"},
+        "states have quantized keys, for their gradient": {"keys"},
+    }
+    compare_with_package(fovea.torch, {"gradients, which autograd asks operators for": gradients}, options)
+    assert {f"{name}" for name in dir(torch.ops.fovea)} >= {name for name in gradients if name.endswith("_backward")}
 
 
 def test_threads_change_no_bit():

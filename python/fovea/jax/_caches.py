@@ -1,0 +1,70 @@
+# Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Caches of tokens that take and return arrays of JAX.  They change in place, which programs of XLA do
+not see: `jax.jit` and other transformations are refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from .. import _caches as arrays
+from .._documented import documented
+from .._trace import trace_score
+
+__all__ = ["KVCache", "MultipoleCache", "fast_multipole_decode"]
+
+
+def _check(**values: Any) -> None:
+    for name, value in values.items():
+        if isinstance(value, jax.core.Tracer):
+            raise ValueError(
+                f"{name}: found an array that is traced, needed one with values: "
+                "caches change in place, which jax.jit and other transformations do not see"
+            )
+
+
+def _give(found: Any) -> Any:
+    return tuple(map(jnp.asarray, found)) if isinstance(found, tuple) else jnp.asarray(found)
+
+
+class KVCache(arrays.KVCache):
+    __doc__ = arrays.KVCache.__doc__
+    __slots__ = ()
+
+    @documented(arrays.KVCache.append)
+    def append(self, k: Any, v: Any, *, lengths: Any = None) -> None:
+        _check(k=k, v=v, lengths=lengths)
+        super().append(k, v, lengths=lengths)
+
+    @documented(arrays.KVCache.attend)
+    def attend(self, q: Any, *, score: Any = None, **options: Any) -> Any:
+        score = trace_score(score, q)
+        _check(q=q, **options, **{f"captures[{at}]": each for at, each in enumerate(score.captures or ())})
+        return _give(super().attend(q, score=score, **options))
+
+
+class MultipoleCache(arrays.MultipoleCache):
+    __doc__ = arrays.MultipoleCache.__doc__
+    __slots__ = ()
+
+    @documented(arrays.MultipoleCache.append)
+    def append(self, k: Any, v: Any) -> None:
+        _check(k=k, v=v)
+        super().append(k, v)
+
+    @documented(arrays.MultipoleCache.attend)
+    def attend(self, q: Any, *, return_lse: bool = False, out: Any = None) -> Any:
+        _check(q=q)
+        return _give(super().attend(q, return_lse=return_lse, out=out))
+
+
+@documented(arrays.fast_multipole_decode)
+def fast_multipole_decode(q: Any, k: Any, v: Any, cache: Any, *, return_lse: bool = False) -> Any:
+    if not isinstance(cache, MultipoleCache):
+        raise ValueError(f"cache: found {type(cache).__name__}, needed a fovea.jax.MultipoleCache")
+    _check(q=q, k=k, v=v)
+    return _give(arrays.fast_multipole_decode(q, k, v, cache, return_lse=return_lse))

@@ -1,0 +1,90 @@
+# Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Caches of tokens that take and return tensors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .. import _caches as arrays
+from .._documented import documented
+from .._trace import trace_score
+from ._tape import refuse_gradients
+
+__all__ = ["KVCache", "MultipoleCache", "fast_multipole_decode"]
+
+#: Compiled functions do not see what changes within an object.
+_eager = torch.compiler.disable(reason="caches of Fovea change in place, outside of graphs", recursive=True)
+
+
+def _check(name: str, **values: Any) -> None:
+    refuse_gradients(name, {key: each for key, each in values.items() if isinstance(each, Tensor)})
+
+
+class KVCache(arrays.KVCache):
+    __doc__ = arrays.KVCache.__doc__
+    __slots__ = ()
+    _attend = "attend_tensor"
+
+    @documented(arrays.KVCache.__init__)
+    def __init__(self, *sizes: int, dtype: Any = torch.float32, **options: Any):
+        super().__init__(*sizes, dtype=str(dtype).rpartition(".")[2], **options)
+
+    @_eager
+    @documented(arrays.KVCache.append)
+    def append(self, k: Tensor, v: Tensor, *, lengths: Tensor | None = None) -> None:
+        _check("KVCache.append", k=k, v=v)
+        super().append(k, v, lengths=lengths)
+
+    @_eager
+    @documented(arrays.KVCache.attend)
+    def attend(self, q: Tensor, *, score: Any = None, return_lse: bool = False, out: Any = None, **options: Any) -> Any:
+        score = trace_score(score, q)
+        _check("KVCache.attend", q=q, **options)
+        refuse_gradients("KVCache.attend", {"captures": score.captures or ()})
+        if out is None and self._cache.tokens_first and q.dim() == 4:
+            place = q.new_empty(*q.shape[:3], self._cache.value_width)
+            out = (place, None) if return_lse else place
+        return super().attend(q, score=score, return_lse=return_lse, out=out, **options)
+
+    @property
+    def lengths(self) -> Tensor:
+        """The tokens of each sequence, int64 [B]."""
+        return torch.from_numpy(super().lengths)
+
+
+class MultipoleCache(arrays.MultipoleCache):
+    __doc__ = arrays.MultipoleCache.__doc__
+    __slots__ = ()
+    _attend, _decode = "attend_tensor", "decode_tensor"
+
+    @staticmethod
+    def _keep(name: str, array: Any) -> Any:
+        return array.detach().contiguous()
+
+    @_eager
+    @documented(arrays.MultipoleCache.append)
+    def append(self, k: Tensor, v: Tensor) -> None:
+        _check("MultipoleCache.append", k=k, v=v)
+        super().append(k, v)
+
+    @_eager
+    @documented(arrays.MultipoleCache.attend)
+    def attend(self, q: Tensor, *, return_lse: bool = False, out: Any = None) -> Any:
+        _check("MultipoleCache.attend", q=q)
+        return super().attend(q, return_lse=return_lse, out=out)
+
+
+@_eager
+@documented(arrays.fast_multipole_decode)
+def fast_multipole_decode(
+    q: Tensor, k: Tensor, v: Tensor, cache: MultipoleCache, *, return_lse: bool = False, out: Any = None
+) -> Any:
+    if not isinstance(cache, MultipoleCache):
+        raise ValueError(f"cache: found {type(cache).__name__}, needed a fovea.torch.MultipoleCache")
+    _check("fast_multipole_decode", q=q, k=k, v=v)
+    return arrays.fast_multipole_decode(q, k, v, cache, return_lse=return_lse, out=out)

@@ -1,0 +1,125 @@
+# Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Caches of tensors, against functions of all tokens at once."""
+
+import pytest
+import torch
+from torch_cases import multipole
+
+import fovea
+import fovea.torch
+from fovea.math import tanh
+
+TYPES = {torch.float32: 1e-5, torch.float64: 1e-12, torch.bfloat16: 2e-2, torch.float16: 3e-3}
+
+
+def tensors(type=torch.float32, N=9):
+    torch.manual_seed(0)
+    return [torch.randn(2, heads, N, 16).to(type) for heads in (4, 2, 2)]
+
+
+def near(found, expected, type=torch.float32):
+    assert isinstance(found, torch.Tensor) and found.dtype == type and found.shape == expected.shape
+    assert (found.double() - expected.double()).abs().max() <= TYPES[type] * expected.double().abs().max()
+
+
+@pytest.mark.parametrize("layout", ["bhnd", "bnhd"])
+@pytest.mark.parametrize("type", TYPES)
+def test_keys_and_values(type, layout):
+    q, k, v = tensors(type)
+    table = fovea.capture(torch.linspace(-1, 1, 9))
+    options = {"score": lambda s, b, h, i, j: 2 * tanh(s / 2) + table[j], "window": 5, "sink": torch.zeros(4, dtype=type)}
+    expected, rows = fovea.torch.dense(q, k, v, causal=True, return_lse=True, **options)
+
+    def own(x):
+        return x if layout == "bhnd" else x.transpose(1, 2)
+
+    cache = fovea.torch.KVCache(2, 2, 16, capacity=9, dtype=type, layout=layout)
+    cache.append(own(k[:, :, :7]), own(v[:, :, :7]))
+    fork = cache.fork()
+    for token in (7, 8):
+        one = slice(token, token + 1)
+        cache.append(own(k[:, :, one]), own(v[:, :, one]))
+        out, lse = cache.attend(own(q[:, :, one]), return_lse=True, **options)
+        near(own(out), expected[:, :, one], type)
+        near(lse, rows[:, :, one], rows.dtype)
+    assert isinstance(fork, fovea.torch.KVCache)
+    assert torch.equal(fork.lengths, torch.tensor([7, 7])) and torch.equal(cache.lengths, torch.tensor([9, 9]))
+    near(own(fork.attend(own(q[:, :, 6:7]), **options)), expected[:, :, 6:7], type)
+
+
+def test_sequences_of_their_own_lengths(tmp_path):
+    q, k, v = tensors()
+    cache = fovea.torch.KVCache(2, 2, 16, capacity=9)
+    cache.append(k, v, lengths=torch.tensor([4, 9]))
+    cache.save(tmp_path / "cache")
+    loaded = fovea.torch.KVCache.load(tmp_path / "cache")
+    for each in (cache, loaded):
+        out = each.attend(q[:, :, :1])
+        for b, length in enumerate((4, 9)):
+            near(out[b : b + 1], fovea.torch.dense(q[b : b + 1, :, :1], k[b : b + 1, :, :length], v[b : b + 1, :, :length]))
+    cache.truncate(torch.tensor([4, 2]))
+    assert cache.lengths.tolist() == [4, 2]
+
+
+@pytest.mark.parametrize("type", TYPES)
+def test_fast_multipole(type):
+    given = multipole(9, type)
+    q, k, v = (given.pop(name) for name in "qkv")
+    expected = fovea.torch.fast_multipole(q, k, v, group=2, causal=True, **given)
+    cache = fovea.torch.MultipoleCache(**given, group=2, heads=2, batch=2)
+    for token in range(9):
+        part = [each[:, :, token : token + 1] for each in (q, k, v)]
+        found = fovea.torch.fast_multipole_decode(*part, cache)
+        near(found, expected[:, :, token : token + 1], type)
+        near(cache.attend(part[0]), found, type)
+    assert isinstance(cache.fork(), fovea.torch.MultipoleCache)
+
+
+def test_within_compiled_functions():
+    """A break of the graph, and the same numbers."""
+    q, k, v = tensors()
+
+    def step(cache, q, k, v):
+        cache.append(k * 2, v)
+        return cache.attend(q) + 1
+
+    found = torch.compile(step, backend="eager")(fovea.torch.KVCache(2, 2, 16, capacity=9), q, k, v)
+    assert torch.equal(found, step(fovea.torch.KVCache(2, 2, 16, capacity=9), q, k, v))
+    torch._dynamo.reset()
+    with pytest.raises(Exception, match="caches of Fovea change in place"):
+        torch.compile(step, backend="eager", fullgraph=True)(fovea.torch.KVCache(2, 2, 16, capacity=9), q, k, v)
+
+
+def test_gradients_are_refused():
+    q, k, v = tensors()
+    cache = fovea.torch.KVCache(2, 2, 16, capacity=9)
+    match = r"KVCache.append: k requires a gradient, but KVCache.append has none for it: pass k.detach\(\)"
+    with pytest.raises(RuntimeError, match=match):
+        cache.append(k.requires_grad_(), v)
+    cache.append(k.detach(), v)
+    for options in ({"sink": torch.zeros(4, requires_grad=True)}, {"bias": torch.zeros(1, 4, 9, 9, requires_grad=True)}):
+        with pytest.raises(RuntimeError, match=f"KVCache.attend: {next(iter(options))} requires a gradient"):
+            cache.attend(q, **options)
+    slopes = fovea.capture(torch.ones(4, requires_grad=True))
+    with pytest.raises(RuntimeError, match="captures.0. requires a gradient"):
+        cache.attend(q, score=lambda s, b, h, i, j: s * slopes[h])
+    given = multipole(9, torch.float32)
+    tokens = [given.pop(name)[:, :, :1].requires_grad_() for name in "qkv"]
+    with pytest.raises(RuntimeError, match="fast_multipole_decode: q requires a gradient"):
+        fovea.torch.fast_multipole_decode(*tokens, fovea.torch.MultipoleCache(**given, group=2, heads=2, batch=2))
+
+
+def test_errors():
+    q, k, v = tensors()
+    cache = fovea.torch.KVCache(2, 2, 16, capacity=9)
+    with pytest.raises(ValueError, match="k: found element type bfloat16, needed float32"):
+        cache.append(k.bfloat16(), v)
+    with pytest.raises(ValueError, match="k: "):
+        cache.append(k.to("meta"), v)
+    with pytest.raises(ValueError, match="dtype: found 'int32'"):
+        fovea.torch.KVCache(2, 2, 16, capacity=9, dtype=torch.int32)
+    with pytest.raises(ValueError, match="cache: found KVCache, needed a fovea.torch.MultipoleCache"):
+        fovea.torch.fast_multipole_decode(q, k, v, cache)
+    assert cache.lengths.tolist() == [0, 0]

@@ -127,7 +127,7 @@ Tensor.__dlpack_c_exchange_api__ = new_capsule(ctypes.addressof(TABLE), b"dlpack
 
 
 def dense(q, k, v, returns=_fovea.tensors, target="cpu"):
-    return returns.dense(q, k, v, None, True, *[None] * 7, False, target)
+    return returns.dense(q, k, v, None, True, *[None] * 9, False, target)
 
 
 def test_results_have_the_class_of_arguments():

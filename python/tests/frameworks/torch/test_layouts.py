@@ -99,7 +99,7 @@ def test_rows_that_are_not_contiguous():
     out = fovea.torch.dense(q, k, v)
     assert out.is_contiguous()
     assert all(each.is_contiguous() for each in torch.autograd.grad(out.sum(), (q, k, v)))
-    opcheck(FORWARD["dense"], (q.detach(), k.detach(), v.detach(), None, False, *[None] * 8))
+    opcheck(FORWARD["dense"], (q.detach(), k.detach(), v.detach(), None, False, *[None] * 10))
 
 
 def turn_all(value):
@@ -155,10 +155,10 @@ def test_every_function(case):
 @EVERY_LAYOUT
 def test_opcheck(layout):
     q, k, v = (each.detach() for each in leaves(layout))
-    values = (q, k, v, None, True, *[None] * 8)
+    values = (q, k, v, None, True, *[None] * 10)
     out, lse = FORWARD["dense"](*values)
     assert set(opcheck(FORWARD["dense"], values).values()) == {"SUCCESS"}
-    given = (torch.randn_like(out), q, k, v, out, lse, None, None, True, *[None] * 7, True, True, None)
+    given = (torch.randn_like(out), q, k, v, out, lse, None, None, True, *[None] * 9, True, True, None)
     assert set(opcheck(BACKWARD["dense"], given).values()) == {"SUCCESS"}
 
 
@@ -182,7 +182,7 @@ def test_compiles_for_any_number_of_tokens(layout):
 
 def test_fakes_know_strides():
     for layout in (*LAYOUTS.values(), turn_rows):
-        values = (*(each.detach() for each in leaves(layout)), None, True, *[None] * 8)
+        values = (*(each.detach() for each in leaves(layout)), None, True, *[None] * 10)
         with FakeTensorMode() as mode:
             fakes = [mode.from_tensor(each) if isinstance(each, torch.Tensor) else each for each in values]
             found = FORWARD["dense"](*fakes)

@@ -117,7 +117,7 @@ def test_views_with_a_sign():
 
 def test_kernels_are_those_of_operators():
     q, k, v = qkv()
-    values = (q, k, v, None, True, *[None] * 8)
+    values = (q, k, v, None, True, *[None] * 10)
     for one, other in zip(KERNELS[FORWARD["dense"]](*values), FORWARD["dense"](*values), strict=True):
         assert torch.equal(one, other) and one.stride() == other.stride()
 

@@ -6,7 +6,8 @@
     PYTHONPATH=build/python python examples/torch/finetune_multipole.py [--text FILE]
 
 Trains dense, swaps the attention with its weights kept, and trains on until the loss of unseen
-text is that of before. The same steps of dense training are the comparison.
+text is that of before. The same steps of dense training are the comparison. Groups are small, so
+that the swap takes something away: keys beyond the neighbouring groups are known by their summaries.
 """
 
 import argparse
@@ -32,33 +33,34 @@ def with_torch_attention(model):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--text", help="a file; by default the help texts of Python")
-    parser.add_argument("--steps", type=int, default=600, help="of dense training")
+    parser.add_argument("--steps", type=int, default=2000, help="of dense training")
     parser.add_argument("--tuning", type=int, default=300, help="steps after the swap")
     parser.add_argument("--batch", type=int, default=8)
-    parser.add_argument("--context", type=int, default=512)
-    parser.add_argument("--group", type=int, default=16)
+    parser.add_argument("--context", type=int, default=256)
+    parser.add_argument("--group", type=int, default=1, help="tokens that are known one by one with those of the next groups")
+    parser.add_argument("--rank", type=int, default=1, help="summaries of an interval")
     options = parser.parse_args()
     seen, unseen = split(load_text(options.text))
     torch.manual_seed(0)
     dense = ByteModel("dense", options.context)
     train(dense, seen, options.steps, options.batch, "dense")
-    before = evaluate(dense, unseen)
+    before = evaluate(dense, unseen, batch=64)
     model = with_torch_attention(copy.deepcopy(dense))
     names = fovea.torch.swap(
-        model, patterns.FastMultipoleAttention, group=options.group, rank=4, max_length=options.context
+        model, patterns.FastMultipoleAttention, group=options.group, rank=options.rank, max_length=options.context
     )
     print(f"{len(names)} layers swapped")
-    print("| steps | dense, trained on | multipole |")
+    print("| steps after the swap | dense, trained on | multipole |")
     print("|---|---|---|")
     parts, recovered = 3, None
     for part in range(parts + 1):
         steps = options.tuning // parts if part else 0
         train(dense, seen, steps, options.batch, "dense", rate=3e-4)
         train(model, seen, steps, options.batch, "multipole", rate=3e-4)
-        loss = evaluate(model, unseen)
+        loss = evaluate(model, unseen, batch=64)
         if recovered is None and loss <= before:
             recovered = part * steps
-        print(f"| {part * steps} | {evaluate(dense, unseen):.4f} | {loss:.4f} |", flush=True)
+        print(f"| {part * steps} | {evaluate(dense, unseen, batch=64):.4f} | {loss:.4f} |", flush=True)
     print("not recovered" if recovered is None else f"recovered after {recovered} steps")
 
 

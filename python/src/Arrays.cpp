@@ -358,10 +358,12 @@ void ArrayView::describe(StringRef name,
                     "or an integer");
   elementType = *type;
   data = static_cast<char *>(described.data) + described.byte_offset;
-  for (int32_t dim = 0; dim < described.ndim; ++dim) {
-    shape.push_back(described.shape[dim]);
+  shape.assign(described.shape, described.shape + described.ndim);
+  // Before version 1.2, arrays without gaps may have none.
+  if (!described.strides)
+    return setDenseStrides();
+  for (int32_t dim = 0; dim < described.ndim; ++dim)
     byteStrides.push_back(described.strides[dim] * getByteWidth(elementType));
-  }
 }
 
 //===----------------------------------------------------------------------===//

@@ -24,6 +24,9 @@ EXPORT FakeCuda *fakeCuda() {
   return state;
 }
 
+/// For tests that do not know the state.
+EXPORT void *fakeCudaLastStream() { return fakeCuda()->lastStream; }
+
 /// Notes the call; the result that it was told to give, or 0.
 static int enter(const char *name) {
   FakeCuda &fake = *fakeCuda();
@@ -202,6 +205,7 @@ EXPORT int cuLaunchKernelEx(const LaunchConfig *config, void *function,
     const unsigned *extents = config->attributes[0].clusterDim;
     fake.clusterSize = extents[0] * extents[1] * extents[2];
   }
+  fake.lastStream = config->stream;
   reinterpret_cast<Kernel>(function)(params);
   return 0;
 }

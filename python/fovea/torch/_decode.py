@@ -13,6 +13,7 @@ from torch import Tensor
 from .. import _fovea
 from .. import _vq as arrays
 from .._documented import documented
+from ._operator import with_contiguous
 from ._tape import refuse_gradients
 from ._vq import VQState, empty_state
 
@@ -23,8 +24,13 @@ _STATE = "Tensor(a!) mean, Tensor(b!) count, Tensor(c!) codes, Tensor(d!) values
 
 def _run(*values: Any) -> Tensor:
     *given, mean, count, codes, kept, position, target = values
-    target = target or ("gpu" if given[0].is_cuda else "cpu")
     return _fovea.tensors.vq_decode(*given, (mean, count, codes, kept, position), target)[0]
+
+
+def _run_on_gpu(*values: Any) -> Tensor:
+    # The state is written where it lies.
+    given, state = values[:-6], values[-6:]
+    return with_contiguous(lambda *given: _run(*given, *state))(*given)
 
 
 def _fake(q: Tensor, k: Tensor, v: Tensor, *_: Any) -> Tensor:
@@ -37,7 +43,8 @@ torch.library.define(
     f"bool padded, Tensor? bias, float scale, str weighting, {_STATE}, str? target) -> Tensor",
     tags=(torch.Tag.pt2_compliant_tag,),
 )
-torch.library.impl("fovea::vq_decode", ("cpu", "cuda"), _run)
+torch.library.impl("fovea::vq_decode", "cpu", _run)
+torch.library.impl("fovea::vq_decode", "cuda", _run_on_gpu)
 torch.library.register_fake("fovea::vq_decode", _fake)
 
 

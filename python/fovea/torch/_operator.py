@@ -31,17 +31,38 @@ KERNELS: dict[Any, Callable[..., Any]] = {}
 FIRST: dict[str, Callable[..., Any]] = {}
 
 
+def with_contiguous(run: Callable[..., Any]) -> Callable[..., Any]:
+    """For GPUs, whose kernels read contiguous tensors alone: others are copied there."""
+
+    def pack(value: Any) -> Any:
+        if isinstance(value, (list, tuple)):
+            return [pack(each) for each in value]
+        return value.contiguous() if isinstance(value, torch.Tensor) else value
+
+    return lambda *values: run(*map(pack, values))
+
+
 def _define(
     name: str, arguments: Sequence[Argument], returns: str, run: Callable[..., Any], fake: Callable[..., Any]
 ) -> Any:
     schema = ", ".join(f"{each.kind} {each.name}" for each in (*arguments, TARGET) if each.kind)
     full = f"fovea::{name}"
     torch.library.define(full, f"({schema}) -> {returns}", tags=(torch.Tag.pt2_compliant_tag,))
-    torch.library.impl(full, ("cpu", "cuda"), run)
+    torch.library.impl(full, "cpu", run)
+    torch.library.impl(full, "cuda", with_contiguous(run))
     torch.library.register_fake(full, fake)
     operator = getattr(torch.ops.fovea, name).default
     KERNELS[operator] = run
     return operator
+
+
+def _check_devices(arguments: Sequence[Argument], values: Sequence[Any]) -> None:
+    """As kernels do, for those who trace: one of several devices would win, and its kernel be called."""
+    first = values[0].device
+    for each, value in zip(arguments, values):
+        for tensor in _flat(value) if each.is_array else ():
+            if tensor.device != first:
+                raise ValueError(f"{each.name}: found a tensor on {tensor.device}, needed all tensors on the same device, {first}")
 
 
 _FindPlaces = Callable[[Sequence[Any]], list[torch.Tensor | None] | None]
@@ -157,6 +178,7 @@ def _define_forward(name: str, declaration: Declaration) -> Any:
         )
 
     def fake(*values: Any) -> Any:
+        _check_devices(declaration.values, values)
         first, named = values[0], dict(zip(names, values))
         found = [
             first.new_empty(0 if shape is None else shape, dtype=_type(result.like, named, first))
@@ -208,6 +230,7 @@ def _define_backward(name: str, declaration: Declaration) -> Any:
         return _flat(compiled(*values))
 
     def fake(*values: Any) -> list[torch.Tensor]:
+        _check_devices(arguments, values)
         places = find_places(values)
         shapes = declaration.gradient_shapes(values)
         return [

@@ -518,3 +518,15 @@ def test_export():
     again = jax.export.deserialize(exported.serialize())
     for one, other in zip(again.call(*arrays), function(*arrays), strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+def test_programs_for_gpus():
+    """They are made without one."""
+    types = [jax.ShapeDtypeStruct(each.shape, each.dtype) for each in qkv("float32").values()]
+    exported = jax.export.export(
+        jax.jit(jax.grad(lambda *each: fovea.jax.dense(*each).sum(), (0, 1, 2))), platforms=["cuda"],
+        disabled_checks=[jax.export.DisabledSafetyCheck.custom_call("fovea")],
+    )(*types)  # fmt: skip
+    assert exported.platforms == ("cuda",) and exported.mlir_module().count("@fovea(") == 2
+    with pytest.raises(ValueError, match="cpu"):
+        exported.call(*qkv("float32").values())

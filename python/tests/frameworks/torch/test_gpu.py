@@ -1,0 +1,88 @@
+# Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Tensors on a GPU, as far as they can be tested without one: kernels are registered, and what traces sees
+results there.  python/tests/test_device_tensors.py tests calls, with a driver that pretends."""
+
+import pytest
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch_cases import CASES, attention
+
+import fovea
+import fovea.torch
+from fovea._declarations import FUNCTIONS
+from fovea.torch import _operator
+from fovea.torch._transformers import attend
+
+
+def results(found):
+    return [each for each in (found if isinstance(found, tuple) else (found,)) if isinstance(each, torch.Tensor)]
+
+
+def test_operators_have_kernels_for_cpus_and_gpus():
+    operators = [*_operator.FORWARD.values(), *_operator.BACKWARD.values(), torch.ops.fovea.vq_decode.default]
+    assert len(operators) == 1 + len(FUNCTIONS) + sum(bool(each.backward) for each in FUNCTIONS.values())
+    for operator in operators:
+        for key in ("CPU", "CUDA", "Meta"):
+            has_one = torch._C._dispatch_has_kernel_for_dispatch_key(operator.name(), key)
+            assert has_one or (key == "Meta" and torch._library.simple_registry.singleton.find(operator.name()).fake_impl)
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_results_are_where_tensors_are(case):
+    expected = results(case(**case.arguments()))
+    with FakeTensorMode(), torch.no_grad(), torch.device("cuda"):
+        found = results(case(**case.arguments()))
+    for one, other in zip(found, expected, strict=True):
+        assert one.device.type == "cuda" and (one.shape, one.dtype) == (other.shape, other.dtype)
+        assert one.is_contiguous()
+
+
+def test_devices_are_not_mixed():
+    """Also while something is traced, where one device would win."""
+    with FakeTensorMode(), torch.no_grad():
+        host = attention(11, torch.float32)
+        with torch.device("cuda"):
+            device = attention(11, torch.float32)
+        for given, name in (({**device, "k": host["k"]}, "k"), ({**host, "v": device["v"]}, "v")):
+            with pytest.raises(ValueError, match=f"^{name}: found a tensor on .*, needed all tensors on the same device"):
+                fovea.torch.dense(**given)
+    q, k, v = attention(11, torch.float32).values()
+    for given, name in (((q, k.to("meta"), v), "k"), ((q.to("meta"), k, v), "k"), ((q, k, v.to("meta")), "v")):
+        with pytest.raises(ValueError, match=f"^{name}: found a tensor on .*, needed all tensors on the same device"):
+            fovea.torch.dense(*given)
+
+
+def test_kernels_for_gpus_read_contiguous_copies():
+    seen = []
+    run = _operator.with_contiguous(lambda *values: seen.append(values))
+    turned = torch.randn(3, 4).mT
+    run(turned, [turned, None], None, 2.5, turned.mT)
+    (first, (second, nothing), *rest), = seen
+    assert first.is_contiguous() and torch.equal(first, turned) and torch.equal(second, first) and nothing is None
+    assert rest[:2] == [None, 2.5] and rest[2].data_ptr() == turned.data_ptr()
+
+
+def test_without_a_device():
+    q, k, v = attention(11, torch.float32).values()
+    with pytest.raises(fovea.FoveaError, match="cannot use target 'gpu': .*CUDA"):
+        fovea.torch.dense(q, k, v, target="gpu")
+
+
+def test_what_gpus_lack():
+    q, k, v = attention(11, torch.float64).values()
+    with pytest.raises((ValueError, fovea.FoveaError), match="f64|float64"):
+        fovea.torch.dense(q, k, v, target="gpu-sim")
+    q, k, v = attention(11, torch.float32).values()
+    with pytest.raises(fovea.FoveaError, match="score region, which kernels for GPUs do not take"):
+        fovea.torch.dense(q, k, v, score=lambda s, b, h, i, j: s * 2, target="gpu-sim")
+
+
+def test_soft_caps_of_models_are_left_to_them():
+    with FakeTensorMode(), torch.no_grad(), torch.device("cuda"):
+        q, k, v = attention(11, torch.float32, E=8).values()
+        with pytest.raises(ValueError, match="has no eager_attention_forward"):
+            attend(torch.nn.Linear(1, 1), q, k, v, None, softcap=2.0)
+    (fallback,) = fovea.torch.explain_fallbacks(clear=True)
+    assert fallback.reason == "softcap=2.0 on a GPU: the model's eager attention"

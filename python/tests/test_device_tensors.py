@@ -1,0 +1,127 @@
+# Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Tensors on a GPU of a class that lends its functions of C, as that of PyTorch does, with a driver that
+pretends: where calls run, on which stream, and where results are.  Kernels do nothing."""
+
+import ctypes
+import os
+
+import numpy as np
+import pytest
+from test_device_arrays import CUDA, DeviceArray
+from test_exchange import DESCRIBE, GIVE, STREAM, Described, Table, Tensor, new_capsule
+
+from fovea import _fovea
+
+# Kernels with these letters in their names are in every module.
+os.environ["FAKE_CUDA_KERNELS"] = "_kernel"
+CURRENT = 0x7000
+
+
+class DeviceTensor(DeviceArray):
+    """float32 on a GPU, which knows the stream that is current there."""
+
+    #: Where a stream was asked for.
+    asked: list = []
+
+
+class Result:
+    """What was made of memory that a call gave."""
+
+    def __init__(self, managed):
+        self.tensor = managed[0].tensor
+        self.place = (self.tensor.device_type, self.tensor.device)
+        self.shape = tuple(self.tensor.shape[: self.tensor.ndim])
+        managed[0].deleter(managed)
+
+
+@DESCRIBE
+def describe(object, out):
+    found = object.tensor
+    out[0] = Described(*(getattr(found, name) for name, _ in Described._fields_))
+    return 0
+
+
+@GIVE
+def give(managed, out):
+    result = Result(managed)
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(result))
+    out[0] = id(result)
+    return 0
+
+
+@STREAM
+def stream(device_type, device, out):
+    DeviceTensor.asked.append((device_type, device))
+    out[0] = CURRENT + device
+    return 0
+
+
+TABLE = Table(1, 3, None, None, None, give, describe, stream)
+# A capsule does not own its name.
+NAME = b"dlpack_exchange_api"
+DeviceTensor.__dlpack_c_exchange_api__ = new_capsule(ctypes.addressof(TABLE), NAME, None)
+
+
+def tensors(device):
+    values = np.random.default_rng(0).standard_normal((3, 1, 2, 37, 64)).astype(np.float32)
+    return [DeviceTensor(each, device=device) for each in values]
+
+
+def dense(q, k, v, target=None, **options):
+    return _fovea.tensors.dense(q, k, v, None, True, *[None] * 9, True, target, **options)
+
+
+def last_stream():
+    driver = ctypes.CDLL(os.environ["FOVEA_FAKE_CUDA"])
+    driver.fakeCudaLastStream.restype = ctypes.c_void_p
+    return driver.fakeCudaLastStream()
+
+
+@pytest.mark.parametrize("device", [0, 1])
+def test_calls_run_where_tensors_are(device):
+    DeviceTensor.asked.clear()
+    out, lse = dense(*tensors(device))
+    assert type(out) is Result and (out.shape, lse.shape) == ((1, 2, 37, 64), (1, 2, 37))
+    assert out.place == lse.place == (CUDA, device)
+    assert set(DeviceTensor.asked) == {(CUDA, device)}
+    assert last_stream() == CURRENT + device
+
+
+def test_gradients_run_there_too():
+    q, k, v = tensors(1)
+    lse = DeviceTensor(np.zeros((1, 2, 37)), device=1)
+    found = _fovea.tensors.dense_backward(q, q, k, v, q, lse, None, None, True, *[None] * 9, True, True, None)
+    assert [(each.shape, each.place) for each in found] == [((1, 2, 37, 64), (CUDA, 1))] * 3
+    assert last_stream() == CURRENT + 1
+
+
+def test_other_devices():
+    q, k, v = tensors(0)
+    other, *_ = tensors(1)
+    host = Tensor(np.zeros((1, 2, 37, 64), np.float32))
+    for wrong, match in (
+        (other, "found an array on GPU 1, needed one on GPU 0 like those before"),
+        (host, "found a tensor on the CPU, needed all tensors on the same device"),
+    ):
+        with pytest.raises(ValueError, match=f"^k: {match}"):
+            dense(q, wrong, v)
+    for target in ("cpu", "reference", "gpu-sim"):
+        with pytest.raises(ValueError, match="^q: found an array on GPU 0, needed one in CPU memory, or the target 'gpu'"):
+            dense(q, k, v, target)
+
+
+def test_types_that_gpus_lack():
+    wide = tensors(0)
+    for each in wide:
+        each.tensor.bits = 64
+        each.shape[3] = 32
+    with pytest.raises(Exception, match="f64|float64"):
+        dense(*wide)
+
+
+def test_functions_of_scores_run_on_cpus():
+    body = ("%0 = arith.addf %score, %score : f32\nattn.yield %0 : f32", [])
+    with pytest.raises(Exception, match="has a score region, which kernels for GPUs do not take"):
+        _fovea.tensors.dense(*tensors(0), None, True, *[None] * 7, *body, True, None)

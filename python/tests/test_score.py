@@ -105,18 +105,19 @@ def test_with_other_terms(N, type):
     check(fovea.dense(*arrays, **options), reference.dense(*arrays, **options), type)
 
 
+@pytest.mark.parametrize("target", ["cpu", "gpu-sim"])
 @pytest.mark.parametrize("type", ["float32", "bfloat16"])
-def test_values_of_removed_entries_are_not_read(type):
+def test_values_of_removed_entries_are_not_read(type, target):
     q, k, v = make(type, B=2, H=4, G=2, N=70, M=70, D=64)
-    found = fovea.dense(q, k, v, score=functions(70, 70)["removed"])
+    found = fovea.dense(q, k, v, score=functions(70, 70)["removed"], target=target)
     k[:, :, 2::5], v[:, :, 2::5] = np.nan, np.inf
-    hidden = fovea.dense(q, k, v, score=lambda s, b, h, i, j: where(j % 5 == 2, -np.inf, s))
+    hidden = fovea.dense(q, k, v, score=lambda s, b, h, i, j: where(j % 5 == 2, -np.inf, s), target=target)
     assert np.array_equal(found, hidden)
-    out, lse = fovea.dense(q, k, v, score=lambda s, b, h, i, j: -np.inf, return_lse=True)
+    out, lse = fovea.dense(q, k, v, score=lambda s, b, h, i, j: -np.inf, return_lse=True, target=target)
     assert not out.any() and np.isneginf(lse).all()
 
 
-@pytest.mark.parametrize("target", ["cpu", "reference"])
+@pytest.mark.parametrize("target", ["cpu", "gpu-sim", "reference"])
 def test_reads_out_of_bounds_give_nan(target):
     q, k, v = make(N=40, M=40)
     table = fovea.capture(np.ones(40, np.float32))
@@ -141,6 +142,52 @@ def test_gradients(name, N, M, target):
                "log_weight": rng.standard_normal((2, 1, M))}  # fmt: skip
     out, lse = reference.dense(q, k, v, **options, return_lse=True)
     compare_gradients((q, k, v), out, lse, options, target)
+
+
+# Both kinds of kernels: of warps, and of warpgroups, which take narrow types.
+@pytest.mark.parametrize("chip", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize("name", NAMES)
+def test_on_the_emulated_gpu(name, chip, monkeypatch):
+    monkeypatch.setenv("FOVEA_SIMT", f"chip={chip}")
+    turns = itertools.cycle(itertools.product(["bfloat16", "float32", "float16"], MASKS))
+    start = NAMES.index(name)
+    for (N, M), (type, mask) in zip([(1, 70), (65, 65), (130, 70)], itertools.islice(turns, start, None), strict=False):
+        arrays = make(type, B=2, H=4, G=2, N=N, M=M, D=24, E=24)
+        options = {"score": functions(N, M)[name], "return_lse": True, **mask}
+        found, lse = fovea.dense(*arrays, **options, target="gpu-sim")
+        expected, expected_lse = reference.dense(*arrays, **options)
+        near(found, expected, type, 2e-2 if name == "products" else None)
+        assert np.allclose(lse, expected_lse, rtol=1e-3 if name == "products" else 1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_gradients_on_the_emulated_gpu(name):
+    N, M = 37, 70
+    rng = np.random.default_rng(1)
+    arrays = make("float32", B=2, H=4, G=2, N=N, M=M, D=16, E=12)
+    options = {"causal": True, "score": functions(N, M)[name],
+               "log_weight": rng.standard_normal((2, 1, M)).astype(np.float32),
+               "bias": np.where(rng.random((1, 4, N, M)) < 0.2, -np.inf, 0.5).astype(np.float32)}  # fmt: skip
+    out, lse = fovea.dense(*arrays, **options, return_lse=True)
+    d_out = rng.standard_normal(out.shape).astype(np.float32)
+    found, expected = (
+        fovea.dense_backward(d_out, *arrays, out, lse, **options, target=target) for target in ("gpu-sim", "cpu")
+    )
+    for mine, wanted in zip(found, expected, strict=True):
+        near(mine, wanted, "float32", 1e-2 if name == "products" else 3e-5)
+
+
+def test_terms_and_lengths_on_the_emulated_gpu():
+    """Positions count from the lengths, and terms come behind."""
+    rng = np.random.default_rng(5)
+    arrays = make("bfloat16", B=2, H=4, G=2, N=70, M=131, D=64, E=64)
+    options = {
+        "log_weight": rng.standard_normal((2, 2, 131)).astype(np.float32),
+        "sink": rng.standard_normal((2, 4)).astype(np.float32),
+        "lengths": np.array([131, 77]), "query_lengths": np.array([70, 35]), "causal": True,
+        "score": functions(70, 131)["table"], "return_lse": True,
+    }  # fmt: skip
+    check(fovea.dense(*arrays, **options, target="gpu-sim"), reference.dense(*arrays, **options), "bfloat16")
 
 
 def compare_gradients(arrays, out, lse, options, target="cpu"):
@@ -242,11 +289,6 @@ def test_errors():
         (lambda s, b, h, i, j: None, "^score: "),
     ):
         refused(match, fovea.dense, *arrays, score=score)
-    match = "has a score region, which kernels for GPUs do not take"
-    on_gpu = {"score": functions(37, 37)["cap"], "target": "gpu-sim", "error": fovea.FoveaError}
-    refused(match, fovea.dense, *arrays, **on_gpu)
-    out, lse = fovea.dense(*arrays, return_lse=True)
-    refused(match, fovea.dense_backward, out, *arrays, out, lse, **on_gpu)
 
 
 def of_places():

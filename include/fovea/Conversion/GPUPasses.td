@@ -179,13 +179,16 @@ def LowerGPUMathPass : Pass<"attn-lower-gpu-math"> {
   let description = [{
     Replaces operations of the math dialect on f32 numbers in GPU modules by the
     instructions that compute them, so that kernels call no functions of a device
-    library. Others of the dialect, and f64, are an error.
+    library. Others of the dialect, and f64, are an error. Divisions that round
+    up or down become divisions of NVIDIA GPUs, too.
 
     | operation | becomes |
     |---|---|
-    | `exp2`, `exp`, `log2`, `log`, `rsqrt` | `ex2.approx`, `lg2.approx`, `rsqrt.approx` |
-    | `sqrt`, `fma`, `absf` | `sqrt.rn`, `fma.rn`, `abs` |
+    | `exp2`, `exp`, `log2`, `log`, `log10`, `rsqrt` | `ex2.approx`, `lg2.approx`, `rsqrt.approx` |
+    | `sqrt`, `fma`, `absf`, `absi`, `copysign` | `sqrt.rn`, `fma.rn`, `abs`, `copysign` |
+    | `floor`, `ceil`, `trunc`, `round`, `roundeven` | `cvt` |
     | `tanh` | `1 - 2 / (1 + exp(2 x))` |
+    | others of one or two numbers, as `erf`, `sin`, `powf` | upstream's polynomials and expansions of these |
   }];
   let dependentDialects = [
     "::mlir::arith::ArithDialect", "::mlir::LLVM::LLVMDialect"

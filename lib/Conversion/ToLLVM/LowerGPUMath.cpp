@@ -9,10 +9,13 @@
 #include "fovea/Conversion/Passes.h"
 #include "fovea/Kernels/SoftmaxAlgebra.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Arith/Transforms/Passes.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Math/Transforms/Passes.h"
 #include "mlir/IR/ImplicitLocOpBuilder.h"
+#include "mlir/Transforms/GreedyPatternRewriteDriver.h"
 #include "llvm/ADT/TypeSwitch.h"
 #include <cmath>
 
@@ -24,12 +27,50 @@ namespace fovea::attn {
 using namespace mlir;
 using namespace fovea::attn;
 
+/// Functions that are made from those that are instructions.
+static bool isComposed(Operation *op) {
+  if (isa<arith::CeilDivSIOp, arith::CeilDivUIOp, arith::FloorDivSIOp>(op))
+    return true;
+  return isa<math::AcosOp, math::AcoshOp, math::AsinOp, math::AsinhOp,
+             math::Atan2Op, math::AtanOp, math::AtanhOp, math::CbrtOp,
+             math::CosOp, math::CoshOp, math::ErfOp, math::ErfcOp,
+             math::ExpM1Op, math::FPowIOp, math::Log1pOp, math::PowFOp,
+             math::SinOp, math::SinhOp, math::TanOp>(op) &&
+         op->getResult(0).getType().isF32();
+}
+
+static LogicalResult compose(Operation *module) {
+  SmallVector<Operation *> ops;
+  module->walk([&](Operation *op) {
+    if (isComposed(op))
+      ops.push_back(op);
+  });
+  if (ops.empty())
+    return success();
+  RewritePatternSet patterns(module->getContext());
+  arith::populateCeilFloorDivExpandOpsPatterns(patterns);
+  math::populateExpansionPatterns(patterns, {"acosh", "asinh", "atanh", "cosh",
+                                             "fpowi", "powf", "sinh", "tan"});
+  populateMathPolynomialApproximationPatterns(patterns, [](StringRef name) {
+    return llvm::is_contained({"math.acos", "math.asin", "math.atan",
+                               "math.atan2", "math.cbrt", "math.cos",
+                               "math.erf", "math.erfc", "math.expm1",
+                               "math.log1p", "math.sin"},
+                              name);
+  });
+  GreedyRewriteConfig config;
+  config.setStrictness(GreedyRewriteStrictness::ExistingAndNewOps);
+  return applyOpPatternsGreedily(ops, std::move(patterns), config);
+}
+
 namespace {
 struct LowerGPUMathPass
     : fovea::attn::impl::LowerGPUMathPassBase<LowerGPUMathPass> {
   using LowerGPUMathPassBase::LowerGPUMathPassBase;
 
   void runOnOperation() override {
+    if (failed(compose(getOperation())))
+      return signalPassFailure();
     WalkResult result = getOperation()->walk([](Operation *op) -> WalkResult {
       bool isMath = isa_and_nonnull<math::MathDialect>(op->getDialect());
       if (!isMath && !isa<arith::MaxNumFOp, arith::MinNumFOp>(op))
@@ -60,11 +101,13 @@ struct LowerGPUMathPass
     auto fma = dyn_cast<math::FmaOp>(op);
     if (fma && (type.isF32() || type.isF64()))
       return LLVM::FMAOp::create(b, fma.getA(), fma.getB(), fma.getC());
+    if (isa<math::AbsIOp>(op))
+      return LLVM::AbsOp::create(b, type, x, /*isIntMinPoison=*/false);
     if (!type.isF32())
       return {};
-    auto call = [&](StringRef name, Value argument) -> Value {
+    auto call = [&](StringRef name, ValueRange arguments) -> Value {
       return LLVM::CallIntrinsicOp::create(b, type, b.getStringAttr(name),
-                                           ValueRange(argument))
+                                           arguments)
           .getResult(0);
     };
     auto constant = [&](double value) -> Value {
@@ -84,6 +127,15 @@ struct LowerGPUMathPass
         .Case([&](math::ExpOp) { return exp2(times(x, softmax::kLog2E)); })
         .Case([&](math::Log2Op) { return log2(x); })
         .Case([&](math::LogOp) { return times(log2(x), 1 / softmax::kLog2E); })
+        .Case([&](math::Log10Op) { return times(log2(x), std::log10(2.0)); })
+        .Case([&](math::FloorOp) { return call("llvm.floor.f32", x); })
+        .Case([&](math::CeilOp) { return call("llvm.ceil.f32", x); })
+        .Case([&](math::TruncOp) { return call("llvm.trunc.f32", x); })
+        .Case([&](math::RoundOp) { return call("llvm.round.f32", x); })
+        .Case([&](math::RoundEvenOp) { return call("llvm.roundeven.f32", x); })
+        .Case([&](math::CopySignOp op) {
+          return call("llvm.copysign.f32", op.getOperands());
+        })
         .Case([&](math::RsqrtOp) {
           return call("llvm.nvvm.rsqrt.approx.ftz.f", x);
         })
@@ -98,7 +150,7 @@ struct LowerGPUMathPass
         .Case([&](math::TanhOp) -> Value {
           Value power = exp2(times(x, 2 * softmax::kLog2E));
           Value sum = arith::AddFOp::create(b, power, constant(1));
-          Value quotient = arith::DivFOp::create(b, constant(2), sum);
+          Value quotient = times(call("llvm.nvvm.rcp.approx.ftz.f", sum), 2);
           return arith::SubFOp::create(b, constant(1), quotient);
         })
         .Default([](Operation *) { return Value(); });

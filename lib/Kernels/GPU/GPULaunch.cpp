@@ -16,7 +16,12 @@ using namespace mlir;
 using namespace fovea::attn;
 
 LogicalResult fovea::attn::verifyGPUElementTypes(Operation *op) {
-  for (Value operand : op->getOperands())
+  return verifyGPUElementTypes(op, op->getOperands());
+}
+
+LogicalResult fovea::attn::verifyGPUElementTypes(Operation *op,
+                                                 ValueRange operands) {
+  for (Value operand : operands)
     if (getElementTypeOrSelf(operand).isF64())
       return op->emitOpError("has data of type 'f64', but GPU kernels take "
                              "f16, bf16 and f32");

@@ -8,7 +8,7 @@
 // CHECK: llvm.call_intrinsic "llvm.nvvm.sqrt.rn.f"
 // CHECK: llvm.intr.fma
 // CHECK: llvm.intr.maxnum
-// CHECK: arith.divf
+// CHECK: llvm.call_intrinsic "llvm.nvvm.rcp.approx.ftz.f"
 // CHECK-NOT: math.
 gpu.module @kernels {
   gpu.func @numbers(%x: f32, %m: memref<7xf32>) kernel {
@@ -21,6 +21,51 @@ gpu.module @kernels {
     %6 = math.tanh %5 : f32
     %c0 = arith.constant 0 : index
     memref.store %6, %m[%c0] : memref<7xf32>
+    gpu.return
+  }
+}
+
+// -----
+
+// What rounds, and what is made of instructions.
+
+gpu.module @kernels {
+  // CHECK-LABEL: @composed
+  // CHECK: "llvm.floor.f32"
+  // CHECK: "llvm.ceil.f32"
+  // CHECK: "llvm.trunc.f32"
+  // CHECK: "llvm.round.f32"
+  // CHECK: "llvm.roundeven.f32"
+  // CHECK: "llvm.copysign.f32"
+  // CHECK-NOT: math.
+  // CHECK-NOT: floordivsi
+  // CHECK: gpu.return
+  gpu.func @composed(%x: f32, %i: i32, %m: memref<1xf32>, %n: memref<1xi32>) kernel {
+    %0 = math.floor %x : f32
+    %1 = math.ceil %0 : f32
+    %2 = math.trunc %1 : f32
+    %3 = math.round %2 : f32
+    %4 = math.roundeven %3 : f32
+    %5 = math.copysign %4, %x : f32
+    %6 = math.erf %5 : f32
+    %7 = math.sin %6 : f32
+    %8 = math.cos %7 : f32
+    %9 = math.powf %8, %x : f32
+    %10 = math.log1p %9 : f32
+    %11 = math.expm1 %10 : f32
+    %12 = math.atan2 %11, %x : f32
+    %13 = math.sinh %12 : f32
+    %14 = math.log10 %13 : f32
+    %15 = math.tan %14 : f32
+    %16 = math.acosh %15 : f32
+    %17 = math.cbrt %16 : f32
+    %18 = math.fpowi %17, %i : f32, i32
+    %c3 = arith.constant 3 : i32
+    %j = arith.floordivsi %i, %c3 : i32
+    %k = math.absi %j : i32
+    %c0 = arith.constant 0 : index
+    memref.store %18, %m[%c0] : memref<1xf32>
+    memref.store %k, %n[%c0] : memref<1xi32>
     gpu.return
   }
 }

@@ -15,8 +15,11 @@
 
 namespace fovea::attn {
 
-/// An error for an operation on tensors or memrefs of f64.
+/// An error for an operation on tensors or memrefs of f64, all of them or
+/// `operands` alone.
 mlir::LogicalResult verifyGPUElementTypes(mlir::Operation *op);
+mlir::LogicalResult verifyGPUElementTypes(mlir::Operation *op,
+                                          mlir::ValueRange operands);
 
 /// The widest head, and the most value columns that a block keeps sums of.
 constexpr int64_t kMaxHeadWidth = 256;

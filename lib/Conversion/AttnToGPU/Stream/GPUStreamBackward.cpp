@@ -22,10 +22,12 @@ static constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 GradientTile::GradientTile(GPUKernelBuilder &builder, StreamBackwardOp op,
                            const StreamSource &source, Value deltas,
-                           F32Math math)
+                           Value derivative, F32Math math)
     : SquareTile(builder, math), op(op), source(source), deltas(deltas),
-      numQueries(b.extent(op.getQuery(), 2)),
-      numRows(b.extent(source.keys, 2)) {}
+      numQueries(b.extent(op.getQuery(), 2)), numRows(b.extent(source.keys, 2)),
+      scoreBody(op.getScore(), op.getCaptures()) {
+  scoreBody.setDerivative(derivative);
+}
 
 //===----------------------------------------------------------------------===//
 // Queries and rows
@@ -142,7 +144,8 @@ Value GradientTile::countRanges(const Query &query, const Row &row) {
 }
 
 void GradientTile::weigh(const Place &place, const Query &query, const Row &row,
-                         Value score, Value product, Entries &entries) {
+                         Value score, Value product, Of gradients,
+                         Entries &entries) {
   auto isMinusInfinity = [&](Value number) -> Value {
     return arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, number,
                                  b.scalar(-kInfinity));
@@ -154,6 +157,15 @@ void GradientTile::weigh(const Place &place, const Query &query, const Row &row,
                           arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ,
                                                 count, b.scalar(0.0)));
   score = b.fmul(score, b.scalar(op.getScale().convertToDouble()));
+  Value derivative;
+  if (scoreBody) {
+    Value position = b.add(query.index, b.sub(numRows, numQueries));
+    ScoreBody::Result result =
+        scoreBody.evaluate(b, score, {position}, {row.index});
+    score = result.score;
+    derivative = result.derivative;
+    isNone = b.either(isNone, isMinusInfinity(score));
+  }
   auto addTerm = [&](Value term) {
     isNone = b.either(isNone, isMinusInfinity(term));
     score = b.fadd(score, term);
@@ -172,13 +184,16 @@ void GradientTile::weigh(const Place &place, const Query &query, const Row &row,
   entries.weights.push_back(weight);
   if (!product)
     return;
-  Value gradient = makeRead(b, b.fmul(weight, b.fsub(product, query.delta)));
-  entries.gradients.push_back(b.select(isNone, hidden, gradient));
+  Value gradient = b.fmul(weight, b.fsub(product, query.delta));
+  if (derivative && gradients == Of::Products)
+    gradient = b.fmul(gradient, derivative);
+  entries.gradients.push_back(b.select(isNone, hidden, makeRead(b, gradient)));
 }
 
 GradientTile::Entries GradientTile::compute(const Place &place,
-                                            bool rowsAreQueries,
-                                            bool hasGradients) {
+                                            bool rowsAreQueries, Of gradients) {
+  if (scoreBody)
+    scoreBody.enterHead(b, place.batch, place.head);
   auto queryElement = [&](Value memref) {
     return [&, memref](Value number, Value k) {
       return loadElement(memref, place.batch, place.head,
@@ -197,14 +212,14 @@ GradientTile::Entries GradientTile::compute(const Place &place,
   };
   Values scores = multiply(op.getQuery(), source.keys);
   Values products(scores.size());
-  if (hasGradients)
+  if (gradients != Of::Nothing)
     products = multiply(op.getDOutput(), source.values);
   Entries entries;
   forEachPair(
       rowsAreQueries, [&](Value number) { return loadQuery(place, number); },
       [&](Value number) { return loadRow(place, number); },
       [&](const Query &query, const Row &row, int64_t i) {
-        weigh(place, query, row, scores[i], products[i], entries);
+        weigh(place, query, row, scores[i], products[i], gradients, entries);
       });
   return entries;
 }

@@ -12,6 +12,7 @@
 
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
 #include "fovea/Kernels/GPU/GPUTileProduct.h"
+#include "fovea/Kernels/ScoreBody.h"
 
 namespace fovea::attn {
 
@@ -22,7 +23,7 @@ constexpr int64_t kGradientTile = SquareTile::kSize;
 /// and 64 rows of a source again, and the gradients of their scores:
 ///
 ///   S = Q K^T, T = dO V^T                             products of tiles
-///   P = exp(scale S + terms - lse), dS = P (T - delta)      in registers
+///   P = exp(score(scale S) + terms - lse), dS = P (T - delta)   in registers
 ///
 /// Rows of the tile are the queries or the rows of the source.
 class GradientTile : public SquareTile {
@@ -36,17 +37,21 @@ public:
     Values weights, gradients;
   };
 
+  /// Whose gradients are wanted: of nothing, of the scores that terms are
+  /// added to, or of the products that these are made from.
+  enum class Of { Nothing, Scores, Products };
+
+  /// `derivative`, of the score region, is null without one.
   GradientTile(GPUKernelBuilder &builder, StreamBackwardOp op,
-               const StreamSource &source, Value deltas, F32Math math);
+               const StreamSource &source, Value deltas, Value derivative,
+               F32Math math);
 
   /// Counts queries and rows for that batch entry, where lengths say how many.
   void setBatch(Value batch);
   /// The first row of the source that some query of a tile reads, and the one
   /// after the last.
   std::pair<Value, Value> findRows(Value firstQuery);
-  /// Without `hasGradients`, weights alone.
-  Entries compute(const Place &place, bool rowsAreQueries,
-                  bool hasGradients = true);
+  Entries compute(const Place &place, bool rowsAreQueries, Of gradients);
 
   /// Adds `kept tile` times 64 columns of 64 rows of `memref` from `first` on.
   Values addKept(ValueRange sums, Value memref, Value batch, Value head,
@@ -65,7 +70,7 @@ private:
   Row loadRow(const Place &place, Value number);
   /// Without a `product`, only the weight.
   void weigh(const Place &place, const Query &query, const Row &row,
-             Value score, Value product, Entries &entries);
+             Value score, Value product, Of gradients, Entries &entries);
   /// How many ranges of the query have the row, as a number: 0 or 1 mostly.
   Value countRanges(const Query &query, const Row &row);
   /// A number of a row, zero where there is none.
@@ -75,6 +80,7 @@ private:
   StreamBackwardOp op;
   StreamSource source;
   Value deltas, numQueries, numRows;
+  ScoreBody scoreBody;
 };
 
 } // namespace fovea::attn

@@ -38,10 +38,8 @@ FloatType fovea::attn::getProductType(StreamOp op) {
 }
 
 LogicalResult fovea::attn::verifyGPUStream(StreamOp op) {
-  if (!op.getScore().empty())
-    return op.emitOpError("has a score region, which kernels for GPUs do not "
-                          "take; compile it for the CPU");
-  if (failed(verifyGPUElementTypes(op)) ||
+  // Data is f64 altogether, if at all; captures of a region may be, too.
+  if (failed(verifyGPUElementTypes(op, {op.getQuery()})) ||
       failed(verifyGPUWidths(op, {op.getQuery()})))
     return failure();
   // Threads count rows in 32 bits, with room for differences.
@@ -102,6 +100,7 @@ GPUStreamKernel::GPUStreamKernel(StreamOp op, OpBuilder &builder, F32Math math)
       math(math), type(getProductType(op)), width(getExtent(op.getQuery(), 3)),
       valueWidth(getExtent(op.getOutput(), 3)), keyTile(tiles.getKey()),
       queryTile(tiles.getQueryLanes()), layout(op), ranges(op),
+      scoreBody(op.getScore(), op.getCaptures()),
       isSoftmax(op.getWeighting() == Weighting::Softmax),
       hasWeights(!op.getLogWeights().empty()), hasBias(!op.getBiases().empty()),
       hasLocalBias(llvm::any_of(
@@ -113,7 +112,9 @@ GPUStreamKernel::GPUStreamKernel(StreamOp op, OpBuilder &builder, F32Math math)
   scale = op.getScale().convertToDouble() * (isSoftmax ? softmax::kLog2E : 1.0);
   // The exponential can take the scale only if a larger product gives a larger
   // score, and only if the masked product stays finite.
-  scalesScores = !isSoftmax || hasWeights || hasBias || !(scale > 0x1p-40);
+  scalesScores =
+      !isSoftmax || hasWeights || hasBias || scoreBody || !(scale > 0x1p-40);
+  scoresHide = hasBias || scoreBody;
   // A power of two, whose product with the scale is exact: equal masked scores
   // must differ by zero.
   masked = scalesScores
@@ -201,6 +202,8 @@ void GPUStreamKernel::beginHead(Value batch, Value head) {
   numRows =
       op.getNumRows() ? Value(op.getNumRows()) : b.extent(op.getQuery(), 2);
   numRows = b.lengthOf(op.getQueryLengths(), batch, numRows);
+  if (scoreBody)
+    scoreBody.enterHead(b, batch, head);
 }
 
 /// Zeros to what there is of rows from `row` on, which do not exist.

@@ -14,7 +14,7 @@
 //   per query block
 //     collect  ranges -> segments of consecutive rows, and one row table
 //     per tile of rows, whatever segment it belongs to
-//       score       S = Q K^T, bias, log weight, mask
+//       score       S = Q K^T, score region, log weight, bias, mask
 //       normalise   online soft-max: S = 2^(S - maximum), running sum
 //       accumulate  O += S V
 //     finish   output = O / sum; lse
@@ -32,6 +32,7 @@
 #include "fovea/Kernels/GPU/GPULaunch.h"
 #include "fovea/Kernels/GPU/GPURowCopies.h"
 #include "fovea/Kernels/GPU/GPUUnbounded.h"
+#include "fovea/Kernels/ScoreBody.h"
 #include "fovea/Kernels/StreamRanges.h"
 #include "llvm/Support/MathExtras.h"
 
@@ -185,6 +186,9 @@ private:
   Value loadBias(const Tile &tile, const SourceView &source, Value row,
                  Value offset);
   void addBias(const Tile &tile, llvm::SmallVectorImpl<Values> &scores);
+  Value computeScore(const Tile &tile, Value row, Value offset, Value product);
+  Values computeScores(const Tile &tile, llvm::SmallVectorImpl<Values> &scores);
+  Value removesEntry(const Tile &tile, Value row, Value offset);
   void changeScores(Value condition, llvm::SmallVectorImpl<Values> &scores,
                     llvm::function_ref<void()> then);
   Bounds getBounds(const Tile &tile, int64_t half);
@@ -231,10 +235,13 @@ private:
   int64_t width, valueWidth, keyTile, queryTile;
   GPUStreamLayout layout;
   RangeAnalysis ranges;
+  ScoreBody scoreBody;
   bool isSoftmax, hasWeights, hasBias, hasLocalBias, hasPrefix;
   /// Scores are multiplied by the scale before terms are added to them;
   /// otherwise the scale goes into the exponential.
   bool scalesScores;
+  /// Terms or a region may remove entries: only scores tell which.
+  bool scoresHide;
   double scale, masked;
 
   // Shared memory.

@@ -7,9 +7,9 @@
 //===----------------------------------------------------------------------===//
 //
 // A query does not read rows that a mask cuts, rows behind the tile, and rows
-// that a log weight or a bias of minus infinity removes. Their scores are set,
-// whatever they were, and their weights are 0. Values that are NaN or infinite
-// are taken out of a tile that some query does not read all of.
+// that a score, a log weight or a bias of minus infinity removes. Their scores
+// are set, whatever they were, and their weights are 0. Values that are NaN or
+// infinite are taken out of a tile that some query does not read all of.
 //
 //===----------------------------------------------------------------------===//
 
@@ -81,6 +81,68 @@ void GPUStreamKernel::addBias(const Tile &tile,
     else
       changeScores(b.equal(tile.source, b.i32(index)), scores, add);
   }
+}
+
+//===----------------------------------------------------------------------===//
+// Score regions
+//===----------------------------------------------------------------------===//
+
+/// What the region makes of the product of a query of the block and a row of
+/// the tile, in base 2.
+Value GPUStreamKernel::computeScore(const Tile &tile, Value row, Value offset,
+                                    Value product) {
+  // Threads without a query, and rows behind the tile, repeat the last one.
+  row = b.min(row, b.sub(blockQueries, b.i32(1)));
+  offset = b.min(offset, b.sub(tile.count, b.i32(1)));
+  // As masks count: the last query stands at the last key.
+  Value shift = b.sub(
+      selectBySource(tile, [](const SourceView &view) { return view.rows; }),
+      numRows);
+  Value query =
+      b.add(b.add(b.add(firstRow, queryStart), shift), b.toIndex(row));
+  Value key = b.toIndex(getRow(tile, offset));
+  product = b.fmul(product, b.scalar(op.getScale().convertToDouble()));
+  Value score = scoreBody.evaluate(b, product, {query}, {key}).score;
+  return isSoftmax ? b.fmul(score, b.scalar(softmax::kLog2E)) : score;
+}
+
+/// Makes scores of products, and says which of them remove their entries.
+Values GPUStreamKernel::computeScores(const Tile &tile,
+                                      SmallVectorImpl<Values> &scores) {
+  Values removed;
+  for (auto [number, tileScores] : llvm::enumerate(scores))
+    for (auto [i, score] : llvm::enumerate(tileScores)) {
+      Value offset = b.add(pairColumn, int64_t(number * 8 + i % 2));
+      score = computeScore(tile, getOwnRow(i / 2), offset, score);
+      removed.push_back(removes(b, score));
+    }
+  return removed;
+}
+
+/// Whether the region removes an entry of a thread that does not have its
+/// product, which is taken again.
+Value GPUStreamKernel::removesEntry(const Tile &tile, Value row, Value offset) {
+  Value query =
+      b.add(queryStart, b.toIndex(b.min(row, b.sub(blockQueries, b.i32(1)))));
+  Value key =
+      b.toIndex(getRow(tile, b.min(offset, b.sub(tile.count, b.i32(1)))));
+  Value zero = b.scalar(0.0), product;
+  for (auto [index, source] : llvm::enumerate(sources)) {
+    auto multiply = [&, &source = source] {
+      return b.loop(b.index(0), b.index(width), 1, {zero},
+                    [&](Value column, ValueRange sum) -> Values {
+                      return {b.fma(b.loadScalar(queryRows, {query, column}),
+                                    b.loadScalar(source.keys, {key, column}),
+                                    sum[0])};
+                    })[0];
+    };
+    Value before = product;
+    product = !before
+                  ? multiply()
+                  : b.select(b.equal(tile.source, b.i32(index)), b.getF32Type(),
+                             multiply, [&] { return before; });
+  }
+  return removes(b, computeScore(tile, row, offset, product));
 }
 
 //===----------------------------------------------------------------------===//
@@ -210,6 +272,9 @@ Value GPUStreamKernel::readsRow(const Tile &tile, Value stage, int64_t half,
                  : b.select(b.equal(tile.source, b.i32(index)), b.getI1Type(),
                             look, [&] { return isRead; });
   }
+  if (scoreBody)
+    isRead = b.both(
+        isRead, b.equal(removesEntry(tile, getOwnRow(half), row), b.i1(false)));
   return isRead;
 }
 

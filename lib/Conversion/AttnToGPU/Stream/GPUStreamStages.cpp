@@ -77,11 +77,11 @@ void GPUStreamKernel::attend(const Tile &tile, Value stage, State &state) {
                        layout.valueColumns};
   Value isCut = this->isCut(tile, stage);
   // Before there are scores, which take registers, unless these have to say.
-  if (!hasBias)
+  if (!scoresHide)
     clearHidden(tile, stage, isCut, values, state);
   SmallVector<Values> scores = score(tile, stage);
   Values factors = weigh(tile, stage, isCut, scores, state);
-  if (hasBias)
+  if (scoresHide)
     clearHidden(tile, stage, isCut, values, state);
   rescale(factors, state);
   if (type.isF32())
@@ -121,7 +121,10 @@ void GPUStreamKernel::addTerms(const Tile &tile, Value stage,
                                SmallVectorImpl<Values> &scores) {
   if (!scalesScores)
     return;
-  Value factor = b.scalar(scale);
+  Values removed;
+  if (scoreBody)
+    removed = computeScores(tile, scores);
+  Value factor = b.scalar(scoreBody ? 1.0 : scale);
   for (auto [number, tileScores] : llvm::enumerate(scores)) {
     Values weights(2, b.scalar(0.0));
     if (hasWeights && isSoftmax)
@@ -132,6 +135,11 @@ void GPUStreamKernel::addTerms(const Tile &tile, Value stage,
   }
   if (hasBias)
     addBias(tile, scores);
+  // Last: a term could raise what is removed.
+  for (auto [number, isRemoved] : llvm::enumerate(removed)) {
+    Value &score = scores[number / 4][number % 4];
+    score = b.select(isRemoved, b.scalar(masked), score);
+  }
 }
 
 //===----------------------------------------------------------------------===//
@@ -139,13 +147,13 @@ void GPUStreamKernel::addTerms(const Tile &tile, Value stage,
 //===----------------------------------------------------------------------===//
 
 /// Makes weights of scores, and returns what sums of values so far are to be
-/// multiplied by, for each of the thread's two queries. A bias may mask rows,
-/// and a tile with such is cut.
+/// multiplied by, for each of the thread's two queries. A bias or a region may
+/// remove entries, and a tile with such is cut.
 Values GPUStreamKernel::weigh(const Tile &tile, Value stage, Value &isCut,
                               SmallVectorImpl<Values> &scores, State &state) {
   addTerms(tile, stage, scores);
   mask(tile, stage, isCut, scores);
-  if (hasBias)
+  if (scoresHide)
     isCut = b.either(isCut, hasMasked(scores));
   return isSoftmax ? normalise(scores, state) : square(stage, scores, state);
 }

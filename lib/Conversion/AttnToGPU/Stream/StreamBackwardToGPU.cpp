@@ -21,6 +21,7 @@
 #include "GPUStreamBackward.h"
 #include "fovea/Conversion/Interfaces/LoweringInterfaces.h"
 #include "fovea/Conversion/Interfaces/Lowerings.h"
+#include "fovea/Differentiate/ScoreDerivative.h"
 #include "fovea/Kernels/GPU/GPULaunch.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -37,12 +38,14 @@
 using namespace mlir;
 using namespace fovea::attn;
 using Values = KernelBuilder::Values;
+using Of = GradientTile::Of;
 using Place = GradientTile::Place;
 
 namespace {
 class StreamBackwardLoops {
 public:
-  StreamBackwardLoops(OpBuilder &builder, StreamBackwardOp op, F32Math math);
+  StreamBackwardLoops(OpBuilder &builder, StreamBackwardOp op, Value derivative,
+                      F32Math math);
 
   void emit();
 
@@ -57,6 +60,9 @@ private:
   GPUKernelBuilder makeBuilder() {
     return {op.getLoc(), b, GradientTile::kNumThreads};
   }
+  GradientTile makeTile(GPUKernelBuilder &builder, const Source &source) {
+    return {builder, op, source.forward, deltas, derivative, math};
+  }
   void emitQueries(const Source &source, Value sums, bool isFirst);
   /// Either of the sums may be null, for another kernel.
   void emitRows(const Source &source, Value keySums, Value valueSums);
@@ -68,6 +74,7 @@ private:
 
   StreamBackwardOp op;
   RowBuilder b;
+  Value derivative; // of the score region
   F32Math math;
   Value batches, heads, keyHeads, headsOfKey, numQueries, deltas;
   SmallVector<std::pair<Value, Value>> rounded;
@@ -75,9 +82,10 @@ private:
 } // namespace
 
 StreamBackwardLoops::StreamBackwardLoops(OpBuilder &builder,
-                                         StreamBackwardOp op, F32Math math)
+                                         StreamBackwardOp op, Value derivative,
+                                         F32Math math)
     : op(op), b(op.getLoc(), builder, builder.getF32Type(), /*lanes=*/0),
-      math(math), batches(b.extent(op.getQuery(), 0)),
+      derivative(derivative), math(math), batches(b.extent(op.getQuery(), 0)),
       heads(b.extent(op.getQuery(), 1)),
       keyHeads(b.extent(op.getKeys().front(), 1)),
       // Without heads there are no key heads to divide by.
@@ -130,7 +138,7 @@ void StreamBackwardLoops::emitQueries(const Source &source, Value sums,
   Values at =
       beginBlocks(k, {batches, heads, b.ceilDiv(numQueries, kGradientTile)},
                   GradientTile::getSharedBytes());
-  GradientTile tile(k, op, source.forward, deltas, math);
+  GradientTile tile = makeTile(k, source);
   Place place = {at[0], at[1], k.div(at[1], headsOfKey),
                  k.mul(at[2], kGradientTile), Value()};
   tile.setBatch(place.batch);
@@ -146,7 +154,7 @@ void StreamBackwardLoops::emitQueries(const Source &source, Value sums,
              [&](Value firstRow, ValueRange running) -> Values {
                place.firstRow = firstRow;
                GradientTile::Entries entries =
-                   tile.compute(place, /*rowsAreQueries=*/true);
+                   tile.compute(place, /*rowsAreQueries=*/true, Of::Products);
                tile.keep(entries.gradients, op.getScale().convertToDouble());
                Values next;
                for (int64_t part = 0; part < numParts; ++part)
@@ -176,7 +184,7 @@ void StreamBackwardLoops::emitRows(const Source &source, Value keySums,
                           {batches, keyHeads, b.ceilDiv(numRows, kGradientTile),
                            b.index(columns.numBlocks)},
                           GradientTile::getSharedBytes());
-  GradientTile tile(k, op, source.forward, deltas, math);
+  GradientTile tile = makeTile(k, source);
   Place place = {at[0], Value(), at[1], Value(), k.mul(at[2], kGradientTile)};
   tile.setBatch(place.batch);
   Value firstColumn = k.mul(at[3], columns.getStep());
@@ -190,7 +198,7 @@ void StreamBackwardLoops::emitRows(const Source &source, Value keySums,
   auto addTile = [&](ValueRange running) {
     GradientTile::Entries entries =
         tile.compute(place, /*rowsAreQueries=*/false,
-                     /*hasGradients=*/keyParts > 0);
+                     keyParts > 0 ? Of::Products : Of::Nothing);
     Values next;
     auto addParts = [&](int64_t first, int64_t numParts, Value memref,
                         Value column) {
@@ -262,7 +270,7 @@ void StreamBackwardLoops::emitTerm(const Source &source, Value sums,
                   {b.extent(sums, 0), b.extent(sums, 1),
                    tiles(sumsQueries, numQueries), tiles(sumsRows, numRows)},
                   GradientTile::getSharedBytes());
-  GradientTile tile(k, op, source.forward, deltas, math);
+  GradientTile tile = makeTile(k, source);
   Place place;
   Value firstQuery = k.mul(at[2], kGradientTile);
   Value firstRow = k.mul(at[3], kGradientTile), zero = k.index(0);
@@ -294,8 +302,8 @@ void StreamBackwardLoops::emitTerm(const Source &source, Value sums,
                         firstRow, tileSize, numRows, sumsRows, kGradientTile,
                         running, [&](Value row, ValueRange running) {
                           place.firstRow = row;
-                          GradientTile::Entries entries =
-                              tile.compute(place, /*rowsAreQueries=*/true);
+                          GradientTile::Entries entries = tile.compute(
+                              place, /*rowsAreQueries=*/true, Of::Scores);
                           Values next;
                           for (auto [sum, gradient] :
                                llvm::zip(running, entries.gradients))
@@ -360,16 +368,17 @@ void StreamBackwardLoops::emit() {
 static LogicalResult lowerStreamBackward(StreamBackwardOp op,
                                          OpBuilder &builder,
                                          GPULowering &lowering) {
-  if (!op.getScore().empty())
-    return op.emitOpError("has a score region, which kernels for GPUs do not "
-                          "take; compile it for the CPU");
-  if (failed(verifyGPUElementTypes(op)) ||
+  // Data is f64 altogether, if at all; captures of a region may be, too.
+  if (failed(verifyGPUElementTypes(op, {op.getQuery()})) ||
       failed(verifyGPUWidths(op, {op.getQuery()})))
     return failure();
   if (op.getDSink())
     return op.emitOpError("has a gradient of a sink; run "
                           "--attn-expand-patterns first");
-  StreamBackwardLoops(builder, op, lowering.f32).emit();
+  FailureOr<Value> derivative = appendScoreDerivative(op.getScore());
+  if (failed(derivative))
+    return failure();
+  StreamBackwardLoops(builder, op, *derivative, lowering.f32).emit();
   return success();
 }
 

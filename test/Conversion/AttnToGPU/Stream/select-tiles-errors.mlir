@@ -76,16 +76,3 @@ func.func @memory(%q: tensor<1x1x128x64xbf16>) -> tensor<1x1x128x64xbf16> {
       outs(%q : tensor<1x1x128x64xbf16>) {scale = 1.0, tiles = #attn.tiles<query = 64, key = 2048, lanes = 16, vectors = 4, keys = 8, columns = 8>} -> tensor<1x1x128x64xbf16>
   return %r : tensor<1x1x128x64xbf16>
 }
-
-// -----
-
-func.func @score(%q: tensor<1x1x4x8xf32>) -> tensor<1x1x4x8xf32> {
-  // expected-error@+1 {{'attn.stream' op has a score region, which kernels for GPUs do not take; compile it for the CPU}}
-  %r = attn.stream query(%q : tensor<1x1x4x8xf32>) source(%q, %q : tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>)
-      ranges [affine_map<(b)[rows, n] -> (0, rows)>] score {
-      ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index):
-        %t = math.tanh %s : f32
-        attn.yield %t : f32
-      } outs(%q : tensor<1x1x4x8xf32>) {scale = 1.0 : f64} -> tensor<1x1x4x8xf32>
-  return %r : tensor<1x1x4x8xf32>
-}

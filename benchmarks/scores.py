@@ -7,7 +7,8 @@
     PYTHONPATH=build/python .venv/bin/python benchmarks/scores.py
 
 Calls `fovea.dense` and `fovea.dense_backward` on one thread, without a function and with each, in turns, and
-prints the medians of the thread's own time and of the ratios of neighbouring calls.
+prints the medians of the thread's own time and of the ratios of neighbouring calls. Decoding has one query for
+each of 8 heads that share keys.
 """
 
 import argparse
@@ -27,6 +28,7 @@ def parse_arguments():
     parser.add_argument("--heads", type=int, default=2)
     parser.add_argument("--width", type=int, default=64)
     parser.add_argument("--causal", action="store_true")
+    parser.add_argument("--keys", type=int, default=8192, help="that one token is decoded behind")
     return parser.parse_args()
 
 
@@ -57,7 +59,7 @@ def measure(calls, functions):
 def print_rows(what, times):
     for name, mine in times.items():
         ratio = statistics.median(each / plain for each, plain in zip(mine, times["none"]))
-        print(f"| {what} | {name} | {statistics.median(mine) * 1e3:.1f} | {ratio:.2f} |")
+        print(f"| {what} | {name} | {statistics.median(mine) * 1e3:.2f} | {ratio:.2f} |")
 
 
 def main():
@@ -78,6 +80,13 @@ def main():
     print_rows("backward", measure(arguments.calls, {
         name: lambda name=name, mine=mine: fovea.dense_backward(d_out, q, k, v, *results[name], **mine)
         for name, mine in options.items()
+    }))  # fmt: skip
+    heads, width = 8 * arguments.heads, 2 * arguments.width
+    q = numbers.standard_normal((1, heads, 1, width), np.float32)
+    k, v = (numbers.standard_normal((1, arguments.heads, arguments.keys, width), np.float32) for _ in range(2))
+    print_rows("decode", measure(arguments.calls, {
+        name: lambda score=score: fovea.dense(q, k, v, score=score)
+        for name, score in make_functions(numbers, heads, arguments.keys).items()
     }))  # fmt: skip
 
 

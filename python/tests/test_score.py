@@ -15,7 +15,7 @@ import fovea
 from fovea import _fovea, reference
 from fovea.math import cos, exp, floor, index, log, maximum, minimum, sin, sqrt, tanh, where
 
-LENGTHS = [(1, 1), (1, 300), (13, 13), (63, 63), (64, 64), (65, 65), (65, 200), (70, 40)]
+LENGTHS = [(1, 1), (1, 300), (5, 131), (8, 9), (13, 13), (63, 63), (64, 64), (65, 65), (65, 200), (70, 40)]
 MASKS = [{}, {"causal": True}, {"window": 9}, {"causal": True, "window": 30}, {"causal": True, "prefix": 5}]
 TYPES = ["float32", "float64", "bfloat16", "float16"]
 # Plain loops take long for the last ones.
@@ -103,6 +103,32 @@ def test_with_other_terms(N, type):
         "score": functions(N, 131)["table"], "return_lse": True,
     }  # fmt: skip
     check(fovea.dense(*arrays, **options), reference.dense(*arrays, **options), type)
+
+
+@pytest.mark.parametrize("heads", [1, 12, 32])
+@pytest.mark.parametrize("N", [1, 3, 8])
+@pytest.mark.parametrize("type", ["float32", "bfloat16", "float64"])
+def test_few_queries(N, heads, type):
+    """Sets of rows of several heads, and of a part of those that share their keys; parts of the keys."""
+    rng = np.random.default_rng(6)
+    arrays = make(type, B=2, H=heads, G=1, N=N, M=1300, D=40, E=24)
+    table, heat = (fovea.capture(rng.standard_normal(shape).astype(np.float32)) for shape in ((32, 1400), (2,)))
+    options = {
+        "score": lambda s, b, h, i, j: where((j + h) % 7 == 3, -np.inf, s * heat[b] + table[h, i - j + 60]),
+        "bias": rng.standard_normal((1, heads, N, 1300)).astype("float64" if type == "float64" else "float32"),
+        "window": 50, "causal": True, "lengths": np.array([1300, 1111]), "return_lse": True,
+    }  # fmt: skip
+    found, lse = fovea.dense(*arrays, **options)
+    check((found, lse), reference.dense(*arrays, **options), type)
+    del options["window"], options["lengths"]
+    options["score"] = lambda s, b, h, i, j: where((j + h) % 7 == 3, -np.inf, s * heat[b] + h / 9)
+    check(fovea.dense(*arrays, **options), reference.dense(*arrays, **options), type)
+    unread = 3 + 7 * np.arange(100)
+    if heads == 1:
+        before = fovea.dense(*arrays, **options)
+        for array in arrays[1:]:
+            array[:, :, unread] = np.nan
+        assert all(map(np.array_equal, before, fovea.dense(*arrays, **options)))
 
 
 @pytest.mark.parametrize("target", ["cpu", "gpu-sim"])

@@ -15,19 +15,17 @@ namespace fovea::attn {
 
 /// The most queries that are one set of rows with those of the other heads that
 /// share their keys (StreamRowsKernel.h): all of them read the same ranges, and
-/// a block of queries of one head would be filled less.
+/// a block of queries of one head would be filled less. Sets are small with a
+/// score region.
 inline int64_t getMaxFewQueries(StreamOp op) {
-  constexpr int64_t kMaxFewQueries = 48;
+  int64_t most = op.getScore().empty() ? 48 : 8;
   int64_t block = op.getBlock();
-  return block ? std::min(block, kMaxFewQueries) : kMaxFewQueries;
+  return block ? std::min(block, most) : most;
 }
 
-/// Whether `op` needs blocks of the queries of one head: sets of rows know
-/// neither numbers of queries for each batch entry nor regions, whose head
-/// would differ from lane to lane.
-inline bool needsBlocks(StreamOp op) {
-  return op.getQueryLengths() || !op.getScore().empty();
-}
+/// Whether `op` needs blocks of the queries of one head: sets of rows know no
+/// numbers of queries for each batch entry.
+inline bool needsBlocks(StreamOp op) { return op.getQueryLengths() != nullptr; }
 
 /// Whether `op`, which is not cut to tiles where it has several queries, goes
 /// through its keys once for each set of rows. A number of queries that only

@@ -33,6 +33,9 @@ StreamRowsKernel::StreamRowsKernel(StreamOp op, const KernelBuilder &builder,
                                    Options options)
     : op(op), b(builder), lanes(op.getTiles()->getLanes()),
       accumulators(options.numRegisters / 2),
+      scoreBody(op.getScore(), op.getCaptures()),
+      // The head of a region is the same in all lanes only along the columns.
+      mostRows(scoreBody ? kColumnRows : kMaxRows), maxRows(mostRows),
       isSoftmax(op.getWeighting() == Weighting::Softmax),
       manageCache(options.manageCache) {
   auto query = cast<MemRefType>(op.getQuery().getType());
@@ -43,10 +46,9 @@ StreamRowsKernel::StreamRowsKernel(StreamOp op, const KernelBuilder &builder,
   int64_t heads = query.getDimSize(1), queries = query.getDimSize(2),
           keyHeads =
               cast<MemRefType>(op.getValues().front().getType()).getDimSize(1);
-  maxRows = kMaxRows;
   if (!ShapedType::isDynamic(heads) && !ShapedType::isDynamic(queries) &&
       !ShapedType::isDynamic(keyHeads) && keyHeads != 0)
-    maxRows = std::clamp<int64_t>(heads / keyHeads * queries, 1, kMaxRows);
+    maxRows = std::clamp<int64_t>(heads / keyHeads * queries, 1, mostRows);
   // A quarter of the instructions that widen bf16, for rows of whole pairs.
   alternates = b.getStateType().isF32() && width % (2 * lanes) == 0 &&
                valueWidth % (2 * lanes) == 0 &&
@@ -73,7 +75,7 @@ StreamRowsKernel::Sets StreamRowsKernel::makeSets() {
     sets.chunkQueries = b.min(numQueries, op.getBlock());
     sets.chunks = b.ceilDiv(numQueries, op.getBlock());
   }
-  sets.setsPerChunk = b.ceilDiv(b.mul(group, sets.chunkQueries), kMaxRows);
+  sets.setsPerChunk = b.ceilDiv(b.mul(group, sets.chunkQueries), mostRows);
   Value heads = b.mul(b.extent(op.getQuery(), 0), keyHeads);
   sets.number = b.mul(b.mul(heads, sets.chunks), sets.setsPerChunk);
   return sets;
@@ -88,13 +90,13 @@ void StreamRowsKernel::viewSet(const Sets &sets, Value number) {
   batch = b.div(number, keyHeads);
   setQueries = b.min(sets.chunkQueries, b.sub(numQueries, firstQuery));
   // As equal as whole vectors allow.
+  int64_t step = std::min(lanes, mostRows);
   Value rows = b.mul(group, setQueries);
   Value share = b.div(b.add(rows, b.sub(sets.setsPerChunk, b.index(1))),
                       sets.setsPerChunk);
-  setBegin = b.mul(set, b.mul(b.ceilDiv(share, lanes), lanes));
-  setRows =
-      b.sub(b.min(b.add(setBegin, b.mul(b.ceilDiv(share, lanes), lanes)), rows),
-            setBegin);
+  share = b.mul(b.ceilDiv(share, step), step);
+  setBegin = b.mul(set, share);
+  setRows = b.sub(b.min(b.add(setBegin, share), rows), setBegin);
 }
 
 /// All that lie there, where no batch entry has been chosen.
@@ -165,7 +167,7 @@ Value StreamRowsKernel::getNumParts(const Sets &sets) {
   return b.max(b.min(wanted, b.div(total, kMinPart)), 1);
 }
 
-void StreamRowsKernel::emit() {
+LogicalResult StreamRowsKernel::emit() {
   keyHeads = b.extent(op.getValues().front(), 1);
   numQueries = b.extent(op.getQuery(), 2);
   firstRow = op.getFirstRow() ? Value(op.getFirstRow()) : b.index(0);
@@ -173,7 +175,7 @@ void StreamRowsKernel::emit() {
   Sets sets = makeSets();
   Value numParts = getNumParts(sets);
   Value isWhole = b.equal(numParts, b.index(1));
-  Value rowsPerSet = b.min(b.mul(group, sets.chunkQueries), kMaxRows);
+  Value rowsPerSet = b.min(b.mul(group, sets.chunkQueries), mostRows);
   if (!matchPattern(isWhole, m_One())) {
     Value count = b.mul(b.mul(sets.number, numParts), rowsPerSet);
     count = b.select(isWhole, b.index(0), count);
@@ -208,7 +210,7 @@ void StreamRowsKernel::emit() {
     });
   });
   if (!partOutputs)
-    return;
+    return scoreBody.expandMath();
   b.ifThen(b.less(b.index(1), numParts), [&] {
     forSets(sets.number, [&](ValueRange at) {
       allocateState();
@@ -218,6 +220,7 @@ void StreamRowsKernel::emit() {
   });
   memref::DeallocOp::create(b, partOutputs);
   memref::DeallocOp::create(b, partStates);
+  return scoreBody.expandMath();
 }
 
 void StreamRowsKernel::storePart(Value base) {
@@ -317,6 +320,8 @@ void StreamRowsKernel::allocateScratch() {
   }
   if (hasBias)
     biases = b.scratch({tile}, state);
+  if (scoreBody)
+    computed = b.scratch({tile}, state);
   if (hasWeight)
     weights = b.scratch({kColumnTile}, state);
   if (hasWeight && !isSoftmax)
@@ -378,6 +383,23 @@ void StreamRowsKernel::emitSet(Value part, Value numParts) {
         attendRows(view, interval, low, high);
       }
   };
+  auto attendAlongColumns = [&] {
+    alongColumns = true;
+    // One or two rows are multiplied as such, more by fours.
+    paddedRows = b.select(b.less(setRows, b.index(3)), setRows,
+                          b.mul(b.ceilDiv(setRows, 4), 4));
+    attend();
+    orderColumns();
+    b.loop(b.index(0), setRows, 1, [&](Value row) {
+      Value total = b.loadVector(laneSums, b.mul(row, lanes));
+      b.storeScalar(vector::ReductionOp::create(b, vector::CombiningKind::ADD,
+                                                total,
+                                                arith::FastMathFlags::reassoc),
+                    sums, row);
+    });
+  };
+  if (mostRows <= kColumnRows)
+    return attendAlongColumns();
   b.ifThenElse(
       b.less(b.index(kColumnRows), setRows),
       [&] {
@@ -386,21 +408,7 @@ void StreamRowsKernel::emitSet(Value part, Value numParts) {
         paddedRows = b.mul(b.ceilDiv(setRows, step), step);
         attend();
       },
-      [&] {
-        alongColumns = true;
-        // One or two rows are multiplied as such, more by fours.
-        paddedRows = b.select(b.less(setRows, b.index(3)), setRows,
-                              b.mul(b.ceilDiv(setRows, 4), 4));
-        attend();
-        orderColumns();
-        b.loop(b.index(0), setRows, 1, [&](Value row) {
-          Value total = b.loadVector(laneSums, b.mul(row, lanes));
-          b.storeScalar(
-              vector::ReductionOp::create(b, vector::CombiningKind::ADD, total,
-                                          arith::FastMathFlags::reassoc),
-              sums, row);
-        });
-      });
+      attendAlongColumns);
 }
 
 void StreamRowsKernel::clearRow(Value memref, Value row) {
@@ -443,11 +451,11 @@ StreamRowsKernel::locate(Value row) {
           b.add(firstQuery, b.rem(row, setQueries))};
 }
 
-/// The rows, scaled: one after the other, with zeros up to a whole vector, or
-/// transposed.
+/// The rows, scaled, in base 2 unless a region comes between: one after the
+/// other, with zeros up to a whole vector, or transposed.
 void StreamRowsKernel::packRows() {
   double scale = op.getScale().convertToDouble();
-  if (isSoftmax)
+  if (isSoftmax && !scoreBody)
     scale *= softmax::kLog2E;
   int64_t whole = llvm::alignDown(width, lanes);
   auto at = [&](Value row, Value column) {

@@ -35,6 +35,7 @@
 
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
 #include "fovea/Kernels/KernelBuilder.h"
+#include "fovea/Kernels/ScoreBody.h"
 
 namespace fovea::attn {
 
@@ -50,7 +51,7 @@ public:
   StreamRowsKernel(StreamOp op, const KernelBuilder &builder, Options options);
 
   /// Emits the code before the operation.
-  void emit();
+  mlir::LogicalResult emit();
 
 private:
   /// Queries that read the same ranges, and the rows of all sets of them: every
@@ -156,10 +157,12 @@ private:
   void attendRows(const SourceView &source, const Interval &interval, Value low,
                   Value high);
   void attendTile(const Tile &tile);
+  void computeScores(const Tile &tile);
   void stageTerms(const Tile &tile);
   void forScores(const Tile &tile,
                  llvm::function_ref<void(const Place &)> body);
   Value loadOfKeys(Value memref, const Place &place);
+  bool mayRemove(const SourceView &source);
   Value isRemoved(const Tile &tile, const Place &place);
   Value isCut(const Tile &tile, const Place &place);
   void addTerms(const Tile &tile);
@@ -187,12 +190,18 @@ private:
   StreamOp op;
   KernelBuilder b;
   int64_t lanes, accumulators, width, valueWidth, paddedWidth, paddedValueWidth;
-  int64_t maxRows; // of a set
+  ScoreBody scoreBody;
+  /// Rows of a set: what a number of heads or queries gives at most, and what
+  /// there may be.
+  int64_t mostRows, maxRows;
   bool isSoftmax, manageCache, isMasked, alternates;
 
   // Scratch.
   Value packed, outputs, maxima, sums, laneSums, rowFactors, queryOf;
   Value stagedKeys, stagedValues, biases, weights, factors;
+  /// What the region has made, in base 2 with a soft-max: it tells what is
+  /// removed when weights have replaced the scores.
+  Value computed;
   Plane scores;
   llvm::SmallVector<KeyTable, 1> keyTables;
   Value partOutputs, partStates;

@@ -46,6 +46,8 @@ void StreamRowsKernel::attendTile(const Tile &tile) {
     lookUp(tile);
   else
     scoreKeys({source.keys, tile.low, tile.count}, scores);
+  if (scoreBody)
+    computeScores(tile);
   stageTerms(tile);
   addTerms(tile);
   if (!isSoftmax)
@@ -60,6 +62,28 @@ void StreamRowsKernel::attendTile(const Tile &tile) {
 //===----------------------------------------------------------------------===//
 // Terms and masks
 //===----------------------------------------------------------------------===//
+
+/// What the region makes of the scores of consecutive keys.
+void StreamRowsKernel::computeScores(const Tile &tile) {
+  // As masks count: the last query stands at the last key.
+  Value shift = b.add(firstRow, b.sub(tile.source.rows, sequenceRows));
+  b.loop(b.index(0), setRows, 1, [&](Value row) {
+    auto [head, query] = locate(row);
+    Value position = b.add(query, shift);
+    scoreBody.enterHead(b, batch, head);
+    b.loop(b.index(0), tile.count, lanes, [&](Value key) {
+      Value at = scores.at(b, key, row);
+      Value score =
+          scoreBody
+              .evaluate(b, b.loadVector(scores.memref, at), {position},
+                        {b.add(tile.low, key), /*step=*/1})
+              .score;
+      if (isSoftmax)
+        score = b.fmul(score, b.splat(softmax::kLog2E));
+      b.storeVector(score, computed, at);
+    });
+  });
+}
 
 /// Copies log weights, and biases in the layout of scores, both in base 2 with
 /// a soft-max. Without one the weight is a factor.
@@ -123,16 +147,25 @@ StreamRowsKernel::Value StreamRowsKernel::loadOfKeys(Value memref,
                       : b.broadcast(b.loadScalar(memref, place.key));
 }
 
-/// Whether terms remove entries; null without terms.
+/// Whether there are terms, or a region.
+bool StreamRowsKernel::mayRemove(const SourceView &source) {
+  return source.bias || source.logWeight || scoreBody;
+}
+
+/// Whether terms or a region remove entries, of which there are some.
 StreamRowsKernel::Value StreamRowsKernel::isRemoved(const Tile &tile,
                                                     const Place &place) {
   Value removed;
-  if (tile.source.bias)
-    removed = softmax::isMasked(b, b.loadVector(biases, place.at));
-  if (tile.source.logWeight) {
-    Value more = softmax::isMasked(b, loadOfKeys(weights, place));
+  auto remove = [&](Value number) {
+    Value more = softmax::isMasked(b, number);
     removed = removed ? arith::OrIOp::create(b, removed, more) : more;
-  }
+  };
+  if (scoreBody)
+    remove(b.loadVector(computed, place.at));
+  if (tile.source.bias)
+    remove(b.loadVector(biases, place.at));
+  if (tile.source.logWeight)
+    remove(loadOfKeys(weights, place));
   return removed;
 }
 
@@ -197,9 +230,10 @@ void StreamRowsKernel::addTerms(const Tile &tile) {
     b.storeVector(arith::SelectOp::create(b, removed, masked, score),
                   scores.memref, place.at);
   };
-  if (source.bias || source.logWeight)
+  if (mayRemove(source))
     forScores(tile, [&](const Place &place) {
-      Value score = b.loadVector(scores.memref, place.at);
+      Value score =
+          b.loadVector(scoreBody ? computed : scores.memref, place.at);
       if (source.bias)
         score = b.fadd(score, b.loadVector(biases, place.at));
       if (isSoftmax && source.logWeight)
@@ -221,7 +255,7 @@ void StreamRowsKernel::markHidden(const Tile &tile) {
     Value weight = b.loadVector(scores.memref, place.at);
     b.storeVector(softmax::hide(b, removed, weight), scores.memref, place.at);
   };
-  if (tile.source.bias || tile.source.logWeight)
+  if (mayRemove(tile.source))
     forScores(tile,
               [&](const Place &place) { mark(place, isRemoved(tile, place)); });
   if (tile.isCut)
@@ -353,10 +387,9 @@ void StreamRowsKernel::accumulate(const Tile &tile) {
               [&] { accumulateRows(values, 4); });
         });
   };
-  bool hasTerms = source.bias || source.logWeight;
-  if (!hasTerms && !tile.isCut)
+  if (!mayRemove(source) && !tile.isCut)
     return accumulateAll();
-  Value isPlain = areFinite(values, hasTerms ? Value() : tile.isCut);
+  Value isPlain = areFinite(values, mayRemove(source) ? Value() : tile.isCut);
   b.ifThenElse(isPlain, accumulateAll, [&] {
     markHidden(tile);
     accumulateVisible(values);

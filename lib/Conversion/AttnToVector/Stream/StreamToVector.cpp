@@ -40,9 +40,9 @@ static LogicalResult lowerStream(StreamOp op, OpBuilder &builder,
                op, b,
                {lowering.manageCache, lowering.cpu.bf16Pairs, lowering.cpu.amx})
         .emit();
-  StreamRowsKernel(op, b, {lowering.manageCache, lowering.cpu.numRegisters})
+  return StreamRowsKernel(op, b,
+                          {lowering.manageCache, lowering.cpu.numRegisters})
       .emit();
-  return success();
 }
 
 static LogicalResult lowerStreamBackward(StreamBackwardOp op,

@@ -73,7 +73,7 @@ def dense(
     query head h, and the positions of the query, p, and of the key.  It is called
     once, and may do arithmetic, compare, call functions of `fovea.math`, and read
     arrays by `fovea.capture(array)[indices]`.  A score of minus infinity removes the
-    entry.  It runs on the CPU.
+    entry.
 
         dense(q, k, v, score=lambda s, b, h, i, j: 50 * fovea.math.tanh(s / 50))
         dense(q, k, v, score=lambda s, b, h, i, j: s + slopes[h] * (j - i))

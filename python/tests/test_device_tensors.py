@@ -121,7 +121,13 @@ def test_types_that_gpus_lack():
         dense(*wide)
 
 
-def test_functions_of_scores_run_on_cpus():
-    body = ("%0 = arith.addf %score, %score : f32\nattn.yield %0 : f32", [])
-    with pytest.raises(Exception, match="has a score region, which kernels for GPUs do not take"):
-        _fovea.tensors.dense(*tensors(0), None, True, *[None] * 7, *body, True, None)
+def test_functions_of_scores():
+    body = "%0 = tensor.extract %capture0[%head] : tensor<?xf32>\n%1 = arith.addf %score, %0 : f32\nattn.yield %1 : f32"
+    table, elsewhere = (DeviceTensor(np.zeros(2), device=device) for device in (1, 0))
+
+    def call(captured):
+        return _fovea.tensors.dense(*tensors(1), None, True, *[None] * 7, body, [captured], True, None)
+
+    assert call(table)[0].place == (CUDA, 1) and last_stream() == CURRENT + 1
+    with pytest.raises(ValueError, match=r"captures\[0\]: found an array on GPU 0, needed one on GPU 1"):
+        call(elsewhere)

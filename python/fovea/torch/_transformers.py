@@ -172,7 +172,6 @@ def attend(
         else "output_attentions" if output_attentions
         else f"unknown arguments: {', '.join(unknown)}" if unknown
         else f"tensors of {query.device.type}" if query.device.type not in ("cpu", "cuda")
-        else f"softcap={softcap} on a GPU" if softcap is not None and query.device.type != "cpu"
         else None
     )  # fmt: skip
     if reason is not None:

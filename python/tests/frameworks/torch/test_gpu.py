@@ -12,6 +12,7 @@ from torch_cases import CASES, attention
 import fovea
 import fovea.torch
 from fovea._declarations import FUNCTIONS
+from fovea.math import tanh
 from fovea.torch import _operator
 from fovea.torch._transformers import attend
 
@@ -74,15 +75,17 @@ def test_what_gpus_lack():
     q, k, v = attention(11, torch.float64).values()
     with pytest.raises((ValueError, fovea.FoveaError), match="f64|float64"):
         fovea.torch.dense(q, k, v, target="gpu-sim")
-    q, k, v = attention(11, torch.float32).values()
-    with pytest.raises(fovea.FoveaError, match="score region, which kernels for GPUs do not take"):
-        fovea.torch.dense(q, k, v, score=lambda s, b, h, i, j: s * 2, target="gpu-sim")
 
 
-def test_soft_caps_of_models_are_left_to_them():
+def test_functions_of_scores():
+    slopes = fovea.capture(torch.rand(4))
+    given = {**attention(11, torch.float32), "score": lambda s, b, h, i, j: 2 * tanh(s / 2) + slopes[h] * (j - i)}
+    found, expected = fovea.torch.dense(**given, target="gpu-sim"), fovea.torch.dense(**given)
+    assert (found - expected).abs().max() <= 1e-5
+
+
+def test_soft_caps_of_models():
     with FakeTensorMode(), torch.no_grad(), torch.device("cuda"):
-        q, k, v = attention(11, torch.float32, E=8).values()
-        with pytest.raises(ValueError, match="has no eager_attention_forward"):
-            attend(torch.nn.Linear(1, 1), q, k, v, None, softcap=2.0)
-    (fallback,) = fovea.torch.explain_fallbacks(clear=True)
-    assert fallback.reason == "softcap=2.0 on a GPU: the model's eager attention"
+        found, _ = attend(torch.nn.Linear(1, 1), *attention(11, torch.float32).values(), None, softcap=2.0)
+    assert found.device.type == "cuda" and found.shape == (2, 11, 4, 5)
+    assert not fovea.torch.explain_fallbacks()

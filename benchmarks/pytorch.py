@@ -207,6 +207,12 @@ def call_costs(rounds: int) -> None:
     tensors = [torch.randn(1, 1, 4, 16) for _ in range(3)]
     arrays = [each.numpy() for each in tensors]
     taped = [each.clone().requires_grad_() for each in tensors]
+
+    def provided(inputs: Sequence[torch.Tensor], count: int) -> None:
+        with fovea.torch.sdpa():
+            for _ in range(count):
+                scaled_dot_product_attention(*inputs)
+
     calls = {
         "fovea.dense on NumPy arrays": lambda: fovea.dense(*arrays),
         "fovea.torch.dense": lambda: fovea.torch.dense(*tensors),
@@ -214,12 +220,17 @@ def call_costs(rounds: int) -> None:
         "SDPA": lambda: scaled_dot_product_attention(*tensors),
         "SDPA, with a node of autograd": lambda: scaled_dot_product_attention(*taped),
     }
-    times: dict[str, list[float]] = {name: [] for name in calls}
+    within = {"SDPA within fovea.torch.sdpa": tensors, "the same, with a node": taped}
+    times: dict[str, list[float]] = {name: [] for name in (*calls, *within)}
     for _ in range(20 * rounds):
         for name, call in calls.items():
             begin = time.thread_time()
             for _ in range(300):
                 call()
+            times[name].append((time.thread_time() - begin) / 300)
+        for name, inputs in within.items():
+            begin = time.thread_time()
+            provided(inputs, 300)
             times[name].append((time.thread_time() - begin) / 300)
     base = min(next(iter(times.values())))
     print("\n## One call\n\n| call | least | beyond arrays | median |\n|---|---|---|---|")

@@ -308,6 +308,7 @@ class TracedScore(NamedTuple):
     captures: list[Any] | None
 
 
+NO_SCORE = TracedScore(None, None)
 #: What functions take as `score`: frameworks trace it themselves.
 ScoreFunction = Callable[..., Any] | TracedScore
 
@@ -322,7 +323,7 @@ def trace_score(
 ) -> TracedScore:
     """The region that a function is, for an array of queries.  `convert` makes operands of captured arrays."""
     if function is None:
-        return TracedScore(None, None)
+        return NO_SCORE
     if isinstance(function, TracedScore):
         return function
     if not callable(function):

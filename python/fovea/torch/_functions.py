@@ -20,7 +20,7 @@ from .._conv import SlidingGroup, sliding_group
 from .._documented import documented
 from .._low_rank import Causal, DistinctColumns, DistinctRows, RowChange, RowInterval, check_mask
 from .._rope import rope_frequencies
-from .._trace import ScoreFunction, trace_score
+from .._trace import NO_SCORE, ScoreFunction, trace_score
 from .._weights import hierarchical_weights, key_weights_from_conv1d
 from ._tape import make_call
 from ._vq import VQState
@@ -99,10 +99,10 @@ def dense(
 ) -> Any:
     log_weight, bias, sink = _extend(log_weight, 3), _extend(bias, 4), _extend(sink, 2)
     run = _dense if return_lse else _dense_out
+    traced = NO_SCORE if score is None else trace_score(score, q, partial(_captured, place=q.device))
     return run(
-        q, k, v, scale, causal, window, log_weight, bias, sink, prefix, lengths, query_lengths,
-        *trace_score(score, q, partial(_captured, place=q.device)), target,
-    )  # fmt: skip
+        q, k, v, scale, causal, window, log_weight, bias, sink, prefix, lengths, query_lengths, *traced, target
+    )
 
 
 _varlen = make_call("varlen")

@@ -116,12 +116,14 @@ class _Provider:
                 keys, query, key, value, dropout_p, is_causal, attn_mask=attn_mask, scale=scale
             )
         tensors, options = _arguments(query, key, value, is_causal, attn_mask, scale)
-        out = torch.empty_like(query)
+        place = None if query.is_contiguous() else (torch.empty_like(query), None)
+        out, rows = _fovea.tensors.dense(*tensors, *options, True, "cpu", out=place)
         B, H, N, _ = query.shape
+        if N == 1:
+            return out, rows
         # In memory, heads lie within queries.
-        lse = query.new_empty(B, N, H, dtype=sum_type(query.dtype)).transpose(1, 2)
-        found, rows = _fovea.tensors.dense(*tensors, *options, True, "cpu", out=(out, None))
-        return found, lse.copy_(rows)
+        lse = query.new_empty(B, N, H, dtype=rows.dtype).transpose(1, 2)
+        return out, lse.copy_(rows)
 
     def backward(
         self,

@@ -16,6 +16,7 @@ from torch_cases import CASES
 
 import fovea
 import fovea.torch
+from fovea._declarations import FUNCTIONS
 
 EVERY = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 # Those of results in their own type are rounded twice: here and there.
@@ -259,6 +260,10 @@ def test_all_functions_are_there():
     }
     compare_with_package(fovea.torch, {"gradients, which autograd asks operators for": gradients}, options)
     assert {f"{name}" for name in dir(torch.ops.fovea)} >= {name for name in gradients if name.endswith("_backward")}
+
+
+def test_every_operator_has_a_case():
+    assert {name.split("-")[0] for name in CASES} == set(FUNCTIONS)
 
 
 def test_threads_change_no_bit():

@@ -168,6 +168,16 @@ Value AccessWriter::relayout(Value tensor, ArrayRef<IndexList> from,
 // Numbers
 //===----------------------------------------------------------------------===//
 
+Value AccessWriter::convert(Value tensor, Type type) {
+  auto from = cast<RankedTensorType>(tensor.getType());
+  if (from.getElementType() == type)
+    return tensor;
+  Type to = from.clone(type);
+  if (from.getElementTypeBitWidth() < type.getIntOrFloatBitWidth())
+    return arith::ExtFOp::create(builder, loc, to, tensor);
+  return arith::TruncFOp::create(builder, loc, to, tensor);
+}
+
 Value AccessWriter::writeIndex(ArrayRef<Atom> list, ArrayRef<Atom> order) {
   Value empty = tensor::EmptyOp::create(builder, loc, getExtents(order),
                                         builder.getIndexType());

@@ -37,6 +37,9 @@ public:
   mlir::Value relayout(mlir::Value tensor, llvm::ArrayRef<IndexList> from,
                        llvm::ArrayRef<IndexList> to);
 
+  /// The tensor with elements of another type of floating point.
+  mlir::Value convert(mlir::Value tensor, mlir::Type type);
+
 private:
   mlir::Value writeAtoms(const Access &access, llvm::ArrayRef<Atom> order);
   mlir::Value writeOperation(const Access &access, llvm::ArrayRef<Atom> order);

@@ -17,6 +17,8 @@
 
 namespace fovea::attn::detail {
 
+class AccessWriter;
+
 /// How far a match has got.
 struct Progress {
   /// The quotient of a soft-max, once there is one.
@@ -93,6 +95,28 @@ struct ScoreTerm {
   bool replaces = false;
 };
 
+/// A step of a function of scores: the score, a number, or an operation on what
+/// earlier steps give.
+struct FunctionStep {
+  enum class Kind { Score, Constant, Number, Operation };
+  Kind kind;
+  /// Of a constant, or what the score is multiplied by.
+  double constant = 1;
+  /// A number that is not known when compiling.
+  Access number;
+  mlir::Operation *op = nullptr;
+  llvm::SmallVector<unsigned> operands;
+};
+
+/// What becomes of a scaled product of query and key before terms and masks:
+/// `factor` times the last of the steps. No steps: nothing.
+struct ScoreFunction {
+  llvm::SmallVector<FunctionStep> steps;
+  double factor = 1;
+
+  explicit operator bool() const { return !steps.empty(); }
+};
+
 /// The operands and properties of an attention, as accesses. Lists of atoms are
 /// the dimensions of attn.dense, the most significant first.
 struct Attention {
@@ -105,6 +129,7 @@ struct Attention {
   IndexList batch, keyHeads, sharedHeads;
   IndexList rows, columns, depth, width;
   double scale = 1;
+  ScoreFunction function;
   llvm::SmallVector<ScoreTerm> terms;
   MaskAttr mask;
 
@@ -123,6 +148,28 @@ bool isHidden(double number, double scale, mlir::FloatType type);
 /// sets the scale and the terms, and returns the product.
 std::optional<Product> matchScores(const MatchContext &context,
                                    Attention &attention);
+
+/// The number as a function of a product of queries and keys: sets the function
+/// of the attention and its scale, and returns the product.
+std::optional<Product> matchScoreFunction(const MatchContext &context,
+                                          Attention &attention,
+                                          const Access &number, unsigned depth);
+
+/// Whether the function may make a score minus infinity.
+bool mayHideScores(const ScoreFunction &function);
+
+/// What a function of scores reads from tensors, in the order of its numbers,
+/// with elements of `type` and extents of 1 along which none varies.
+llvm::SmallVector<mlir::Value> writeCaptures(mlir::OpBuilder &builder,
+                                             AccessWriter &writer,
+                                             const Attention &attention,
+                                             mlir::FloatType type);
+
+/// Writes the function to the empty region of an operation with these captures.
+/// A query of row `i` stands at position `i + offset`.
+void writeScoreRegion(const Attention &attention, mlir::Region &region,
+                      mlir::FloatType type, mlir::ValueRange captures,
+                      int64_t offset);
 
 /// Evaluates what of the terms is known when compiling to the mask of the
 /// attention, and leaves the others. False if rows without keys are not what

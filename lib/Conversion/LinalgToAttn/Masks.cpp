@@ -178,7 +178,7 @@ std::optional<MaskAttr> MaskFinder::classify() {
 /// have others.
 bool MaskFinder::differsWithoutKeys(bool hasMask) const {
   bool givesZeros = attention.softmax.isGuarded && allInfinite;
-  if (open.empty())
+  if (open.empty() && !mayHideScores(attention.function))
     return hasMask && admitted.hasEmptyRow() && !givesZeros;
   bool hasNumbers =
       llvm::any_of(open, [](const ScoreTerm &term) { return !term.hidden; });

@@ -254,8 +254,9 @@ std::optional<Attention> fovea::attn::detail::matchAttention(
     std::optional<Softmax> softmax = matchSoftmax(context, weights);
     if (!softmax)
       continue;
-    Attention attention{op, *softmax, {}, {}, {}, {}, {}, {},
-                        {}, {},       {}, {}, {}, 1,  {}, {}};
+    Attention attention;
+    attention.op = op;
+    attention.softmax = *softmax;
     AtomSet reduced = trace.resolve(product->reduced);
     AtomSet axis = trace.resolve(softmax->axis);
     if (reduced.size() != axis.size() ||

@@ -9,7 +9,6 @@
 
 #include "Attention.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/IR/TypeUtilities.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -21,13 +20,18 @@ namespace {
 /// Walks from scores down to the product, and keeps what it passes.
 class ScoreWalk {
 public:
-  ScoreWalk(const MatchContext &context, Attention &attention)
-      : context(context), trace(context.trace), attention(attention) {}
+  /// A function of scores may take up where the walk ends, or not.
+  ScoreWalk(const MatchContext &context, Attention &attention,
+            bool takesFunctions)
+      : context(context), trace(context.trace), attention(attention),
+        takesFunctions(takesFunctions) {}
 
   std::optional<Product> walk(const Access &start);
 
 private:
   std::optional<Product> walkProduct(const Access &access);
+  std::optional<Product> walkFunction(const Access &access,
+                                      const Twine &reason);
   std::optional<Product> walkScaled(const Access &access);
   std::optional<Product> walkSum(const Access &access);
   std::optional<Product> walkSelect(const Access &access);
@@ -42,6 +46,7 @@ private:
   const MatchContext &context;
   AccessTrace &trace;
   Attention &attention;
+  bool takesFunctions;
   /// Operations passed; the first two belong to the soft-max.
   unsigned depth = 2;
 };
@@ -65,12 +70,16 @@ std::optional<Product> ScoreWalk::walk(const Access &start) {
         return walk(AccessTrace::getOperand(access, 0));
       })
       .Case([&](arith::SelectOp) { return walkSelect(access); })
-      .Case([&](math::TanhOp) {
-        return fail(op, "attn.dense has no soft-cap of scores");
-      })
       .Default([&](Operation *) {
-        return fail(op, "attn.dense has no such function of scores");
+        return walkFunction(access, "the scores are no product");
       });
+}
+
+std::optional<Product> ScoreWalk::walkFunction(const Access &access,
+                                               const Twine &reason) {
+  if (!takesFunctions)
+    return fail(access.getDefiningOp(), reason);
+  return matchScoreFunction(context, attention, access, depth);
 }
 
 std::optional<Product> ScoreWalk::walkProduct(const Access &access) {
@@ -96,7 +105,8 @@ std::optional<Product> ScoreWalk::walkScaled(const Access &access) {
     attention.scale *= isDivision ? 1 / *factor : *factor;
     return walk(AccessTrace::getOperand(access, 1 - k));
   }
-  return fail(op, "the scores are multiplied by numbers that are no constant");
+  return walkFunction(
+      access, "the scores are multiplied by numbers that are no constant");
 }
 
 std::optional<Product> ScoreWalk::walkSum(const Access &access) {
@@ -134,13 +144,15 @@ std::optional<Product> ScoreWalk::walkSelect(const Access &access) {
     if (!hidden)
       continue;
     if (!isHidden(*hidden, attention.scale, type))
-      return fail(op, "scores are replaced by " + std::to_string(*hidden) +
-                          ", which does not hide them");
+      return walkFunction(access, "scores are replaced by " +
+                                      std::to_string(*hidden) +
+                                      ", which does not hide them");
     attention.terms.push_back({AccessTrace::getOperand(access, 0), op, 1,
                                *hidden * attention.scale, k == 2, true});
     return walk(AccessTrace::getOperand(access, 3 - k));
   }
-  return fail(op, "scores are replaced by numbers that are no constant");
+  return walkFunction(access,
+                      "scores are replaced by numbers that are no constant");
 }
 
 bool fovea::attn::detail::isHidden(double number, double scale,
@@ -153,6 +165,13 @@ bool fovea::attn::detail::isHidden(double number, double scale,
 std::optional<Product>
 fovea::attn::detail::matchScores(const MatchContext &context,
                                  Attention &attention) {
-  attention.scale = attention.softmax.factor;
-  return ScoreWalk(context, attention).walk(attention.softmax.scores);
+  // What is no function of scores is a mask or a term, which cost less.
+  for (bool takesFunctions : {false, true}) {
+    attention.scale = attention.softmax.factor;
+    attention.terms.clear();
+    ScoreWalk walk(context, attention, takesFunctions);
+    if (std::optional<Product> product = walk.walk(attention.softmax.scores))
+      return product;
+  }
+  return std::nullopt;
 }

@@ -18,18 +18,6 @@ using namespace fovea;
 using namespace fovea::attn;
 using namespace fovea::attn::detail;
 
-/// The tensor with elements of another type of floating point.
-static Value convert(OpBuilder &builder, Location loc, Value tensor,
-                     Type type) {
-  auto from = cast<RankedTensorType>(tensor.getType());
-  if (from.getElementType() == type)
-    return tensor;
-  Type to = from.clone(type);
-  if (from.getElementTypeBitWidth() < type.getIntOrFloatBitWidth())
-    return arith::ExtFOp::create(builder, loc, to, tensor);
-  return arith::TruncFOp::create(builder, loc, to, tensor);
-}
-
 /// The type that can hold what all of the tensors have.
 static Type getCommonType(ArrayRef<Type> types) {
   Type widest = types.front();
@@ -130,7 +118,7 @@ Value fovea::attn::detail::writeAttention(OpBuilder &builder,
                      getType(attention.value), resultType.getElementType()}));
   IndexList heads = attention.heads();
   auto write = [&](const Access &access, const IndexLists &dims) {
-    return convert(builder, loc, writer.write(access, dims), type);
+    return writer.convert(writer.write(access, dims), type);
   };
   Value query = write(attention.query, {attention.batch, heads, attention.rows,
                                         attention.depth});
@@ -138,9 +126,10 @@ Value fovea::attn::detail::writeAttention(OpBuilder &builder,
                                     attention.columns, attention.depth});
   Value value = write(attention.value, {attention.batch, attention.keyHeads,
                                         attention.columns, attention.width});
+  FloatType sums = getStateType(type);
+  SmallVector<Value> captures = writeCaptures(builder, writer, attention, sums);
   Value bias;
   if (!attention.terms.empty()) {
-    FloatType sums = type.getWidth() > 32 ? type : builder.getF32Type();
     bias =
         writeBias(builder, loc, writer, attention.terms,
                   {attention.batch, heads, attention.rows, attention.columns},
@@ -153,9 +142,13 @@ Value fovea::attn::detail::writeAttention(OpBuilder &builder,
   auto dense = DenseOp::create(
       builder, loc, TypeRange(empty.getType()), query, key, value,
       /*log_weight=*/Value(), bias, /*sink=*/Value(), /*lengths=*/Value(),
-      /*query_lengths=*/Value(), /*captures=*/ValueRange(), empty,
+      /*query_lengths=*/Value(), captures, empty,
       /*lse=*/Value(), builder.getF64FloatAttr(attention.scale), attention.mask,
-      /*scoreCount=*/0);
+      /*scoreCount=*/attention.function ? 1 : 0);
+  if (attention.function)
+    writeScoreRegion(attention, dense.getScore().front(), sums, captures,
+                     trace.getExtent(attention.columns) -
+                         trace.getExtent(attention.rows));
   Value result = writer.relayout(dense->getResult(0), dims, attention.result);
-  return convert(builder, loc, result, resultType.getElementType());
+  return writer.convert(result, resultType.getElementType());
 }

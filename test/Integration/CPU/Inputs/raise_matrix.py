@@ -44,6 +44,31 @@ def repeat(w, x, H):
     return w.reshape(wide, [B, H, M, D])
 
 
+def write_function(w, case, s, arguments):
+    """A function of scores, before masks and biases."""
+    _, H, _, N, *_ = case["shape"]
+    if case["function"] == "soft-cap":
+        return w.scale(w.unary("math.tanh", w.scale(s, 2.0, "divf")), 2.0)
+    if case["function"] == "leaky":
+        zero, quarter = w.constant(0.0), w.constant(0.25)
+        return w.map([s], [f"%c = arith.cmpf olt, %a0, {zero} : {w.dtype}", f"%l = arith.mulf %a0, {quarter} : {w.dtype}",
+                           f"%r = arith.select %c, %l, %a0 : {w.dtype}"])
+    if case["function"] == "none":
+        return s
+    shape = {"of heads": (H, 1, 1), "of rows": (N, 1)}[case["function"]]
+    arguments.append(Value("%f", shape, w.dtype))
+    if case["function"] == "of heads":
+        return w.binary("mulf", s, arguments[-1])
+    return w.binary("maximumf", w.binary("addf", w.unary("math.absf", s), s), arguments[-1])
+
+
+def expect_function(case, s, numbers):
+    return {
+        "none": lambda: s, "soft-cap": lambda: 2 * np.tanh(s / 2), "leaky": lambda: np.where(s < 0, s / 4, s),
+        "of heads": lambda: s * numbers, "of rows": lambda: np.maximum(np.abs(s) + s, numbers),
+    }[case["function"]]()
+
+
 def write(case):
     """The function, names of its arguments, and their shapes and types."""
     B, H, G, N, M, D, E = case["shape"]
@@ -72,6 +97,7 @@ def write(case):
     if scale == "scores":
         s = w.scale(s, math.sqrt(D), "divf")
 
+    s = write_function(w, case, s, arguments)
     # Masks of positions by selection or as a sum; then what is known at run time.
     grid = mask_grid(w, case["mask"], N, M, 4)
     hidden = -math.inf if case["hidden"] == "infinite" else LOWEST[w.dtype]
@@ -105,12 +131,12 @@ def write(case):
     return w.function(arguments, o), arguments
 
 
-def expect(case, q, k, v, pad, bias):
+def expect(case, q, k, v, pad, bias, numbers):
     """The definition, in f64, with rows without keys as zeros."""
     B, H, G, N, M, D, E = case["shape"]
     k, v = (np.repeat(x, H // G, axis=1) for x in (k, v))
     s = np.einsum("bhnd,bhmd->bhnm", q, k) * (1 if case["scale"] == "none" else D**-0.5)
-    s = s + bias
+    s = expect_function(case, s, numbers) + bias
     keep = np.array([[admits(case["mask"], i, j, N, M, 4) for j in range(M)] for i in range(N)])
     keep = keep & pad[:, None, None, :]
     s = np.where(keep, s, -np.inf)
@@ -139,15 +165,17 @@ def run(index, case):
     text, arguments = write(case)
     q, k, v = (normal(rng, s, case["dtype"]) for s in ((B, H, N, D), (B, G, M, D), (B, G, M, E)))
     values = {"%q": layout(q, case), "%k": layout(k, case), "%v": layout(v, case)}
-    pad, bias = np.ones((B, M), bool), np.zeros(1)
+    pad, bias, numbers = np.ones((B, M), bool), np.zeros(1), np.zeros(1)
     for x in arguments[3:]:
         if x.name == "%pad":
             pad = values["%pad"] = np.arange(M) < rng.integers(1, M + 1, (B, 1))
+        elif x.name == "%f":
+            numbers = values["%f"] = normal(rng, x.shape, case["dtype"])
         else:
             bias = values["%b"] = normal(rng, x.shape, case["dtype"])
     inputs = [values[x.name] for x in arguments]
     wide = [x.astype(np.float64) for x in (q, k, v)]
-    expected, keep = expect(case, *wide, pad, bias.astype(np.float64))
+    expected, keep = expect(case, *wide, pad, bias.astype(np.float64), numbers.astype(np.float64))
     what = f"case {index} {case}"
     dense = raised(text)
     if "attn.dense" not in dense or "math.exp" in dense:
@@ -176,6 +204,7 @@ check.matrix(
         "flat": [False, True],
         "scale": ["none", "both", "query", "scores"],
         "product": ["batch", "generic", "keys first"],
+        "function": ["none", "soft-cap", "leaky", "of heads", "of rows"],
         "mask": list(MASKS),
         "hidden": ["infinite", "lowest"],
         "hides by": ["select", "sum"],

@@ -99,13 +99,29 @@ def weights_returned(c):
     return softmax(c.w, c.scores(), "plain")
 
 
-def times_tensor(c):
-    return c.product(softmax(c.w, c.w.binary("mulf", c.scores(), c.take("%t", (B, H, N, M))), "plain"))
+def select_of_tensors(c):
+    """A function of scores that reads a truth value for each entry."""
+    t, other = c.take("%t", (B, H, N, M), "i1"), c.take("%other", (B, H, N, M))
+    s = c.w.map([t, c.scores(), other], ["%r = arith.select %a0, %a1, %a2 : f32"], "f32")
+    return c.product(softmax(c.w, s, "plain"))
 
 
-def soft_cap(c):
-    capped = c.w.scale(c.w.unary("math.tanh", c.w.scale(c.scores(), 30.0, "divf")), 30.0)
-    return c.product(softmax(c.w, capped, "plain"))
+def bits(c):
+    """Scores without their sign, by their bits."""
+    s = c.w.map([c.scores()], ["%b = arith.bitcast %a0 : f32 to i32", "%c = arith.constant 2147483647 : i32",
+                               "%m = arith.andi %b, %c : i32", "%r = arith.bitcast %m : i32 to f32"], "f32")
+    return c.product(softmax(c.w, s, "plain"))
+
+
+def function_of_no_product(c):
+    return c.product(softmax(c.w, c.w.unary("math.tanh", c.take("%s", (B, H, N, M))), "plain"))
+
+
+def many_steps(c):
+    s = c.scores()
+    for _ in range(70):
+        s = c.w.unary("math.tanh", s)
+    return c.product(softmax(c.w, s, "plain"))
 
 
 def scores_given(c):
@@ -162,10 +178,12 @@ CASES = {
     zeroed_rows: "not where all scores are -inf, at 'arith.divf'",
     log_softmax: None,
     weights_returned: "no product reads the weights as they are, at 'arith.divf'",
-    times_tensor: "multiplied by numbers that are no constant, at 'arith.mulf'",
-    soft_cap: "no soft-cap of scores, at 'math.tanh'",
+    select_of_tensors: "functions of scores read floating point alone, at 'linalg.generic'",
+    bits: "attn.dense has no such function of scores, at 'arith.bitcast'",
+    function_of_no_product: "the scores are no product of queries and keys, at 'math.tanh'",
+    many_steps: "the function of scores has too many operations, at 'math.tanh'",
     scores_given: "the scores are an argument, at 'linalg.generic'",
-    other_number: "replaced by -5.000000, which does not hide them, at 'arith.select'",
+    other_number: "functions of scores read floating point alone, at 'arith.cmpi'",
     keys_of_queries: "keys and values have other heads, at 'linalg.generic'",
     values_of_queries: "keys or values differ from query to query, at 'linalg.generic'",
     sum_over_heads: "does not sum over the axis of the soft-max, at 'linalg.generic'",

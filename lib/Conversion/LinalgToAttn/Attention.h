@@ -61,6 +61,15 @@ bool isProduct(mlir::linalg::LinalgOp op);
 /// A number with all conversions between types of floating point left out.
 Access stripCasts(AccessTrace &trace, Access access);
 
+/// A number as a constant, neither zero nor infinite, times another.
+struct ScaledNumber {
+  double factor;
+  Access number;
+};
+/// The operands of the operation that computes the number, if it is one.
+std::optional<ScaledNumber> matchScaled(const MatchContext &context,
+                                        const Access &number);
+
 /// Whether the number depends on any of the atoms.
 bool dependsOn(AccessTrace &trace, const Access &access, const AtomSet &set);
 
@@ -74,6 +83,8 @@ struct Softmax {
   double factor = 1;
   /// Whether a row of nothing but -inf is zeros.
   bool isGuarded = false;
+  /// A score beside those of the axis, whose weight no product reads.
+  std::optional<Access> sink = std::nullopt;
 };
 
 /// The soft-max that ends in the number. None if there is none; the
@@ -117,6 +128,13 @@ struct ScoreFunction {
   explicit operator bool() const { return !steps.empty(); }
 };
 
+/// How many keys each batch entry has: a number, and one more if `isLast`,
+/// where the number is that of the last key.
+struct KeyLengths {
+  Access number;
+  bool isLast;
+};
+
 /// The operands and properties of an attention, as accesses. Lists of atoms are
 /// the dimensions of attn.dense, the most significant first.
 struct Attention {
@@ -132,6 +150,7 @@ struct Attention {
   ScoreFunction function;
   llvm::SmallVector<ScoreTerm> terms;
   MaskAttr mask;
+  std::optional<KeyLengths> lengths;
 
   IndexList heads() const {
     IndexList all = keyHeads;

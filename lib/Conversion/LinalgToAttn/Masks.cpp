@@ -11,11 +11,15 @@
 #include "Attention.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/TypeUtilities.h"
+#include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
 using namespace fovea;
 using namespace fovea::attn;
 using namespace fovea::attn::detail;
+
+/// Kernels take lower numbers as minus infinity.
+static constexpr double kHidden = 0x1p32 * llvm::numbers::ln2;
 
 namespace {
 /// Which keys which queries may read, as far as known when compiling.
@@ -52,6 +56,7 @@ private:
   bool addConstant(const ScoreTerm &term);
   std::optional<ScoreTerm> asMask(const ScoreTerm &term);
   std::optional<MaskAttr> classify();
+  std::optional<KeyLengths> matchLengths(const ScoreTerm &term);
   bool differsWithoutKeys(bool hasMask) const;
   FloatType getType(const ScoreTerm &term) {
     return cast<FloatType>(getElementTypeOrSelf(term.number.value));
@@ -152,24 +157,84 @@ void MaskFinder::add(const ScoreTerm &term) {
 std::optional<MaskAttr> MaskFinder::classify() {
   int64_t rows = admitted.rows;
   int64_t columns = admitted.columns;
-  // A window, if there is one, is what the last query reads.
-  int64_t window = llvm::count_if(llvm::seq(columns), [&](int64_t column) {
-    return admitted(rows - 1, column);
-  });
-  MLIRContext *context = attention.op.getContext();
-  for (auto [causal, size] :
-       {std::pair<bool, int64_t>(true, 0), {true, window}, {false, window}}) {
-    auto admits = [&, causal = causal, size = size](int64_t row,
-                                                    int64_t column) {
+  auto count = [&](int64_t row) {
+    return llvm::count_if(llvm::seq(columns), [&](int64_t column) {
+      return admitted(row, column);
+    });
+  };
+  // A window, if there is one, is what the last query reads, and a prefix what
+  // the first reads.
+  int64_t window = count(rows - 1);
+  int64_t prefix = count(0);
+  auto has = [&](bool causal, int64_t window, int64_t prefix) {
+    return llvm::all_of(llvm::seq(rows * columns), [&](int64_t k) {
+      int64_t row = k / columns;
+      int64_t column = k % columns;
       int64_t distance = row + columns - rows - column;
-      return (!causal || distance >= 0) &&
-             (size == 0 || std::abs(distance) < size);
-    };
-    if ((causal || size > 0) &&
-        llvm::all_of(llvm::seq(rows * columns), [&, this](int64_t k) {
-          return admits(k / columns, k % columns) == admitted.entries[k];
+      bool admits = (!causal || distance >= 0) &&
+                    (window == 0 || std::abs(distance) < window);
+      return (admits || column < prefix) == admitted.entries[k];
+    });
+  };
+  MLIRContext *context = attention.op.getContext();
+  if (has(true, 0, 0))
+    return MaskAttr::get(context, /*causal=*/true, /*window=*/0);
+  for (bool causal : {true, false})
+    if (window > 0 && has(causal, window, 0))
+      return MaskAttr::get(context, causal, window);
+  if (has(true, 0, prefix))
+    return MaskAttr::get(context, /*causal=*/true, /*window=*/0, prefix);
+  return std::nullopt;
+}
+
+/// The predicate with the operands in the other order.
+static arith::CmpIPredicate swapOperands(arith::CmpIPredicate predicate) {
+  switch (predicate) {
+  case arith::CmpIPredicate::slt:
+    return arith::CmpIPredicate::sgt;
+  case arith::CmpIPredicate::sle:
+    return arith::CmpIPredicate::sge;
+  case arith::CmpIPredicate::sgt:
+    return arith::CmpIPredicate::slt;
+  case arith::CmpIPredicate::sge:
+    return arith::CmpIPredicate::sle;
+  default:
+    return predicate;
+  }
+}
+
+/// A mask that hides the keys from some number on, which each batch entry has.
+std::optional<KeyLengths> MaskFinder::matchLengths(const ScoreTerm &term) {
+  AccessTrace &trace = context.trace;
+  // What is added and does not hide weighs keys where nothing else is left.
+  if (!term.hidden || (!term.replaces && *term.hidden > -kHidden))
+    return std::nullopt;
+  Access condition = trace.open(term.number);
+  auto comparison = dyn_cast_or_null<arith::CmpIOp>(condition.getDefiningOp());
+  if (!comparison || comparison.getLhs().getType().isInteger(1))
+    return std::nullopt;
+  for (unsigned k : {0, 1}) {
+    arith::CmpIPredicate predicate = comparison.getPredicate();
+    if (k == 1)
+      predicate = swapOperands(predicate);
+    if (!term.admits)
+      predicate = arith::invertPredicate(predicate);
+    if (predicate != arith::CmpIPredicate::slt &&
+        predicate != arith::CmpIPredicate::sle)
+      continue;
+    std::optional<ConstantTensor> keys = context.cones.evaluate(
+        trace, AccessTrace::getOperand(condition, k), {attention.columns});
+    Access number = AccessTrace::getOperand(condition, 1 - k);
+    if (!keys || !llvm::all_of(llvm::enumerate(keys->elements), [](auto key) {
+          return key.value().integer == int64_t(key.index());
         }))
-      return MaskAttr::get(context, causal, size);
+      continue;
+    const AtomSet found = trace.getDependencies(number);
+    if (AccessWriter::canWrite(trace, number) &&
+        llvm::all_of(found, [&](Atom atom) {
+          return llvm::is_contained(attention.batch, atom);
+        }))
+      return KeyLengths{number, predicate == arith::CmpIPredicate::sle};
   }
   return std::nullopt;
 }
@@ -202,6 +267,16 @@ bool MaskFinder::find(FullyMasked fullyMasked) {
       attention.mask = *mask;
     else
       llvm::append_range(open, constant);
+  }
+  // Masks and functions of positions count from the last key that there is.
+  if (!attention.mask && !attention.function) {
+    for (auto [index, term] : llvm::enumerate(open)) {
+      attention.lengths = matchLengths(term);
+      if (attention.lengths) {
+        open.erase(open.begin() + index);
+        break;
+      }
+    }
   }
   for (const ScoreTerm &term : open) {
     if (!AccessWriter::canWrite(context.trace, term.number)) {

@@ -10,7 +10,6 @@
 #include "AccessWriter.h"
 #include "Attention.h"
 #include "fovea/Kernels/GPU/GPULaunch.h"
-#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/TypeUtilities.h"
 
 using namespace mlir;
@@ -25,22 +24,10 @@ static Access peelScales(const MatchContext &context, Access access,
   AccessTrace &trace = context.trace;
   access = trace.peel(access);
   double factor = 1;
-  for (Access inner = trace.open(access);
-       isa_and_nonnull<arith::MulFOp, arith::DivFOp>(inner.getDefiningOp());) {
-    bool isDivision = isa<arith::DivFOp>(inner.getDefiningOp());
-    std::optional<double> found;
-    unsigned data = 0;
-    for (unsigned k : {1, 0}) {
-      if (found || (isDivision && k == 0))
-        continue;
-      found =
-          context.cones.evaluateReal(trace, AccessTrace::getOperand(inner, k));
-      data = 1 - k;
-    }
-    if (!found || !std::isfinite(*found) || *found == 0)
-      break;
-    factor *= isDivision ? 1 / *found : *found;
-    Access outer = trace.peel(AccessTrace::getOperand(inner, data));
+  Access inner = trace.open(access);
+  while (std::optional<ScaledNumber> scaled = matchScaled(context, inner)) {
+    factor *= scaled->factor;
+    Access outer = trace.peel(scaled->number);
     inner = trace.open(outer);
     if (outer.isTensor()) {
       access = outer;
@@ -85,6 +72,7 @@ public:
 private:
   bool findKey();
   bool canBeOperand(const Access &access);
+  bool canBeSink(const Access &sink);
   bool canBeCompiled();
   void sortHeads(const IndexLists &weights, const AtomSet &outside,
                  const AtomSet &ofKeys);
@@ -125,6 +113,19 @@ bool RoleFinder::canBeOperand(const Access &access) {
   if (!isa<Float16Type, BFloat16Type, Float32Type, Float64Type>(
           getElementTypeOrSelf(access.value)))
     return fail(scores.op, "attn.dense takes no such elements");
+  return true;
+}
+
+/// A sink is one for all rows of a head.
+bool RoleFinder::canBeSink(const Access &sink) {
+  const AtomSet found = trace.getDependencies(sink);
+  if (!AccessWriter::canWrite(trace, sink) ||
+      llvm::any_of(found, [&](Atom atom) {
+        return !llvm::is_contained(attention.batch, atom) &&
+               !llvm::is_contained(attention.heads(), atom);
+      }))
+    return fail(attention.softmax.quotient,
+                "the sink differs from query to query");
   return true;
 }
 
@@ -235,6 +236,8 @@ bool RoleFinder::find(const Access &weightsAccess, const Access &value,
       llvm::any_of(attention.rows,
                    [&](Atom atom) { return !ofResult.contains(atom); }))
     return fail(attention.op, "the product sums over more than the keys");
+  if (attention.softmax.sink && !canBeSink(*attention.softmax.sink))
+    return false;
   return canBeCompiled();
 }
 

@@ -77,25 +77,9 @@ bool FunctionMatcher::isScoreProduct(const Product &product) {
 std::optional<double> FunctionMatcher::matchScore(const Access &number) {
   double factor = 1;
   Access access = stripCasts(trace, number);
-  while (isa_and_nonnull<arith::MulFOp, arith::DivFOp, arith::NegFOp>(
-      access.getDefiningOp())) {
-    Operation *op = access.getDefiningOp();
-    std::optional<double> constant;
-    unsigned data = 0;
-    if (isa<arith::NegFOp>(op)) {
-      constant = -1;
-    } else {
-      unsigned first = isa<arith::DivFOp>(op) ? 1 : 0;
-      for (unsigned k = first; k < 2 && !constant; ++k) {
-        constant = context.cones.evaluateReal(
-            trace, AccessTrace::getOperand(access, k));
-        data = 1 - k;
-      }
-    }
-    if (!constant || !std::isfinite(*constant) || *constant == 0)
-      return std::nullopt;
-    factor = isa<arith::DivFOp>(op) ? factor / *constant : factor * *constant;
-    access = stripCasts(trace, AccessTrace::getOperand(access, data));
+  while (std::optional<ScaledNumber> scaled = matchScaled(context, access)) {
+    factor *= scaled->factor;
+    access = stripCasts(trace, scaled->number);
   }
   std::optional<Product> found = matchProduct(trace, access);
   if (!found || !isScoreProduct(*found))

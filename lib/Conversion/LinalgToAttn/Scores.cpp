@@ -61,14 +61,10 @@ std::optional<Product> ScoreWalk::walk(const Access &start) {
   if (access.isTensor() && !AccessTrace::getElementwiseOp(access))
     return walkProduct(access);
   return TypeSwitch<Operation *, std::optional<Product>>(op)
-      .Case<arith::MulFOp, arith::DivFOp>(
+      .Case<arith::MulFOp, arith::DivFOp, arith::NegFOp>(
           [&](Operation *) { return walkScaled(access); })
       .Case<arith::AddFOp, arith::SubFOp>(
           [&](Operation *) { return walkSum(access); })
-      .Case([&](arith::NegFOp) {
-        attention.scale = -attention.scale;
-        return walk(AccessTrace::getOperand(access, 0));
-      })
       .Case([&](arith::SelectOp) { return walkSelect(access); })
       .Default([&](Operation *) {
         return walkFunction(access, "the scores are no product");
@@ -94,19 +90,12 @@ std::optional<Product> ScoreWalk::walkProduct(const Access &access) {
 }
 
 std::optional<Product> ScoreWalk::walkScaled(const Access &access) {
-  Operation *op = access.getDefiningOp();
-  bool isDivision = isa<arith::DivFOp>(op);
-  for (unsigned k : {1, 0}) {
-    std::optional<double> factor = getReal(access, k);
-    if (!factor || (isDivision && k == 0))
-      continue;
-    if (!std::isfinite(*factor) || *factor == 0)
-      return fail(op, "the scores are scaled by " + std::to_string(*factor));
-    attention.scale *= isDivision ? 1 / *factor : *factor;
-    return walk(AccessTrace::getOperand(access, 1 - k));
-  }
-  return walkFunction(
-      access, "the scores are multiplied by numbers that are no constant");
+  std::optional<ScaledNumber> scaled = matchScaled(context, access);
+  if (!scaled)
+    return walkFunction(
+        access, "the scores are multiplied by numbers that are no constant");
+  attention.scale *= scaled->factor;
+  return walk(scaled->number);
 }
 
 std::optional<Product> ScoreWalk::walkSum(const Access &access) {

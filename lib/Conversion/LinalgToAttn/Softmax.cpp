@@ -10,6 +10,7 @@
 #include "Attention.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
@@ -142,6 +143,27 @@ Access fovea::attn::detail::stripCasts(AccessTrace &trace, Access access) {
   return access;
 }
 
+std::optional<ScaledNumber>
+fovea::attn::detail::matchScaled(const MatchContext &context,
+                                 const Access &number) {
+  Operation *op = number.getDefiningOp();
+  if (isa_and_nonnull<arith::NegFOp>(op))
+    return ScaledNumber{-1, AccessTrace::getOperand(number, 0)};
+  if (!isa_and_nonnull<arith::MulFOp, arith::DivFOp>(op))
+    return std::nullopt;
+  bool isDivision = isa<arith::DivFOp>(op);
+  for (unsigned k : {1, 0}) {
+    std::optional<double> factor = context.cones.evaluateReal(
+        context.trace, AccessTrace::getOperand(number, k));
+    if (factor && std::isfinite(*factor) && *factor != 0)
+      return ScaledNumber{isDivision ? 1 / *factor : *factor,
+                          AccessTrace::getOperand(number, 1 - k)};
+    if (isDivision)
+      break;
+  }
+  return std::nullopt;
+}
+
 bool fovea::attn::detail::dependsOn(AccessTrace &trace, const Access &access,
                                     const AtomSet &set) {
   AtomSet found = trace.getDependencies(access);
@@ -259,12 +281,92 @@ static std::optional<Softmax> matchSoftmaxOp(AccessTrace &trace,
   return softmax;
 }
 
+/// The dimension along which a slice leaves out elements, if it is one.
+static std::optional<unsigned> getSlicedDim(tensor::ExtractSliceOp slice) {
+  RankedTensorType from = slice.getSourceType();
+  RankedTensorType to = slice.getResultType();
+  if (from.getRank() != to.getRank() || !from.hasStaticShape() ||
+      llvm::any_of(slice.getStaticOffsets(), ShapedType::isDynamic) ||
+      llvm::any_of(slice.getStaticStrides(),
+                   [](int64_t stride) { return stride != 1; }))
+    return std::nullopt;
+  std::optional<unsigned> sliced;
+  for (auto [dim, extent] : llvm::enumerate(from.getShape())) {
+    if (extent == to.getDimSize(dim))
+      continue;
+    if (sliced)
+      return std::nullopt;
+    sliced = dim;
+  }
+  return sliced;
+}
+
+/// A soft-max over scores and one more, whose weight is dropped: a sink.
+static std::optional<Softmax> matchSunkSoftmax(const MatchContext &context,
+                                               const Access &kept,
+                                               tensor::ExtractSliceOp slice) {
+  AccessTrace &trace = context.trace;
+  std::optional<unsigned> dim = getSlicedDim(slice);
+  if (!dim)
+    return std::nullopt;
+  Access whole{slice.getSource(), kept.indices};
+  whole.indices[*dim] = trace.addIndex(slice.getSourceType().getDimSize(*dim));
+  std::optional<Softmax> softmax = matchSoftmax(context, whole);
+  if (!softmax)
+    return std::nullopt;
+  auto fail = [&] {
+    return context.progress.end(
+        2, slice, "the weights that are dropped are not of one sink");
+  };
+  const IndexList index = trace.resolve(whole.indices[*dim]);
+  AtomSet axis;
+  axis.insert_range(index);
+  while (std::optional<ScaledNumber> scaled =
+             matchScaled(context, softmax->scores)) {
+    softmax->factor *= scaled->factor;
+    // A guard sees what is subtracted.
+    softmax->scores = softmax->isGuarded
+                          ? stripCasts(trace, scaled->number)
+                          : stripShifts(trace, scaled->number, softmax->axis);
+  }
+  auto concat = softmax->scores.value.getDefiningOp<tensor::ConcatOp>();
+  if (softmax->axis.getArrayRef() != axis.getArrayRef() || softmax->sink ||
+      !concat || concat.getInputs().size() != 2 ||
+      trace.resolve(softmax->scores.indices[concat.getDim()]) != index)
+    return fail();
+  // Scores are where weights are kept, and one sink is before or behind.
+  int64_t begin = 0;
+  std::optional<unsigned> scores;
+  for (auto [number, input] : llvm::enumerate(concat.getInputs())) {
+    int64_t size =
+        cast<RankedTensorType>(input.getType()).getDimSize(concat.getDim());
+    if (begin == slice.getStaticOffsets()[*dim] &&
+        size == slice.getResultType().getDimSize(*dim))
+      scores = number;
+    else if (size != 1)
+      return fail();
+    begin += size;
+  }
+  if (!scores)
+    return fail();
+  IndexLists indices = softmax->scores.indices;
+  indices[concat.getDim()].clear();
+  softmax->sink = Access{concat.getInputs()[1 - *scores], indices};
+  indices[concat.getDim()] = kept.indices[*dim];
+  softmax->scores = Access{concat.getInputs()[*scores], indices};
+  softmax->axis.clear();
+  softmax->axis.insert_range(trace.resolve(kept.indices[*dim]));
+  return softmax;
+}
+
 std::optional<Softmax>
 fovea::attn::detail::matchSoftmax(const MatchContext &context,
                                   const Access &start) {
   AccessTrace &trace = context.trace;
   Progress &progress = context.progress;
   Access weights = stripCasts(trace, start);
+  if (auto slice = weights.value.getDefiningOp<tensor::ExtractSliceOp>())
+    return matchSunkSoftmax(context, weights, slice);
   if (std::optional<Softmax> softmax = matchSoftmaxOp(trace, weights)) {
     progress.softmax = softmax->quotient;
     return softmax;

@@ -103,6 +103,56 @@ static Value writeBias(OpBuilder &builder, Location loc, AccessWriter &writer,
       ->getResult(0);
 }
 
+/// The score of a sink for each head, or one for all.
+static Value writeSink(OpBuilder &builder, Location loc, AccessWriter &writer,
+                       const Attention &attention, FloatType type) {
+  const Softmax &softmax = attention.softmax;
+  Value sink = writer.convert(
+      writer.writeSmallest(*softmax.sink, {attention.batch, attention.heads()}),
+      type);
+  if (softmax.factor == 1)
+    return sink;
+  auto factor = DenseElementsAttr::get(
+      cast<ShapedType>(sink.getType()),
+      cast<Attribute>(builder.getFloatAttr(type, softmax.factor)));
+  return arith::MulFOp::create(builder, loc, sink,
+                               arith::ConstantOp::create(builder, loc, factor));
+}
+
+/// From 0 to the number of columns, whatever the program's numbers are.
+static Value writeLengths(OpBuilder &builder, Location loc,
+                          AccessWriter &writer, const Attention &attention,
+                          int64_t columns) {
+  const KeyLengths &lengths = *attention.lengths;
+  Value numbers = writer.write(lengths.number, {attention.batch});
+  Value empty = tensor::EmptyOp::create(
+      builder, loc, cast<RankedTensorType>(numbers.getType()).getShape(),
+      builder.getI32Type());
+  AffineMap map = builder.getMultiDimIdentityMap(1);
+  auto body = [&](OpBuilder &b, Location loc, ValueRange arguments) {
+    Type wide = b.getI64Type();
+    auto constant = [&](int64_t value) -> Value {
+      return arith::ConstantOp::create(b, loc, b.getI64IntegerAttr(value));
+    };
+    Value number = arguments.front();
+    if (number.getType().isIndex())
+      number = arith::IndexCastOp::create(b, loc, wide, number);
+    else if (number.getType() != wide)
+      number = arith::ExtSIOp::create(b, loc, wide, number);
+    int64_t last = lengths.isLast ? 1 : 0;
+    number = arith::MaxSIOp::create(b, loc, number, constant(-last));
+    number = arith::MinSIOp::create(b, loc, number, constant(columns - last));
+    number = arith::AddIOp::create(b, loc, number, constant(last));
+    number = arith::TruncIOp::create(b, loc, b.getI32Type(), number);
+    linalg::YieldOp::create(b, loc, number);
+  };
+  return linalg::GenericOp::create(builder, loc, TypeRange(empty.getType()),
+                                   numbers, ValueRange(empty), {map, map},
+                                   ArrayRef{utils::IteratorType::parallel},
+                                   body)
+      ->getResult(0);
+}
+
 Value fovea::attn::detail::writeAttention(OpBuilder &builder,
                                           AccessTrace &trace,
                                           const Attention &attention) {
@@ -135,13 +185,20 @@ Value fovea::attn::detail::writeAttention(OpBuilder &builder,
                   {attention.batch, heads, attention.rows, attention.columns},
                   sums, type);
   }
+  Value sink;
+  if (attention.softmax.sink)
+    sink = writeSink(builder, loc, writer, attention, sums);
+  Value lengths;
+  if (attention.lengths)
+    lengths = writeLengths(builder, loc, writer, attention,
+                           trace.getExtent(attention.columns));
   IndexLists dims = {attention.batch, heads, attention.rows, attention.width};
   SmallVector<int64_t> shape = llvm::map_to_vector(
       dims, [&](const IndexList &list) { return trace.getExtent(list); });
   Value empty = tensor::EmptyOp::create(builder, loc, shape, type);
   auto dense = DenseOp::create(
       builder, loc, TypeRange(empty.getType()), query, key, value,
-      /*log_weight=*/Value(), bias, /*sink=*/Value(), /*lengths=*/Value(),
+      /*log_weight=*/Value(), bias, sink, lengths,
       /*query_lengths=*/Value(), captures, empty,
       /*lse=*/Value(), builder.getF64FloatAttr(attention.scale), attention.mask,
       /*scoreCount=*/attention.function ? 1 : 0);

@@ -147,6 +147,19 @@ class Writer:
         return self.add(f"linalg.batch_matmul ins({x.name}, {y.name} : {x.type}, {y.type}) "
                         f"outs({into.name} : {into.type}) -> {into.type}", into.shape)
 
+    def concat(self, values, dim):
+        shape = list(values[0].shape)
+        shape[dim] = sum(x.shape[dim] for x in values)
+        into = tensor(shape, values[0].dtype)
+        return self.add(f"tensor.concat dim({dim}) {', '.join(x.name for x in values)} : "
+                        f"({', '.join(x.type for x in values)}) -> {into}", shape, values[0].dtype)
+
+    def slice(self, x, dim, begin, size):
+        shape = [size if k == dim else n for k, n in enumerate(x.shape)]
+        offsets = [begin if k == dim else 0 for k in range(len(shape))]
+        return self.add(f"tensor.extract_slice {x.name}{offsets} {shape} {[1] * len(shape)} : {x.type} to "
+                        f"{tensor(shape, x.dtype)}", shape, x.dtype)
+
     def function(self, arguments, result):
         names = ", ".join(f"{x.name}: {x.type}" for x in arguments)
         return "\n".join([f"func.func @main({names}) -> {result.type} {{", *self.lines,
@@ -227,6 +240,9 @@ def mask_grid(w, kind, N, M, window):
     if kind == "band":
         return w.map([p, j], [*reach, "%d = arith.subi %a0, %a1 : i64", "%m = math.absi %d : i64",
                               "%r = arith.cmpi slt, %m, %w : i64"], "i1")
+    if kind == "prefix":
+        near = w.map([j], [*reach, "%r = arith.cmpi slt, %a0, %w : i64"], "i1")
+        return w.binary("ori", causal, near)
     if kind == "from the start":
         return w.map([j, i], ["%r = arith.cmpi sle, %a0, %a1 : i64"], "i1")
     assert kind == "blocks"
@@ -234,7 +250,7 @@ def mask_grid(w, kind, N, M, window):
                           "%y = arith.divsi %a1, %three : i64", "%r = arith.cmpi uge, %x, %y : i64"], "i1")
 
 
-MASKS = ("none", "causal", "causal by difference", "window", "band", "from the start", "blocks")
+MASKS = ("none", "causal", "causal by difference", "window", "band", "prefix", "from the start", "blocks")
 
 
 def admits(kind, i, j, N, M, window):
@@ -242,5 +258,5 @@ def admits(kind, i, j, N, M, window):
     p = i + M - N
     return {
         "none": True, "causal": j <= p, "causal by difference": j <= p, "window": p - window < j <= p,
-        "band": abs(p - j) < window, "from the start": j <= i, "blocks": j // 3 <= i // 3,
+        "band": abs(p - j) < window, "prefix": j <= p or j < window, "from the start": j <= i, "blocks": j // 3 <= i // 3,
     }[kind]

@@ -62,6 +62,18 @@ def write_function(w, case, s, arguments):
     return w.binary("maximumf", w.binary("addf", w.unary("math.absf", s), s), arguments[-1])
 
 
+def write_weights(w, case, s, arguments):
+    """A soft-max, which a sink may have a part of: behind all scores, or before."""
+    if case["sink"] == "none":
+        return softmax(w, s, case["softmax"])
+    B, H, N, M = s.shape
+    arguments.append(Value("%sink", (H,), w.dtype))
+    column = w.generic([w.reshape(arguments[-1], [1, H, 1, 1])], ["0, d1, 0, 0"], w.empty([B, H, N, 1]), "d0, d1, d2, d3",
+                       ["parallel"] * 4, [f"linalg.yield %a0 : {w.dtype}"])
+    scores = [s, column] if case["sink"] == "behind" else [column, s]
+    return w.slice(softmax(w, w.concat(scores, 3), case["softmax"]), 3, 0 if case["sink"] == "behind" else 1, M)
+
+
 def expect_function(case, s, numbers):
     return {
         "none": lambda: s, "soft-cap": lambda: 2 * np.tanh(s / 2), "leaky": lambda: np.where(s < 0, s / 4, s),
@@ -101,12 +113,18 @@ def write(case):
     # Masks of positions by selection or as a sum; then what is known at run time.
     grid = mask_grid(w, case["mask"], N, M, 4)
     hidden = -math.inf if case["hidden"] == "infinite" else LOWEST[w.dtype]
-    if case["padding"] != "none":
+    if case["padding"] == "lengths":
+        arguments.append(Value("%n", (B,), "i64"))
+        keys = [w.iota(M, 4, 3), w.reshape(arguments[-1], [B, 1, 1, 1])]
+        near = w.map(keys, ["%r = arith.cmpi slt, %a0, %a1 : i64"], "i1")
+        low = w.fill(hidden, s.shape)
+        s = w.map([near, s, low], [f"%r = arith.select %a0, %a1, %a2 : {w.dtype}"], w.dtype)
+    elif case["padding"] != "none":
         arguments.append(Value("%pad", (B, M), "i1"))
         pad = w.reshape(arguments[-1], [B, 1, 1, M])
     if case["padding"] == "and" and grid:
         grid = w.binary("andi", grid, pad)
-    elif case["padding"] != "none":
+    elif case["padding"] in ("and", "sum"):
         zero, low = w.constant(0.0), w.constant(hidden)
         s = w.binary("addf", s, w.map([pad], [f"%r = arith.select %a0, {zero}, {low} : {w.dtype}"], w.dtype))
     if case["bias"] != "none":
@@ -120,7 +138,7 @@ def write(case):
         zero, low = w.constant(0.0), w.constant(hidden)
         s = w.binary("addf", s, w.map([grid], [f"%r = arith.select %a0, {zero}, {low} : {w.dtype}"], w.dtype))
 
-    p = softmax(w, s, case["softmax"])
+    p = write_weights(w, case, s, arguments)
     if case["product"] == "batch":
         o = w.batch_matmul(w.reshape(p, [B * H, N, M]), w.reshape(v, [B * H, M, E]))
         o = w.reshape(o, [B, H, N, E])
@@ -131,7 +149,7 @@ def write(case):
     return w.function(arguments, o), arguments
 
 
-def expect(case, q, k, v, pad, bias, numbers):
+def expect(case, q, k, v, pad, bias, numbers, sink):
     """The definition, in f64, with rows without keys as zeros."""
     B, H, G, N, M, D, E = case["shape"]
     k, v = (np.repeat(x, H // G, axis=1) for x in (k, v))
@@ -143,6 +161,8 @@ def expect(case, q, k, v, pad, bias, numbers):
     highest = np.where(keep.any(-1, keepdims=True), s.max(-1, keepdims=True), 0)
     e = np.exp(s - highest)
     total = e.sum(-1, keepdims=True)
+    if case["sink"] != "none":
+        total = total + np.exp(sink[:, None, None] - highest)
     out = np.einsum("bhnm,bhme->bhne", e / np.where(total == 0, 1, total), v)
     order = {"batch": "bhne", "keys first": "bnhe", "generic": "bhen"}[case["product"]]
     return np.einsum(f"bhne->{order}", out), keep
@@ -165,17 +185,24 @@ def run(index, case):
     text, arguments = write(case)
     q, k, v = (normal(rng, s, case["dtype"]) for s in ((B, H, N, D), (B, G, M, D), (B, G, M, E)))
     values = {"%q": layout(q, case), "%k": layout(k, case), "%v": layout(v, case)}
-    pad, bias, numbers = np.ones((B, M), bool), np.zeros(1), np.zeros(1)
+    pad, bias, numbers, sink = np.ones((B, M), bool), np.zeros(1), np.zeros(1), np.zeros(1)
     for x in arguments[3:]:
         if x.name == "%pad":
             pad = values["%pad"] = np.arange(M) < rng.integers(1, M + 1, (B, 1))
+        elif x.name == "%n":
+            # More than there are is all of them.
+            values["%n"] = rng.integers(1, M + 3, B)
+            pad = np.arange(M) < values["%n"][:, None]
+        elif x.name == "%sink":
+            sink = values["%sink"] = normal(rng, x.shape, case["dtype"])
         elif x.name == "%f":
             numbers = values["%f"] = normal(rng, x.shape, case["dtype"])
         else:
             bias = values["%b"] = normal(rng, x.shape, case["dtype"])
     inputs = [values[x.name] for x in arguments]
     wide = [x.astype(np.float64) for x in (q, k, v)]
-    expected, keep = expect(case, *wide, pad, bias.astype(np.float64), numbers.astype(np.float64))
+    expected, keep = expect(case, *wide, pad, bias.astype(np.float64), numbers.astype(np.float64),
+                            sink.astype(np.float64))
     what = f"case {index} {case}"
     dense = raised(text)
     if "attn.dense" not in dense or "math.exp" in dense:
@@ -208,9 +235,10 @@ check.matrix(
         "mask": list(MASKS),
         "hidden": ["infinite", "lowest"],
         "hides by": ["select", "sum"],
-        "padding": ["none", "and", "sum"],
+        "padding": ["none", "and", "sum", "lengths"],
         "bias": ["none", "heads", "keys", "all"],
         "softmax": list(FORMS),
+        "sink": ["none", "behind", "before"],
     },
     21,
     run,

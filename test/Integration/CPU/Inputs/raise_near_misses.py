@@ -99,6 +99,30 @@ def weights_returned(c):
     return softmax(c.w, c.scores(), "plain")
 
 
+def dropped_key(c):
+    """The weight of a key that is there is dropped."""
+    p = c.w.slice(softmax(c.w, c.scores(), "plain"), 3, 0, M - 1)
+    return c.w.einsum("bhnm,bhme->bhne", p, c.w.slice(c.v, 2, 0, M - 1))
+
+
+def sunk(c, columns, begin):
+    """A soft-max of scores and columns behind, of which M are kept."""
+    p = softmax(c.w, c.w.concat([c.scores(), columns], 3), "plain")
+    return c.product(c.w.slice(p, 3, begin, M))
+
+
+def two_sinks(c):
+    return sunk(c, c.take("%sinks", (B, H, N, 2)), 0)
+
+
+def sink_of_rows(c):
+    return sunk(c, c.take("%sinks", (B, H, N, 1)), 0)
+
+
+def other_part(c):
+    return sunk(c, c.take("%sinks", (B, H, N, 1)), 1)
+
+
 def select_of_tensors(c):
     """A function of scores that reads a truth value for each entry."""
     t, other = c.take("%t", (B, H, N, M), "i1"), c.take("%other", (B, H, N, M))
@@ -178,6 +202,10 @@ CASES = {
     zeroed_rows: "not where all scores are -inf, at 'arith.divf'",
     log_softmax: None,
     weights_returned: "no product reads the weights as they are, at 'arith.divf'",
+    dropped_key: "the weights that are dropped are not of one sink, at 'tensor.extract_slice'",
+    two_sinks: "the weights that are dropped are not of one sink, at 'tensor.extract_slice'",
+    sink_of_rows: "the sink differs from query to query, at 'arith.divf'",
+    other_part: "the weights that are dropped are not of one sink, at 'tensor.extract_slice'",
     select_of_tensors: "functions of scores read floating point alone, at 'linalg.generic'",
     bits: "attn.dense has no such function of scores, at 'arith.bitcast'",
     function_of_no_product: "the scores are no product of queries and keys, at 'math.tanh'",

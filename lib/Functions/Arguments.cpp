@@ -202,9 +202,9 @@ static std::string describe(const attn::ExtentSpec &extent) {
   return extent.getText() + (extent.mayBroadcast ? " or 1" : "");
 }
 
-Argument Checker::operand(StringRef operand, StringRef name,
+Argument Checker::operand(const attn::OperandSpec &spec, StringRef name,
                           const TensorRef &array) {
-  const attn::OperandSpec *spec = contract->find(operand), *shape = spec;
+  const attn::OperandSpec *shape = &spec;
   while (!shape->like.empty())
     shape = contract->find(shape->like);
   ArrayRef<attn::ExtentSpec> extents = shape->getExtents(array.shape.size());
@@ -212,9 +212,9 @@ Argument Checker::operand(StringRef operand, StringRef name,
   std::string layout;
   if (array.shape.size() != rank)
     layout = "[" + join(map_range(extents, describe), ",") + "]";
-  SmallVector<ElementType, 4> types = getTypes(spec->elements);
+  SmallVector<ElementType, 4> types = getTypes(spec.elements);
   if (is_contained({attn::ElementRule::I32, attn::ElementRule::I64},
-                   spec->elements)) {
+                   spec.elements)) {
     Argument argument(name, array);
     elementType(argument, types);
     checkRank(argument, rank, layout);
@@ -223,7 +223,7 @@ Argument Checker::operand(StringRef operand, StringRef name,
   Argument argument = tensor(name, array, rank, layout);
   if (!types.empty())
     elementType(argument, types);
-  else if (!data && spec->elements == attn::ElementRule::Data)
+  else if (!data && spec.elements == attn::ElementRule::Data)
     data = argument.elementType;
   return argument;
 }

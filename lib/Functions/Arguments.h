@@ -101,6 +101,11 @@ public:
   /// An array of the rank and the element type that the operation declares for
   /// `operand`; the first one of data decides what type data has.
   Argument operand(llvm::StringRef operand, llvm::StringRef name,
+                   const TensorRef &array) {
+    return this->operand(*contract->find(operand), name, array);
+  }
+  /// The same of a declaration, which may belong to another contract.
+  Argument operand(const attn::OperandSpec &spec, llvm::StringRef name,
                    const TensorRef &array);
   std::optional<Argument> operandIf(llvm::StringRef operand,
                                     llvm::StringRef name,

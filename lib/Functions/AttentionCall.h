@@ -15,6 +15,30 @@
 
 namespace fovea::functions {
 
+/// The mask that `options` of a call or of a source say, whose names begin with
+/// `prefix` in errors. That of a window of 0 admits nothing, which it cannot
+/// say.
+template <typename Options>
+MaskValue checkMask(Checker &check, llvm::StringRef prefix,
+                    const Options &options, int64_t numQueries,
+                    int64_t numKeys) {
+  MaskValue mask{options.causal, 0, 0};
+  // One that reaches everything is none.
+  if (options.window)
+    if (int64_t window =
+            check.integer((prefix + "window").str(), *options.window, 0);
+        window < std::max(numQueries, numKeys))
+      mask.window = window;
+  if (options.prefix) {
+    mask.prefix = check.integer((prefix + "prefix").str(), *options.prefix, 0);
+    check.check(options.causal && !options.window,
+                prefix + "prefix: found it " +
+                    (options.window ? "beside a window" : "alone") +
+                    ", needed causal and no window");
+  }
+  return mask;
+}
+
 /// Adds output and, if asked for, lse to `call`, and runs it.
 template <typename Options>
 llvm::Expected<AttentionResult>
@@ -44,12 +68,11 @@ struct Backward {
   const TensorRef *out = nullptr, *lse = nullptr;
 };
 
-/// Adds them to `call`; the gradients of q, k and v are the first results.
-inline void addBackward(Call &call, Checker &check,
-                        const Checker::Attention &arguments,
-                        const Backward &backward) {
-  const auto &[q, k, v] = arguments;
-  ElementType type = q.elementType, state = getStateType(type);
+/// Adds them to `call`; the gradient of q is the first result.
+inline void addForward(Call &call, Checker &check,
+                       const Checker::Attention &arguments,
+                       const Backward &backward) {
+  ElementType type = arguments.q.elementType, state = getStateType(type);
   if (backward.out)
     call.operands({check.like("out", *backward.out, type, arguments.output()),
                    check.like("lse", *backward.lse, state, arguments.rows())});
@@ -58,7 +81,16 @@ inline void addBackward(Call &call, Checker &check,
   if (backward.out)
     call.operandIf(
         check.likeIf("d_lse", backward.dLse, state, arguments.rows()));
-  call.result(check, "d_q", type, q.shape);
+  call.result(check, "d_q", type, arguments.q.shape);
+}
+
+/// The same; those of k and v follow.
+inline void addBackward(Call &call, Checker &check,
+                        const Checker::Attention &arguments,
+                        const Backward &backward) {
+  const auto &[q, k, v] = arguments;
+  ElementType type = q.elementType;
+  addForward(call, check, arguments, backward);
   call.result(check, "d_k", type, k.shape);
   call.result(check, "d_v", type, v.shape);
 }

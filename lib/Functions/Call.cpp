@@ -32,44 +32,57 @@ static void addNumber(SmallVectorImpl<char> &key, T value) {
 }
 
 void Call::addShapes(SmallVectorImpl<char> &complete, bool isOpen) const {
-  auto add = [&](const attn::OperandSpec *spec, ElementType type,
-                 ArrayRef<int64_t> shape) {
+  auto add = [&](Declared declared, ElementType type, ArrayRef<int64_t> shape) {
     addNumber(complete, char(type));
     addNumber(complete, char(shape.size()));
     for (auto [dim, extent] : enumerate(shape))
-      addNumber(complete,
-                leavesOpen(isOpen, spec, shape, dim) ? kDynamicExtent : extent);
+      addNumber(complete, leavesOpen(isOpen, declared, shape, dim)
+                              ? kDynamicExtent
+                              : extent);
   };
-  for (auto [argument, spec] : zip_equal(arguments, argumentSpecs))
-    add(spec, argument.elementType, argument.shape);
+  for (auto [argument, declared] : zip_equal(arguments, declarations))
+    add(declared, argument.elementType, argument.shape);
   for (const Computed &computed : computedValues)
-    add(computed.spec, computed.elementType, computed.shape);
+    add(computed.declared, computed.elementType, computed.shape);
   for (const Destination &destination : destinations)
-    add(destination.spec, destination.elementType, destination.shape);
+    add(destination.declared, destination.elementType, destination.shape);
 }
 
-bool Call::leavesOpen(bool isOpen, const attn::OperandSpec *spec,
-                      ArrayRef<int64_t> shape, size_t dim) const {
+bool Call::leavesOpen(bool isOpen, Declared declared, ArrayRef<int64_t> shape,
+                      size_t dim) const {
+  auto [spec, index] = declared;
   // What a score region captures is read by bounds that are checked.
   if (spec && spec->name == "captures")
     return true;
-  if (!isOpen || !spec || spec->getExtents(shape.size()).size() != shape.size())
+  ArrayRef<attn::ExtentSpec> extents;
+  if (isOpen && spec)
+    extents = spec->getExtents(shape.size());
+  if (extents.size() != shape.size() || extents.empty())
     return false;
-  const attn::ExtentSpec &extent = spec->extents[dim];
+  const attn::ExtentSpec &extent = extents[dim];
   if (!extent.isLength() || extent.isStatic)
     return false;
   // The type tells which extents broadcast.
-  return !extent.mayBroadcast || shape[dim] != 1 ||
-         getLength(extent.symbol) == 1;
+  if (!extent.mayBroadcast || shape[dim] != 1)
+    return true;
+  auto length = findLength(extent, index, [](Dimension) { return true; });
+  return length && arguments[length->argument].shape[length->dim] == 1;
 }
 
-int64_t Call::getLength(StringRef symbol) const {
-  for (auto [argument, spec] : zip_equal(arguments, argumentSpecs))
-    for (size_t dim = 0; spec && dim < spec->extents.size(); ++dim)
-      if (spec->extents[dim].symbol == symbol &&
-          !spec->extents[dim].mayBroadcast)
-        return argument.shape[dim];
-  return kDynamicExtent;
+std::optional<Call::Dimension>
+Call::findLength(const attn::ExtentSpec &extent, unsigned index,
+                 function_ref<bool(Dimension)> holds) const {
+  for (auto [number, declared] : enumerate(declarations)) {
+    if (!declared.spec || (extent.isLocal() && declared.index != index))
+      continue;
+    size_t rank = arguments[number].shape.size();
+    for (auto [dim, other] : enumerate(declared.spec->getExtents(rank))) {
+      Dimension found{unsigned(number), unsigned(dim)};
+      if (other.symbol == extent.symbol && !other.mayBroadcast && holds(found))
+        return found;
+    }
+  }
+  return std::nullopt;
 }
 
 Call::Call(StringRef op, const attn::Contract *contract, Target target,
@@ -84,35 +97,48 @@ Call::Call(StringRef op, const attn::Contract *contract, Target target,
 // Building
 //===----------------------------------------------------------------------===//
 
-const attn::OperandSpec *Call::getSpec(unsigned group, unsigned index) const {
+Declared Call::getDeclared(unsigned group, unsigned index) const {
   if (!contract || group >= contract->getOperands().size())
-    return nullptr;
+    return {};
   const attn::OperandSpec *spec = &contract->getOperands()[group];
   if (!spec->parts.empty())
     spec = &spec->parts[index];
   while (!spec->like.empty())
     spec = contract->find(spec->like);
-  return spec;
+  return {spec, spec->isList ? index : 0};
 }
 
-unsigned Call::addArgument(const Argument &argument,
-                           const attn::OperandSpec *spec) {
+unsigned Call::addArgument(const Argument &argument, Declared declared) {
   addToKey(takesStrides(argument));
   arguments.push_back(argument);
-  argumentSpecs.push_back(spec);
+  declarations.push_back(declared);
   return arguments.size() - 1;
 }
 
 unsigned Call::addArgument(const Argument &argument, StringRef reader,
                            StringRef name) {
-  return addArgument(argument,
-                     attn::findContract(("attn." + reader).str())->find(name));
+  return addArgument(
+      argument,
+      Declared{attn::findContract(("attn." + reader).str())->find(name)});
+}
+
+void Call::leaveOutBefore(StringRef name) {
+  while (contract->getOperands()[segments.size()].name != name)
+    operand(ArrayRef<Argument>());
 }
 
 void Call::operand(ArrayRef<Argument> given) {
   addToKey(char(given.size()));
   for (auto [index, argument] : enumerate(given))
-    values.push_back(addArgument(argument, getSpec(segments.size(), index)));
+    values.push_back(
+        addArgument(argument, getDeclared(segments.size(), index)));
+  segments.push_back(given.size());
+}
+
+void Call::operand(ArrayRef<Element> given) {
+  addToKey(char(given.size()));
+  for (const auto &[argument, declared] : given)
+    values.push_back(addArgument(argument, declared));
   segments.push_back(given.size());
 }
 
@@ -136,19 +162,40 @@ void Call::computed(StringRef producer, ArrayRef<unsigned> inputs,
                     ArrayRef<int32_t> ofProducer) {
   key += producer;
   addToKey(inputs.data(), inputs.size() * sizeof(unsigned));
-  const attn::OperandSpec *spec = getSpec(segments.size());
+  Declared declared = getDeclared(segments.size());
   segments.push_back(1);
   values.push_back(~int(computedValues.size()));
   computedValues.push_back({producer.str(), SmallVector<unsigned, 2>(inputs),
                             type, Shape(shape),
-                            SmallVector<int32_t, 5>(ofProducer), spec});
+                            SmallVector<int32_t, 5>(ofProducer), declared});
 }
 
-void Call::scoreRegion(StringRef text) {
-  scoreBody = text.str();
-  scoreCaptures = {values.size() - segments.back(), segments.back()};
-  addToKey(text.size());
-  key += text;
+void Call::scoreRegion(ArrayRef<RegionPart> parts) {
+  scoreParts.append(parts.begin(), parts.end());
+  firstCapture = values.size() - segments.back();
+  for (const RegionPart &part : parts) {
+    addToKey(part.isScore);
+    addToKey(part.numCaptures);
+    addToKey(part.body.size());
+    key += part.body;
+  }
+}
+
+void Call::addMaskToKey(const MaskValue &mask) {
+  addToKey(mask.causal);
+  addToKey(mask.window);
+  addToKey(mask.prefix);
+}
+
+void Call::addSourceToKey(const SourceValue &source) {
+  for (bool flag : {source.hasLogWeight, source.hasBias, source.hasLengths})
+    addToKey(flag);
+  addMaskToKey(source.mask);
+  addToKey(source.ranges.size());
+  for (const std::string &range : source.ranges) {
+    addToKey(range.size());
+    key += range;
+  }
 }
 
 void Call::attribute(StringLiteral name, AttributeValue value) {
@@ -158,12 +205,14 @@ void Call::attribute(StringLiteral name, AttributeValue value) {
       [&](const auto &found) {
         using Found = std::decay_t<decltype(found)>;
         if constexpr (std::is_same_v<Found, MaskValue>) {
-          addToKey(found.causal);
-          addToKey(found.window);
-          addToKey(found.prefix);
+          addMaskToKey(found);
         } else if constexpr (std::is_same_v<Found, SmallVector<double>>) {
           addToKey(found.size());
           addToKey(found.data(), found.size() * sizeof(double));
+        } else if constexpr (std::is_same_v<Found,
+                                            SmallVector<SourceValue, 0>>) {
+          for (const SourceValue &source : found)
+            addSourceToKey(source);
         } else if constexpr (!std::is_same_v<Found, Present>) {
           addToKey(found);
         }
@@ -177,12 +226,11 @@ void Call::flag(StringLiteral name, bool isSet) {
     attribute(name, Present());
 }
 
-void Call::addDestination(const attn::OperandSpec *spec, Checker &check,
-                          StringRef name, ElementType type,
-                          ArrayRef<int64_t> shape,
+void Call::addDestination(Declared declared, Checker &check, StringRef name,
+                          ElementType type, ArrayRef<int64_t> shape,
                           std::optional<unsigned> place) {
   Destination destination{name.str(), type, Shape(shape)};
-  destination.spec = spec;
+  destination.declared = declared;
   destination.buffer =
       getPlace(check, memory, place.value_or(numResults), type, shape, target);
   ++numResults;
@@ -194,16 +242,26 @@ void Call::resultIf(bool isWanted, Checker &check, StringRef name,
                     std::optional<unsigned> place) {
   addToKey(isWanted);
   if (isWanted)
-    addDestination(getNextDestinationSpec(), check, name, type, shape, place);
+    addDestination(getNextDestination(), check, name, type, shape, place);
   initSegments.push_back(isWanted);
 }
 
 void Call::results(Checker &check, StringRef prefix, ArrayRef<Argument> like) {
   addToKey(char(like.size()));
   for (auto [index, argument] : enumerate(like))
-    addDestination(getNextDestinationSpec(index), check,
+    addDestination(getNextDestination(index), check,
                    (prefix + argument.name).str(), argument.elementType,
                    argument.shape, /*place=*/{});
+  initSegments.push_back(like.size());
+}
+
+void Call::results(Checker &check, StringRef prefix, ArrayRef<Element> like,
+                   ArrayRef<unsigned> places) {
+  addToKey(char(like.size()));
+  for (auto [element, place] : zip_equal(like, places))
+    addDestination(element.declared, check,
+                   (prefix + element.argument.name).str(),
+                   element.argument.elementType, element.argument.shape, place);
   initSegments.push_back(like.size());
 }
 
@@ -211,16 +269,16 @@ void Call::update(Checker &check, ArrayRef<Argument> given, bool inPlace) {
   addToKey(char(given.size()));
   addToKey(inPlace);
   for (auto [index, argument] : enumerate(given)) {
-    const attn::OperandSpec *spec = getNextDestinationSpec(index);
+    Declared declared = getNextDestination(index);
     Destination destination{argument.name, argument.elementType,
                             argument.shape};
-    destination.spec = spec;
+    destination.declared = declared;
     if (inPlace) {
       check.writable(argument);
       destination.buffer = argument;
       destination.isUpdated = true;
     } else {
-      destination.from = addArgument(argument, spec);
+      destination.from = addArgument(argument, declared);
       destination.buffer =
           getPlace(check, memory, numResults++, argument.elementType,
                    argument.shape, target);

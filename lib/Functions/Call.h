@@ -34,7 +34,7 @@ mlir::Type convertType(mlir::MLIRContext *context, ElementType type);
 /// Whether kernels of `op` for `target` leave lengths open.
 bool leavesLengthsOpen(llvm::StringRef op, Target target);
 
-/// #attn.mask and #attn.tree.
+/// #attn.mask, #attn.tree and #attn.source.
 struct MaskValue {
   bool causal;
   int64_t window, prefix;
@@ -42,13 +42,44 @@ struct MaskValue {
 struct TreeValue {
   int64_t ratio, levels;
 };
+struct SourceValue {
+  /// As text.
+  llvm::ArrayRef<std::string> ranges;
+  MaskValue mask;
+  bool hasLogWeight, hasBias, hasLengths;
+  /// Whether ranges may depend on a block.
+  bool hasBlocks;
+};
 /// A unit attribute.
 struct Present {};
 /// The value of an attribute.
 using AttributeValue =
     std::variant<int64_t, double, bool, Present, MaskValue, TreeValue,
                  attn::Weighting, attn::Reduction, attn::ConvAlgorithm,
-                 attn::RowMask, attn::RopeStyle, llvm::SmallVector<double>>;
+                 attn::RowMask, attn::RopeStyle, llvm::SmallVector<double>,
+                 llvm::SmallVector<SourceValue, 0>>;
+
+/// What an operation declares of a value, where that is known, and which
+/// element of its list that is.
+struct Declared {
+  const attn::OperandSpec *spec = nullptr;
+  unsigned index = 0;
+};
+/// An argument of a list whose elements have declarations of their own.
+struct Element {
+  Argument argument;
+  Declared declared;
+};
+
+/// A function of places, as the body of a region. That of a score has it among
+/// its arguments; others tell which entries there are.
+struct RegionPart {
+  /// What errors call it.
+  llvm::StringLiteral name;
+  llvm::StringRef body;
+  unsigned numCaptures;
+  bool isScore;
+};
 
 /// A function that is one operation of the dialect, and its arguments. What is
 /// added makes a key, and shapes complete it; IR is built only for a key
@@ -66,8 +97,11 @@ public:
 
   // Operands, in the order in which the operation declares them.
 
+  /// Leaves out the operands before the one that is declared as `name`.
+  void leaveOutBefore(llvm::StringRef name);
   /// One operand, of as many values as it has.
   void operand(llvm::ArrayRef<Argument> arguments);
+  void operand(llvm::ArrayRef<Element> elements);
   void operandIf(const std::optional<Argument> &argument);
   /// An operand for each argument.
   void operands(std::initializer_list<Argument> arguments);
@@ -82,9 +116,9 @@ public:
                 ElementType type, llvm::ArrayRef<int64_t> shape,
                 llvm::ArrayRef<int32_t> segments);
 
-  /// The body of the operation's score region, whose captures are the operand
-  /// that was added last.
-  void scoreRegion(llvm::StringRef scoreBody);
+  /// The score region of the operation, whose captures, those of one part after
+  /// the other, are the operand that was added last.
+  void scoreRegion(llvm::ArrayRef<RegionPart> parts);
   void attribute(llvm::StringLiteral name, AttributeValue value);
   /// A unit attribute, unless it is not set.
   void flag(llvm::StringLiteral name, bool isSet);
@@ -105,6 +139,10 @@ public:
   /// One destination of as many results, called `prefix` and their names.
   void results(Checker &check, llvm::StringRef prefix,
                llvm::ArrayRef<Argument> like);
+  /// The same for elements, in the memory for the results with the numbers
+  /// `places`.
+  void results(Checker &check, llvm::StringRef prefix,
+               llvm::ArrayRef<Element> like, llvm::ArrayRef<unsigned> places);
   /// One destination of values that the operation updates: where they lie, or,
   /// unless `inPlace`, in results.
   void update(Checker &check, llvm::ArrayRef<Argument> arguments,
@@ -161,8 +199,7 @@ private:
     bool isUpdated = false;
     /// The argument that it starts from, if it is a result that does.
     std::optional<unsigned> from = {};
-    /// What the operation declares of it, where that is known.
-    const attn::OperandSpec *spec = nullptr;
+    Declared declared = {};
   };
   /// A value of operands that is no argument.
   struct Computed {
@@ -172,7 +209,7 @@ private:
     Shape shape;
     llvm::SmallVector<int32_t, 5> segments;
     /// What the operation that reads it declares of it.
-    const attn::OperandSpec *spec;
+    Declared declared;
   };
   struct Attribute {
     llvm::StringLiteral name;
@@ -192,30 +229,34 @@ private:
   /// The results of a call in a DescribeScope.
   llvm::Expected<llvm::SmallVector<OwnedTensor>> describe() const;
   /// What the operation declares of value `index` of operand or destination
-  /// `group`; null where that is not known.
-  const attn::OperandSpec *getSpec(unsigned group, unsigned index = 0) const;
-  const attn::OperandSpec *getNextDestinationSpec(unsigned index = 0) const {
-    return getSpec(segments.size() + initSegments.size(), index);
+  /// `group`.
+  Declared getDeclared(unsigned group, unsigned index = 0) const;
+  Declared getNextDestination(unsigned index = 0) const {
+    return getDeclared(segments.size() + initSegments.size(), index);
   }
-  void addDestination(const attn::OperandSpec *spec, Checker &check,
-                      llvm::StringRef name, ElementType type,
-                      llvm::ArrayRef<int64_t> shape,
+  void addDestination(Declared declared, Checker &check, llvm::StringRef name,
+                      ElementType type, llvm::ArrayRef<int64_t> shape,
                       std::optional<unsigned> place);
-  unsigned addArgument(const Argument &argument, const attn::OperandSpec *spec);
+  unsigned addArgument(const Argument &argument, Declared declared);
   /// Whether a kernel, for any lengths if `isOpen`, leaves an extent open.
-  bool leavesOpen(bool isOpen, const attn::OperandSpec *spec,
-                  llvm::ArrayRef<int64_t> shape, size_t dim) const;
-  /// The extent of the first argument that has the letter `symbol`.
-  int64_t getLength(llvm::StringRef symbol) const;
+  bool leavesOpen(bool isOpen, Declared declared, llvm::ArrayRef<int64_t> shape,
+                  size_t dim) const;
+  /// A dimension of an argument, by its number.
+  struct Dimension {
+    unsigned argument, dim;
+  };
+  /// The first for which `holds` that has the letter of `extent` and does not
+  /// broadcast; `index` tells the element of a list.
+  std::optional<Dimension>
+  findLength(const attn::ExtentSpec &extent, unsigned index,
+             llvm::function_ref<bool(Dimension)> holds) const;
   /// The type of an array, whose lengths are open if `isOpen`.
   mlir::RankedTensorType getType(mlir::MLIRContext *context, bool isOpen,
-                                 const attn::OperandSpec *spec,
-                                 ElementType elementType,
+                                 Declared declared, ElementType elementType,
                                  llvm::ArrayRef<int64_t> shape) const;
   /// A tensor of that type, whose open extents are those of `arguments`.
   mlir::Value makeEmpty(mlir::OpBuilder &builder, mlir::RankedTensorType type,
-                        const attn::OperandSpec *spec,
-                        mlir::ValueRange arguments) const;
+                        Declared declared, mlir::ValueRange arguments) const;
   /// Fails where shapes are not what the operation declares.
   llvm::Error checkShapes() const;
   /// Fails where the results in `written` lie in what is read, arguments and
@@ -231,10 +272,18 @@ private:
   /// What computes the results; `region` is that of the operation, if any.
   llvm::SmallVector<mlir::Value>
   buildBody(mlir::OpBuilder &builder, bool isOpen, mlir::ValueRange arguments,
-            mlir::ValueRange inits, mlir::Region *region) const;
-  /// The body of the score region as that of a function: null without one.
-  llvm::Expected<mlir::OwningOpRef<mlir::ModuleOp>>
-  parseScoreRegion(mlir::MLIRContext *context) const;
+            mlir::ValueRange inits, llvm::ArrayRef<mlir::NamedAttribute> named,
+            mlir::Region *region) const;
+  /// Parses the parts of the score region and joins them in `region`.
+  llvm::Error buildScoreRegion(mlir::MLIRContext *context,
+                               mlir::Region &region) const;
+  /// Appends the operations of a part for `score`, and returns what takes its
+  /// place. `captures` are the arguments of the region that it reads.
+  llvm::Expected<mlir::Value> appendRegionPart(mlir::OpBuilder &builder,
+                                               const RegionPart &part,
+                                               mlir::Value score,
+                                               mlir::ValueRange places,
+                                               mlir::ValueRange captures) const;
   /// Runs `kernel` on the arguments, those in `more` and the destinations.
   llvm::Error invoke(const Kernel &kernel, llvm::ArrayRef<Argument> more,
                      llvm::SmallVectorImpl<OwnedTensor> &returned) const;
@@ -246,6 +295,8 @@ private:
           llvm::MutableArrayRef<OwnedTensor> returned);
 
   void addToKey(const void *data, size_t size);
+  void addMaskToKey(const MaskValue &mask);
+  void addSourceToKey(const SourceValue &source);
   template <typename T> void addToKey(const T &value) {
     static_assert(std::is_floating_point_v<T> ||
                       std::has_unique_object_representations_v<T>,
@@ -262,13 +313,13 @@ private:
   ResultMemory memory;
   unsigned numResults = 0;
   Body body;
-  /// The text of a score region, empty for none, and its captures among the
-  /// values of operands.
-  std::optional<std::string> scoreBody;
-  std::pair<unsigned, unsigned> scoreCaptures;
+  /// The score region, and the first of its captures among the values of
+  /// operands.
+  llvm::SmallVector<RegionPart, 0> scoreParts;
+  unsigned firstCapture = 0;
   llvm::SmallString<512> key;
   llvm::SmallVector<Argument, 6> arguments;
-  llvm::SmallVector<const attn::OperandSpec *, 6> argumentSpecs;
+  llvm::SmallVector<Declared, 6> declarations;
   /// Of all operands, by the number of the argument, or ~number if computed.
   llvm::SmallVector<int, 8> values;
   llvm::SmallVector<Computed, 0> computedValues;

@@ -32,11 +32,14 @@ public:
     index = 0;
   }
 
-  void add(StringRef name, ArrayRef<int64_t> shape) {
+  /// `declared` is what an element of a list has for its own.
+  void add(StringRef name, ArrayRef<int64_t> shape, Declared declared = {}) {
     const attn::OperandSpec &spec = specs[group];
     const attn::OperandSpec &own =
         spec.parts.empty() ? spec : spec.parts[index];
     operands.add(own, name, shape, spec.isList ? index : 0);
+    if (declared.spec && spec.isList && !spec.hasExtents)
+      operands.add(*declared.spec, name, shape, declared.index);
     ++index;
   }
 
@@ -97,7 +100,8 @@ Error Call::checkShapes() const {
     for (int32_t size : segments) {
       for (int32_t i = 0; i < size; ++i, ++value) {
         if (*value >= 0)
-          groups.add(arguments[*value].name, arguments[*value].shape);
+          groups.add(arguments[*value].name, arguments[*value].shape,
+                     declarations[*value]);
         else
           addComputed(groups, computedValues[~*value]);
       }

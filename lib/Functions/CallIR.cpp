@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Call.h"
+#include "CallText.h"
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Bufferization/IR/Bufferization.h"
@@ -16,7 +17,6 @@
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/BuiltinOps.h"
-#include "mlir/Parser/Parser.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 
@@ -53,33 +53,38 @@ struct AttributeBuilder {
   OpBuilder &b;
   MLIRContext *context = b.getContext();
 
-  Attribute operator()(int64_t value) { return b.getI64IntegerAttr(value); }
-  Attribute operator()(double value) { return b.getF64FloatAttr(value); }
-  Attribute operator()(bool value) { return b.getBoolAttr(value); }
-  Attribute operator()(Present) { return b.getUnitAttr(); }
-  Attribute operator()(const MaskValue &mask) {
+  using Built = llvm::Expected<Attribute>;
+
+  Built operator()(int64_t value) { return b.getI64IntegerAttr(value); }
+  Built operator()(double value) { return b.getF64FloatAttr(value); }
+  Built operator()(bool value) { return b.getBoolAttr(value); }
+  Built operator()(Present) { return b.getUnitAttr(); }
+  Built operator()(const MaskValue &mask) {
     return attn::MaskAttr::get(context, mask.causal, mask.window, mask.prefix);
   }
-  Attribute operator()(const TreeValue &tree) {
+  Built operator()(const TreeValue &tree) {
     return attn::TreeAttr::get(context, tree.ratio, tree.levels);
   }
-  Attribute operator()(attn::Weighting value) {
+  Built operator()(attn::Weighting value) {
     return attn::WeightingAttr::get(context, value);
   }
-  Attribute operator()(attn::Reduction value) {
+  Built operator()(attn::Reduction value) {
     return attn::ReductionAttr::get(context, value);
   }
-  Attribute operator()(attn::ConvAlgorithm value) {
+  Built operator()(attn::ConvAlgorithm value) {
     return attn::ConvAlgorithmAttr::get(context, value);
   }
-  Attribute operator()(attn::RowMask value) {
+  Built operator()(attn::RowMask value) {
     return attn::RowMaskAttr::get(context, value);
   }
-  Attribute operator()(attn::RopeStyle value) {
+  Built operator()(attn::RopeStyle value) {
     return attn::RopeStyleAttr::get(context, value);
   }
-  Attribute operator()(const SmallVector<double> &values) {
+  Built operator()(const SmallVector<double> &values) {
     return b.getDenseF64ArrayAttr(values);
+  }
+  Built operator()(const SmallVector<SourceValue, 0> &sources) {
+    return buildSources(context, sources);
   }
 };
 } // namespace
@@ -121,76 +126,39 @@ static Operation *buildOp(OpBuilder &b, StringRef op, ValueRange operands,
   return b.create(state);
 }
 
-llvm::Expected<OwningOpRef<ModuleOp>>
-Call::parseScoreRegion(MLIRContext *context) const {
-  if (!scoreBody)
-    return OwningOpRef<ModuleOp>();
-  std::string text;
-  llvm::raw_string_ostream os(text);
-  Type sums =
-      attn::getStateType(convertType(context, arguments.front().elementType));
-  os << "func.func @score(%score: " << sums
-     << ", %batch: index, %head: index, %query: index, %key: index";
-  auto [first, count] = scoreCaptures;
-  for (auto [index, value] :
-       llvm::enumerate(ArrayRef(values).slice(first, count))) {
-    const Argument &capture = arguments[value];
-    os << ", %capture" << index << ": "
-       << getType(context, /*isOpen=*/true, argumentSpecs[value],
-                  capture.elementType, capture.shape);
-  }
-  os << ") -> " << sums << " {\n" << *scoreBody << "\n}\n";
-  std::string message;
-  ScopedDiagnosticHandler handler(context, [&](Diagnostic &diagnostic) {
-    if (message.empty())
-      message = diagnostic.str();
-    return success();
-  });
-  // It is verified as the region that it becomes.
-  auto module = parseSourceString<ModuleOp>(
-      text, ParserConfig(context, /*verifyAfterParse=*/false));
-  if (!module)
-    return llvm::createStringError(
-        std::make_error_code(std::errc::invalid_argument),
-        "score: found a body that does not parse: " + message);
-  return module;
-}
-
 RankedTensorType Call::getType(MLIRContext *context, bool isOpen,
-                               const attn::OperandSpec *spec,
-                               ElementType elementType,
+                               Declared declared, ElementType elementType,
                                ArrayRef<int64_t> shape) const {
   Shape open(shape);
   for (auto [dim, extent] : llvm::enumerate(open))
-    if (leavesOpen(isOpen, spec, shape, dim))
+    if (leavesOpen(isOpen, declared, shape, dim))
       extent = ShapedType::kDynamic;
   return RankedTensorType::get(open, convertType(context, elementType));
 }
 
-Value Call::makeEmpty(OpBuilder &b, RankedTensorType type,
-                      const attn::OperandSpec *spec, ValueRange given) const {
-  auto find = [&](StringRef symbol) -> Value {
-    for (auto [argument, argumentSpec] :
-         llvm::zip_equal(given, argumentSpecs)) {
-      auto argumentType = cast<RankedTensorType>(argument.getType());
-      for (auto [dim, declared] :
-           llvm::enumerate(argumentSpec ? ArrayRef(argumentSpec->extents)
-                                        : ArrayRef<attn::ExtentSpec>()))
-        if (declared.symbol == symbol && argumentType.isDynamicDim(dim))
-          return tensor::DimOp::create(b, b.getUnknownLoc(), argument, dim);
-    }
-    llvm_unreachable("a length that no argument has");
-  };
+Value Call::makeEmpty(OpBuilder &b, RankedTensorType type, Declared declared,
+                      ValueRange given) const {
   SmallVector<Value> extents;
-  for (auto [dim, extent] : llvm::enumerate(type.getShape()))
-    if (ShapedType::isDynamic(extent))
-      extents.push_back(find(spec->extents[dim].symbol));
+  for (auto [dim, extent] : llvm::enumerate(type.getShape())) {
+    if (!ShapedType::isDynamic(extent))
+      continue;
+    auto length = findLength(
+        declared.spec->extents[dim], declared.index, [&](Dimension found) {
+          Type argument = given[found.argument].getType();
+          return cast<RankedTensorType>(argument).isDynamicDim(found.dim);
+        });
+    assert(length && "a length that no argument has");
+    extents.push_back(tensor::DimOp::create(
+        b, b.getUnknownLoc(), given[length->argument], length->dim));
+  }
   return tensor::EmptyOp::create(b, b.getUnknownLoc(), type, extents);
 }
 
 SmallVector<Value> Call::buildBody(OpBuilder &b, bool isOpen,
                                    ValueRange functionArguments,
-                                   ValueRange inits, Region *region) const {
+                                   ValueRange inits,
+                                   ArrayRef<NamedAttribute> named,
+                                   Region *region) const {
   if (body)
     return body(b, functionArguments, inits);
   SmallVector<Value> operands;
@@ -203,17 +171,13 @@ SmallVector<Value> Call::buildBody(OpBuilder &b, bool isOpen,
     SmallVector<Value> inputs;
     for (unsigned input : computed.inputs)
       inputs.push_back(functionArguments[input]);
-    RankedTensorType type = getType(b.getContext(), isOpen, computed.spec,
+    RankedTensorType type = getType(b.getContext(), isOpen, computed.declared,
                                     computed.elementType, computed.shape);
-    Value init = makeEmpty(b, type, computed.spec, functionArguments);
+    Value init = makeEmpty(b, type, computed.declared, functionArguments);
     operands.push_back(
         buildOp(b, computed.producer, inputs, computed.segments, init, {})
             ->getResult(0));
   }
-  SmallVector<NamedAttribute> named;
-  for (const auto &[name, value] : attributes)
-    named.push_back(
-        b.getNamedAttr(name, std::visit(AttributeBuilder{b}, value)));
   SmallVector<int32_t, 16> sizes(segments);
   llvm::append_range(sizes, initSegments);
   return llvm::to_vector_of<Value>(
@@ -227,27 +191,33 @@ llvm::Expected<Kernel> Call::compileFunction(const CompileOptions &options,
                       bufferization::BufferizationDialect, func::FuncDialect,
                       linalg::LinalgDialect, math::MathDialect,
                       tensor::TensorDialect>();
-  llvm::Expected<OwningOpRef<ModuleOp>> score = parseScoreRegion(&context);
-  if (!score)
-    return score.takeError();
-  Region *region = nullptr;
-  if (*score)
-    region = &(*score)->getBody()->front().getRegion(0);
   OpBuilder b(&context);
+  Region region;
+  if (!scoreParts.empty())
+    if (llvm::Error error = buildScoreRegion(&context, region))
+      return error;
+  SmallVector<NamedAttribute> named;
+  for (const Attribute &attribute : attributes) {
+    llvm::Expected<mlir::Attribute> built =
+        std::visit(AttributeBuilder{b}, attribute.value);
+    if (!built)
+      return built.takeError();
+    named.push_back(b.getNamedAttr(attribute.name, *built));
+  }
   Location loc = b.getUnknownLoc();
   OwningOpRef<ModuleOp> module = ModuleOp::create(b, loc);
   b.setInsertionPointToEnd(module->getBody());
 
   SmallVector<Type> types, returnedTypes;
   SmallVector<Location> locations;
-  for (auto [argument, spec] : llvm::zip_equal(arguments, argumentSpecs)) {
-    types.push_back(
-        getType(&context, isOpen, spec, argument.elementType, argument.shape));
+  for (auto [argument, declared] : llvm::zip_equal(arguments, declarations)) {
+    types.push_back(getType(&context, isOpen, declared, argument.elementType,
+                            argument.shape));
     locations.push_back(getLocation(&context, argument.name));
   }
   SmallVector<RankedTensorType> destinationTypes;
   for (const Destination &destination : destinations) {
-    RankedTensorType type = getType(&context, isOpen, destination.spec,
+    RankedTensorType type = getType(&context, isOpen, destination.declared,
                                     destination.elementType, destination.shape);
     destinationTypes.push_back(type);
     if (!isInBuffer(destination)) {
@@ -287,12 +257,13 @@ llvm::Expected<Kernel> Call::compileFunction(const CompileOptions &options,
       inits.push_back(bufferization::ToTensorOp::create(
           b, loc, type, memory, /*restrict=*/true, /*writable=*/true));
     else
-      inits.push_back(makeEmpty(b, type, destination.spec, given));
+      inits.push_back(makeEmpty(b, type, destination.declared, given));
   }
   SmallVector<Value> returned;
   buffer = buffers.begin();
+  Region *ofOp = region.empty() ? nullptr : &region;
   for (auto [destination, result] : llvm::zip_equal(
-           destinations, buildBody(b, isOpen, given, inits, region))) {
+           destinations, buildBody(b, isOpen, given, inits, named, ofOp))) {
     if (!isInBuffer(destination)) {
       returned.push_back(result);
       continue;

@@ -8,38 +8,35 @@
 
 #include "fovea/Functions/Dense.h"
 #include "AttentionCall.h"
-#include "TokenMask.h"
-#include "fovea/Dialect/Attn/IR/ScoreRegion.h"
+#include "ScoreArguments.h"
 #include "llvm/ADT/STLExtras.h"
 
 using namespace llvm;
 using namespace fovea;
 using namespace fovea::functions;
 
+namespace {
+/// What lives as long as a call: log weights, biases and sinks, and what was
+/// made of arguments.
+struct Parts {
+  std::optional<Argument> terms[3];
+  std::optional<SequenceLengths> lengths[2];
+  std::optional<ScoreArguments> score;
+};
+} // namespace
+
 /// Operands and attributes of both functions. Returns whether no query has a
-/// key; `terms` are log weights, biases and sinks.
+/// key.
 template <typename Options>
-static bool
-addDense(Call &call, Checker &check, const Checker::Attention &arguments,
-         const Options &options, std::optional<Argument> (&terms)[3],
-         std::optional<SequenceLengths> (&lengths)[2]) {
+static bool addDense(Call &call, Checker &check,
+                     const Checker::Attention &arguments,
+                     const Options &options, Parts &parts) {
+  auto &[terms, lengths, score] = parts;
   const auto &[q, k, v] = arguments;
   int64_t length = q.shape[2], numKeys = k.shape[2];
   call.operands({q, k, v});
   call.attribute("scale", check.scale(options.scale, q.shape[3]));
-  MaskValue mask{options.causal, 0, 0};
-  // One that reaches everything is none.
-  if (options.window)
-    if (int64_t window = check.integer("window", *options.window, 0);
-        window < std::max(length, numKeys))
-      mask.window = window;
-  if (options.prefix) {
-    mask.prefix = check.integer("prefix", *options.prefix, 0);
-    check.check(options.causal && !options.window,
-                "prefix: found it " +
-                    Twine(options.window ? "beside a window" : "alone") +
-                    ", needed causal and no window");
-  }
+  MaskValue mask = checkMask(check, "", options, length, numKeys);
   if (mask.causal || mask.window)
     call.attribute("mask", mask);
   if (options.logWeight)
@@ -63,19 +60,12 @@ addDense(Call &call, Checker &check, const Checker::Attention &arguments,
                      length, options.target);
   for (const std::optional<SequenceLengths> &each : lengths)
     call.operandIf(each->get());
-  SmallVector<Argument> captures;
-  if (options.score) {
-    int64_t positions = std::max(length, numKeys);
-    check.check(positions < attn::kMaxScorePositions,
-                "score: found " + Twine(positions) +
-                    " positions, needed fewer than " +
-                    Twine(attn::kMaxScorePositions));
-    for (auto [index, array] : enumerate(options.score->captures))
-      captures.emplace_back(("captures[" + Twine(index) + "]").str(), array);
-  }
-  call.operand(captures);
-  if (options.score)
-    call.scoreRegion(options.score->body);
+  score.emplace(check, std::max(length, numKeys));
+  score->add(options.score);
+  score->add(options.admit);
+  score->add("segments", options.segments, q.shape[0], length, numKeys,
+             *lengths[1], *lengths[0]);
+  score->addTo(call);
   return !options.sink && (numKeys == 0 || options.window == 0);
 }
 
@@ -85,9 +75,8 @@ Expected<AttentionResult> fovea::dense(const TensorRef &q, const TensorRef &k,
   Checker check("dense");
   Checker::Attention arguments = check.attention(q, k, v);
   Call call("dense", options.target, options.out);
-  std::optional<Argument> terms[3];
-  std::optional<SequenceLengths> lengths[2];
-  bool readsNothing = addDense(call, check, arguments, options, terms, lengths);
+  Parts parts;
+  bool readsNothing = addDense(call, check, arguments, options, parts);
   return runAttention(call, check, arguments, options, readsNothing);
 }
 
@@ -99,11 +88,11 @@ fovea::dense_backward(const TensorRef &dOut, const TensorRef &q,
   Checker check("dense_backward");
   Checker::Attention arguments = check.attention(q, k, v);
   Call call("dense_backward", options.target, options.gradients);
-  std::optional<Argument> terms[3];
-  std::optional<SequenceLengths> lengths[2];
-  bool readsNothing = addDense(call, check, arguments, options, terms, lengths);
+  Parts parts;
+  bool readsNothing = addDense(call, check, arguments, options, parts);
   addBackward(call, check, arguments, {dOut, options.dLse, &out, &lse});
   const bool wanted[] = {options.returnDLogWeight, options.returnDBias, true};
+  const auto &terms = parts.terms;
   for (auto [term, isWanted] : zip_equal(terms, wanted))
     call.results(check, "d_",
                  term && isWanted ? ArrayRef(*term) : ArrayRef<Argument>());

@@ -29,6 +29,8 @@ static constexpr StringLiteral kOpenOperations[] = {"codebook_update",
                                                     "quantize",
                                                     "rope",
                                                     "rope_backward",
+                                                    "stream",
+                                                    "stream_backward",
                                                     "vq",
                                                     "vq_backward"};
 /// Those whose kernels for all lengths are slower.

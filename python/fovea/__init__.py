@@ -24,6 +24,7 @@ from . import (
     _program,
     _quantize,
     _rope,
+    _stream,
     _trace,
     _varlen,
     _vq,
@@ -41,6 +42,7 @@ from ._low_rank import *
 from ._program import *
 from ._quantize import *
 from ._rope import *
+from ._stream import *
 from ._trace import *
 from ._varlen import *
 from ._vq import *
@@ -60,6 +62,7 @@ __all__ = (
     + _program.__all__
     + _quantize.__all__
     + _rope.__all__
+    + _stream.__all__
     + _trace.__all__
     + _varlen.__all__
     + _vq.__all__

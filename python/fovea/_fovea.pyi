@@ -172,7 +172,7 @@ def shapes() -> str:
 def set_stream(stream: int | None) -> None:
     """Chooses the CUDA stream of kernels that this thread calls."""
 
-def stream() -> int | None:
+def get_stream() -> int | None:
     """The stream that was chosen."""
 
 def clear_cache() -> None:

@@ -50,12 +50,18 @@ def attend(call: Callable[..., Any], q: Any, value_width: int, out: Any, return_
     return (output, found[1]) if return_lse else output
 
 
-def differentiate(call: Callable[..., Any], arrays: dict[str, Any], others: int, gradients: Any) -> tuple[Any, ...]:
-    """What `call` returns for `arrays` with heads first, whose gradients come first and are
-    [B,N,H,D], and `others` behind."""
-    given = [None] * (len(arrays) + others) if gradients is None else list(gradients)
-    check.match("gradients", "arrays", len(given), len(arrays) + others)
-    own = [memory(name, array) if place is None else place for (name, array), place in zip(arrays.items(), given)]
-    places = [heads_first(f"gradients[{index}]", place) for index, place in enumerate(own)]
-    found = call(gradients=(*places, *given[len(arrays) :]))
-    return (*own, *found[len(arrays) :])
+def differentiate(call: Callable[..., Any], arrays: dict[str, Any], gradients: Any) -> tuple[Any, ...]:
+    """What `call` returns, a gradient for each of `arrays`: [B,N,H,D] for those with heads first, and as it is for
+    None."""
+    given = [None] * len(arrays) if gradients is None else list(gradients)
+    check.match("gradients", "arrays", len(given), len(arrays))
+    own = [
+        memory(name, array) if place is None and array is not None else place
+        for (name, array), place in zip(arrays.items(), given)
+    ]
+    places = [
+        place if array is None else heads_first(f"gradients[{index}]", place)
+        for index, (array, place) in enumerate(zip(arrays.values(), own))
+    ]
+    found = call(gradients=places)
+    return tuple(result if array is None else place for array, place, result in zip(arrays.values(), own, found))

@@ -291,7 +291,7 @@ def capture(array: Any) -> Any:
     return Capture(array)
 
 
-def _find_line(error: BaseException) -> str:
+def find_line(error: BaseException) -> str:
     """Where in the function, rather than here, something was refused."""
     frames = [
         frame
@@ -335,7 +335,7 @@ def trace_score(
         score = function(Traced(trace, "%score", "number"), *places)
         score = trace.to("number", score if isinstance(score, Traced) else float(score))
     except Exception as error:
-        raise ValueError(f"score: {_find_line(error)}{error}") from error
+        raise ValueError(f"score: {find_line(error)}{error}") from error
     finally:
         _active.trace = None
     trace.lines.append(f"attn.yield {score.name} : {trace.number}")

@@ -118,7 +118,7 @@ def gpu_stream(stream: int) -> Iterator[None]:
         raise ValueError(
             f"stream: found {stream!r}, needed the address of a CUDA stream, 0 for the default one"
         )
-    before = _fovea.stream()
+    before = _fovea.get_stream()
     # The runtime takes 0 for a stream of its own.
     _fovea.set_stream(stream or 1)
     try:

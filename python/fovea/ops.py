@@ -133,9 +133,14 @@ def dense_backward(
     if not _layout.is_tokens_first(layout):
         return _fovea.dense_backward(d_out, q, k, v, out, *options, gradients=gradients)
     d_out, q, k, v, out = _layout.all_heads_first(d_out=d_out, q=q, k=k, v=v, out=out)
-    wanted = (log_weight is not None and return_d_log_weight, bias is not None and return_d_bias, sink is not None)
+    wanted = {
+        "log_weight": log_weight is not None and return_d_log_weight,
+        "bias": bias is not None and return_d_bias,
+        "sink": sink is not None,
+    }
+    others = {name: None for name, is_wanted in wanted.items() if is_wanted}
     call = partial(_fovea.dense_backward, d_out, q, k, v, out, *options)
-    return _layout.differentiate(call, {"q": q, "k": k, "v": v}, sum(wanted), gradients)
+    return _layout.differentiate(call, {"q": q, "k": k, "v": v, **others}, gradients)
 
 
 def fast_multipole(

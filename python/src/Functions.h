@@ -45,6 +45,7 @@ void defineCaches(nanobind::module_ &m);
 void defineConv(nanobind::module_ &m);
 void defineLowRank(nanobind::module_ &m);
 void defineRope(nanobind::module_ &m);
+void defineStream(nanobind::module_ &m);
 void defineTools(nanobind::module_ &m);
 void defineTree(nanobind::module_ &m);
 void defineVQ(nanobind::module_ &m);
@@ -61,6 +62,7 @@ inline void defineFunctions(nanobind::module_ &m) {
   defineConv(m);
   defineLowRank(m);
   defineRope(m);
+  defineStream(m);
   defineTools(m);
   defineTree(m);
   defineVQ(m);

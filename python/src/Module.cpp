@@ -261,7 +261,7 @@ NB_MODULE(_fovea, m) {
   m.def("set_shapes", &setShapesByName, nb::arg("shapes"));
   m.def("shapes", [] { return kShapesNames[size_t(getShapes())]; });
   m.def("set_stream", &setStream, nb::arg("stream").none());
-  m.def("stream", &getStream);
+  m.def("get_stream", &getStream);
   m.def("clear_cache", &clearCache);
   m.def("cache_statistics", [] {
     KernelCache::Statistics statistics =

@@ -204,6 +204,19 @@ class Cases:
         tree = self._tree()
         return (self.data(*tree.nodes.shape), tree, *ROOTS), {}
 
+    def stream(self):
+        near = fovea.Source(self.k, self.v, causal=True, bias=self.bias, ranges=lambda b, rows, n: (8 * b - 8, 8 * b + 8))
+        means = [x[:, :, :32].reshape(B, G, 4, 8, -1).mean(axis=3).astype(x.dtype) for x in (self.k, self.v)]
+        log_weight = np.full((1, 1, 4), np.log(8), self.state)
+        far = fovea.Source(*means, log_weight=log_weight, ranges=lambda b, rows, n: (0, b - 1))
+        return (self.q, [near, far]), {"block": 8, "sink": self.data(1, H), "return_lse": True}
+
+    def stream_backward(self):
+        (q, sources), options = self.stream()
+        out, lse = fovea.stream(q, sources, **options)
+        del options["return_lse"]
+        return (self.data(B, H, N, E), q, sources, out, lse), {**options, "d_lse": self.sums(B, H, N)}
+
     def varlen(self):
         starts = np.array([0, 20, 21, N], np.int32)
         q, k, v = (x[0].swapaxes(0, 1).copy() for x in (self.q, self.k, self.v))

@@ -142,6 +142,7 @@ def agree(gradient, *arguments, **options):
 #: What of the package neither fovea.torch nor fovea.jax has under the same name.
 OF_NO_FRAMEWORK = {
     "functions of scores, which are the same everywhere": {"capture", "math"},
+    "lists of sources, which are no arrays": {"Source", "SourceGradients", "stream", "stream_backward"},
     "programs, and what is known of them": {
         "Explanation", "Kernel", "Program", "TARGETS", "compile", "explain", "import_torch", "load",
     },

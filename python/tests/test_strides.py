@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Arrays whose rows are contiguous, wherever they lie, are read and written there."""
 
+import dataclasses
 import subprocess
 import sys
 
@@ -41,6 +42,9 @@ def change(change_array, value):
         return [change(change_array, each) for each in value]
     if isinstance(value, dict):
         return {name: change(change_array, each) for name, each in value.items()}
+    if isinstance(value, fovea.Source):
+        arrays = ("k", "v", "log_weight", "bias")
+        return dataclasses.replace(value, **{name: change(change_array, getattr(value, name)) for name in arrays})
     if isinstance(value, fovea.Tree):
         counts = None if value.counts is None else change_array(value.counts)
         return fovea.Tree(change_array(value.nodes), counts, value.ratio, value.levels)

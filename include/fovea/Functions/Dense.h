@@ -52,8 +52,9 @@ struct DenseOptions {
   std::optional<TensorRef> lengths, queryLengths;
   /// Broadcasts to [B,H]: exp(sink) is added to every denominator of a head.
   std::optional<TensorRef> sink;
-  /// On the CPU.
   std::optional<ScoreFunction> score;
+  std::optional<AdmitFunction> admit;
+  std::optional<Segments> segments;
   bool returnLse = false;
   Target target = Target::CPU;
   ResultMemory out;
@@ -71,8 +72,10 @@ struct DenseBackwardOptions {
   bool causal = false;
   std::optional<int64_t> window, prefix;
   std::optional<TensorRef> logWeight, bias, sink, lengths, queryLengths;
-  /// What it captures is constant.
+  /// What they capture is constant.
   std::optional<ScoreFunction> score;
+  std::optional<AdmitFunction> admit;
+  std::optional<Segments> segments;
   /// Whether to compute the gradients of the first two; that of a bias may
   /// have N x M numbers.
   bool returnDLogWeight = true, returnDBias = true;

@@ -18,6 +18,7 @@
 #include "fovea/Functions/ResultScopes.h"
 #include "fovea/Functions/Rope.h"
 #include "fovea/Functions/Shapes.h"
+#include "fovea/Functions/Stream.h"
 #include "fovea/Functions/Tokens.h"
 #include "fovea/Functions/Tree.h"
 #include "fovea/Functions/VQ.h"

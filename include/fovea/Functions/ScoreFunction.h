@@ -26,6 +26,20 @@ struct ScoreFunction {
   llvm::SmallVector<TensorRef> captures;
 };
 
+/// Which entries there are beside what masks leave: a function as a score is,
+/// but without `%score`, that yields an `i1`.
+struct AdmitFunction {
+  std::string body;
+  llvm::SmallVector<TensorRef> captures;
+};
+
+/// Numbers of the segment that each query [B,N] and each key [B,M] belongs to,
+/// of i32; a batch entry of 1 is that of all. A query reads the keys of its
+/// own.
+struct Segments {
+  TensorRef queries, keys;
+};
+
 } // namespace fovea
 
 #endif // FOVEA_FUNCTIONS_SCOREFUNCTION_H

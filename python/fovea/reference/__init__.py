@@ -29,5 +29,6 @@ from ._hierarchical import *
 from ._hierarchical_blocked import *
 from ._low_rank import *
 from ._quantized import *
+from ._stream import *
 from ._tree import *
 from ._vq import *

@@ -10,6 +10,7 @@
 #include "SourceSyntax.h"
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
 #include "fovea/Dialect/Attn/IR/RangeOverlap.h"
+#include "fovea/Dialect/Attn/IR/SourceContract.h"
 #include "mlir/IR/Matchers.h"
 #include "mlir/IR/OpImplementation.h"
 #include "mlir/IR/PatternMatch.h"
@@ -224,8 +225,7 @@ bool StreamSource::hasLogWeightBlocks() const {
   return logWeight && getRank(logWeight) == 4;
 }
 
-/// What a source asks of its operands.
-static const Contract &getSourceContract() {
+const Contract &attn::getSourceContract() {
   static const Contract contract("attn.stream", R"(
 keys*: ~T[B~, G~, m, D!]
 table*: ~T[B~, G~, _!, D!]

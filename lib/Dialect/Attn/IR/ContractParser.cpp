@@ -152,7 +152,7 @@ private:
 } // namespace
 
 bool ExtentSpec::isLength() const {
-  return symbol.size() == 1 && StringRef("BNM").contains(symbol.front());
+  return symbol.size() == 1 && StringRef("BNMm").contains(symbol.front());
 }
 
 bool ExtentSpec::isLocal() const {

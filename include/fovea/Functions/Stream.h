@@ -1,0 +1,104 @@
+//===- Stream.h - Attention to a list of sources ----------------*- C++ -*-===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// A pattern of attention is a list of sources: arrays of keys and values, and
+// which of their rows a query reads. The result is one soft-max over all of
+// them; see `attn.stream`.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FOVEA_FUNCTIONS_STREAM_H
+#define FOVEA_FUNCTIONS_STREAM_H
+
+#include "fovea/Functions/Dense.h"
+
+namespace fovea {
+
+/// Keys and values, and what a query reads of them.
+struct Source {
+  /// [B,G,M,D] and [B,G,M,E], where M is this source's own. Those of `stream`,
+  /// not of its gradient, may have 1 for the B and G of keys.
+  TensorRef k, v;
+  /// As for `dense`: the last query stands at the last of these keys.
+  bool causal = false;
+  std::optional<int64_t> window, prefix;
+  /// Broadcast to [B,G,M] and [B,H,N,M]; of the type of q or of `lse`.
+  std::optional<TensorRef> logWeight, bias;
+  /// [B] of i32 or i64: the keys that each batch entry has of this source.
+  std::optional<TensorRef> lengths;
+  /// The rows that block `b` of queries reads, as affine maps: `(b)[rows, n] ->
+  /// (b * 16 - 16, b * 16 + 16)`, of this source's `rows` and `n` queries; see
+  /// #attn.source. All rows without any.
+  llvm::SmallVector<std::string, 1> ranges;
+  /// For the only source of a call.
+  std::optional<Segments> segments;
+};
+
+/// What `stream` and its gradient have in common.
+struct StreamFormOptions {
+  /// How many queries are a block, if ranges depend on it.
+  int64_t block = 0;
+  /// 1/sqrt(D) by default.
+  std::optional<double> scale;
+  /// Broadcasts to [B,H]: exp(sink) is added to every denominator of a head.
+  std::optional<TensorRef> sink;
+  /// [B] of i32 or i64: the queries of each batch entry.
+  std::optional<TensorRef> queryLengths;
+  /// For entries of all sources. Positions are those of the source that a key
+  /// is of. What they capture is constant.
+  std::optional<ScoreFunction> score;
+  std::optional<AdmitFunction> admit;
+};
+
+struct StreamOptions : StreamFormOptions {
+  bool returnLse = false;
+  Target target = Target::CPU;
+  ResultMemory out;
+};
+
+/// The soft-max of q [B,H,N,D] over the keys of all sources, times their
+/// values: [B,H,N,E].
+llvm::Expected<AttentionResult> stream(const TensorRef &q,
+                                       llvm::ArrayRef<Source> sources,
+                                       const StreamOptions &options = {});
+
+struct StreamBackwardOptions : StreamFormOptions {
+  /// Whether to compute the gradients of log weights, and of biases, which may
+  /// have N x M numbers.
+  bool returnDLogWeight = true, returnDBias = true;
+  /// The gradient for `lse`, zero if absent.
+  std::optional<TensorRef> dLse;
+  Target target = Target::CPU;
+  /// For q, for k, v, the log weight and the bias of each source, those that
+  /// are computed, and for the sink.
+  GradientMemory gradients;
+};
+
+struct SourceGradients {
+  OwnedTensor k, v;
+  /// Of the shape that was given, if one was and is asked for.
+  OwnedTensor logWeight, bias;
+};
+
+struct StreamGradients {
+  OwnedTensor q;
+  llvm::SmallVector<SourceGradients, 2> sources;
+  OwnedTensor sink;
+};
+
+/// The gradients of `stream` from that of its output; `out` and `lse` are what
+/// `stream` returned. They have the same bits on any number of threads.
+llvm::Expected<StreamGradients>
+stream_backward(const TensorRef &dOut, const TensorRef &q,
+                llvm::ArrayRef<Source> sources, const TensorRef &out,
+                const TensorRef &lse,
+                const StreamBackwardOptions &options = {});
+
+} // namespace fovea
+
+#endif // FOVEA_FUNCTIONS_STREAM_H

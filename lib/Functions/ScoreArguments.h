@@ -1,0 +1,50 @@
+//===- ScoreArguments.h - Functions of scores and places --------*- C++ -*-===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FOVEA_LIB_FUNCTIONS_SCOREARGUMENTS_H
+#define FOVEA_LIB_FUNCTIONS_SCOREARGUMENTS_H
+
+#include "Call.h"
+#include "TokenMask.h"
+#include "fovea/Functions/ScoreFunction.h"
+
+namespace fovea::functions {
+
+/// The parts of a score region and what they capture. Owns what it has to make:
+/// lives as long as the call.
+class ScoreArguments {
+public:
+  /// Of entries at fewer than `numPositions` positions.
+  ScoreArguments(Checker &check, int64_t numPositions)
+      : check(check), numPositions(numPositions) {}
+
+  void add(const std::optional<ScoreFunction> &score);
+  void add(const std::optional<AdmitFunction> &admit);
+  /// Segments of a batch whose entries have `lengths` keys, or `numKeys`, and
+  /// as many queries.
+  void add(llvm::StringRef name, const std::optional<Segments> &segments,
+           int64_t batch, int64_t numQueries, int64_t numKeys,
+           const SequenceLengths &queryLengths, const SequenceLengths &lengths);
+
+  /// Adds the captures, as the next operand, and the region.
+  void addTo(Call &call) const;
+
+private:
+  template <typename Function>
+  void addFunction(llvm::StringLiteral name, const Function &function);
+
+  Checker &check;
+  int64_t numPositions;
+  llvm::SmallVector<RegionPart, 0> parts;
+  llvm::SmallVector<Argument> captures;
+  OwnedTensor lags;
+};
+
+} // namespace fovea::functions
+
+#endif // FOVEA_LIB_FUNCTIONS_SCOREARGUMENTS_H

@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-import math
-import struct
 import threading
 import traceback
 from collections.abc import Callable
@@ -21,6 +19,12 @@ _ELEMENTS = {
     "float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f64",
     "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64",
 }  # fmt: skip
+
+#: What IR has for numbers without digits.
+_NOT_FINITE = {
+    "f32": {"inf": "0x7F800000", "-inf": "0xFF800000", "nan": "0x7FC00000"},
+    "f64": {"inf": "0x7FF0000000000000", "-inf": "0xFFF0000000000000", "nan": "0x7FF8000000000000"},
+}
 
 _active = threading.local()
 
@@ -58,11 +62,9 @@ class Trace:
             return self.emit(kind, f"arith.constant {'true' if value else 'false'}")
         if kind == "index":
             return self.emit(kind, f"arith.constant {int(value)} : index")
-        value = float(value)
-        text = f"{value:.17e}"
-        if not math.isfinite(value):
-            pattern = struct.pack(">f" if self.number == "f32" else ">d", value)
-            text = f"0x{pattern.hex().upper()}"
+        # A number, where a compiler of the caller has a symbol for one.
+        plain = f"{float(value)}"
+        text = _NOT_FINITE[self.number].get(plain) or f"{float(plain):.17e}"
         return self.emit(kind, f"arith.constant {text} : {self.number}")
 
     def to(self, kind: str, value: Any) -> Traced:

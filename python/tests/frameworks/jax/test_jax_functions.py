@@ -333,6 +333,21 @@ def test_scores_in_parts_of_a_batch(axes):
     near(jax.vmap(relative, axes)(*arrays), jax.vmap(relative_formula, axes)(*arrays))
 
 
+def test_scores_on_several_devices():
+    """Each has a part of the batch, and all have the table."""
+    *arrays, table, scale = relative_arrays()
+    mesh = make_mesh()
+    rows, same = jax.sharding.PartitionSpec("devices"), jax.sharding.PartitionSpec()
+    split = jax.shard_map(relative, mesh=mesh, in_specs=(rows, rows, rows, same, rows), out_specs=rows)
+    near(jax.jit(split)(*arrays, table, scale), relative(*arrays, table, scale))
+    gradient = jax.jit(jax.grad(lambda *each: split(*each).sum(), (0, 1, 2)))(*arrays, table, scale)
+    expected = jax.grad(lambda *each: relative(*each).sum(), (0, 1, 2))(*arrays, table, scale)
+    for one, other in zip(gradient, expected, strict=True):
+        near(one, other, 1e-5)
+    with pytest.raises(ValueError, match="dense: found a gradient for captures"):
+        jax.grad(lambda *each: split(*each).sum(), 3)(*arrays, table, scale)
+
+
 @pytest.mark.parametrize("number", [3, 4])
 def test_captured_arrays_have_no_gradient(number):
     def loss(*arrays):

@@ -158,3 +158,28 @@ def test_errors():
     ):
         with pytest.raises(ValueError, match=match):
             fovea.torch.dense(q, k, v, score=score)
+
+
+@pytest.mark.parametrize("dims", [(0, 0, 0, None), (0, None, None, 0), (0, 0, 0, 0)])
+def test_vmap(dims):
+    """Also over what a function captures, and over gradients."""
+    several = [each if dim is None else torch.stack([each, 0.3 * each, -each]) for each, dim in zip(inputs(), dims)]
+
+    def pull(call):
+        return torch.func.grad(lambda *each: call(*each).square().sum(), (0, 1, 2))
+
+    found = torch.vmap(relative, dims)(*several), *torch.vmap(pull(relative), dims)(*several)
+    expected = torch.vmap(formula, dims)(*several), *torch.vmap(pull(formula), dims)(*several)
+    for one, other in zip(found, expected, strict=True):
+        near(one, other)
+
+
+def test_vmap_keeps_numbers_of_batch_entries():
+    q, k, v, _ = inputs()
+    heat = fovea.capture(torch.tensor([0.5, 2.0]))
+    several = torch.stack([q, q + 1, -q])
+
+    def call(q):
+        return fovea.torch.dense(q, k, v, score=lambda s, b, h, i, j: s * heat[b])
+
+    near(torch.vmap(call)(several), torch.stack([call(each) for each in several]))

@@ -8,7 +8,7 @@
 
 Calls `fovea.dense` and `fovea.dense_backward` on one thread, without a function and with each, in turns, and
 prints the medians of the thread's own time and of the ratios of neighbouring calls. Decoding has one query for
-each of 8 heads that share keys.
+each of 8 heads that share keys. Masks that are built in are those of `dense`, and a call for each of 8 documents.
 """
 
 import argparse
@@ -56,9 +56,28 @@ def measure(calls, functions):
     return times
 
 
+def make_masks(q, k, v, tokens):
+    """Calls with a mask that is built in, and one written as a function."""
+    size, window = tokens // 8, max(tokens // 16, 1)
+    ids = np.arange(tokens)[None] // size
+    parts = [tuple(x[:, :, first : first + size].copy() for x in (q, k, v)) for first in range(0, 8 * size, size)]
+    return {
+        "causal": (lambda: fovea.dense(q, k, v, causal=True), lambda: fovea.dense(q, k, v, admit=lambda b, h, i, j: i >= j)),
+        "window": (
+            lambda: fovea.dense(q, k, v, causal=True, window=window),
+            lambda: fovea.dense(q, k, v, admit=lambda b, h, i, j: (i >= j) & (i - j < window)),
+        ),
+        "documents": (
+            lambda: [fovea.dense(*part, causal=True) for part in parts],
+            lambda: fovea.dense(q, k, v, causal=True, segments=(ids, ids)),
+        ),
+    }
+
+
 def print_rows(what, times):
+    first, *_ = times.values()
     for name, mine in times.items():
-        ratio = statistics.median(each / plain for each, plain in zip(mine, times["none"]))
+        ratio = statistics.median(each / plain for each, plain in zip(mine, first))
         print(f"| {what} | {name} | {statistics.median(mine) * 1e3:.2f} | {ratio:.2f} |")
 
 
@@ -81,6 +100,8 @@ def main():
         name: lambda name=name, mine=mine: fovea.dense_backward(d_out, q, k, v, *results[name], **mine)
         for name, mine in options.items()
     }))  # fmt: skip
+    for name, (built_in, function) in make_masks(q, k, v, arguments.tokens).items():
+        print_rows(f"{name} mask", measure(arguments.calls, {"built in": built_in, "as a function": function}))
     heads, width = 8 * arguments.heads, 2 * arguments.width
     q = numbers.standard_normal((1, heads, 1, width), np.float32)
     k, v = (numbers.standard_normal((1, arguments.heads, arguments.keys, width), np.float32) for _ in range(2))

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from . import _arguments as check
 from . import _fovea, _layout
+from ._entries import AdmitFunction
 from ._ranges import trace_ranges
 from ._trace import ScoreFunction, trace_score
 
@@ -106,6 +107,7 @@ def stream(
     sink: Any = None,
     query_lengths: Any = None,
     score: ScoreFunction | None = None,
+    admit: AdmitFunction | None = None,
     return_lse: bool = False,
     layout: str = "bhnd",
     out: Any = None,
@@ -122,13 +124,13 @@ def stream(
     A key that several sources name counts as often.
 
     `block` is how many queries are a block, where ranges depend on it.  `scale`, `sink`,
-    `query_lengths`, `score`, `return_lse`, `layout` and `target` are those of `dense`;
-    `layout` holds for the keys and values of sources, too.  `score` is for entries of
-    all sources, and positions are those of the source that a key is of.
+    `query_lengths`, `score`, `admit`, `return_lse`, `layout` and `target` are those of `dense`;
+    `layout` holds for the keys and values of sources, too.  The functions are for
+    entries of all sources, and positions are those of the source that a key is of.
     """
     first_heads = not _layout.is_tokens_first(layout)
     options = (
-        block, scale, sink, query_lengths, *trace_score(score, q), return_lse, *_pass_sources(sources, first_heads), target,
+        block, scale, sink, query_lengths, *trace_score(score, q, admit=admit), return_lse, *_pass_sources(sources, first_heads), target,
     )  # fmt: skip
     if first_heads:
         return _fovea.stream(q, *options, out=out)
@@ -150,6 +152,7 @@ def stream_backward(
     sink: Any = None,
     query_lengths: Any = None,
     score: ScoreFunction | None = None,
+    admit: AdmitFunction | None = None,
     return_d_log_weight: bool = True,
     return_d_bias: bool = True,
     layout: str = "bhnd",
@@ -164,11 +167,11 @@ def stream_backward(
     gave with `return_lse`, `d_out` and `d_lse` the gradients for them; without `d_lse`
     nothing depends on `lse`.  All other arguments are those of `stream`; as in
     `dense_backward`, those of log weights and biases may be left out, and arrays that
-    `score` captures are constant.  `gradients` is memory for them, arranged like them.
+    functions capture are constant.  `gradients` is memory for them, arranged like them.
     """
     first_heads = not _layout.is_tokens_first(layout)
     options = (
-        lse, d_lse, block, scale, sink, query_lengths, *trace_score(score, q), return_d_log_weight, return_d_bias,
+        lse, d_lse, block, scale, sink, query_lengths, *trace_score(score, q, admit=admit), return_d_log_weight, return_d_bias,
         *_pass_sources(sources, first_heads), target,
     )  # fmt: skip
     check.flags(return_d_log_weight=return_d_log_weight, return_d_bias=return_d_bias)

@@ -321,23 +321,37 @@ def reads_batch(body: str | None) -> bool:
 
 
 def trace_score(
-    function: ScoreFunction | None, data: Any, convert: Callable[[Any], Any] = lambda array: array
+    function: ScoreFunction | None,
+    data: Any,
+    convert: Callable[[Any], Any] = lambda array: array,
+    admit: Callable[..., Any] | None = None,
 ) -> TracedScore:
-    """The region that a function is, for an array of queries.  `convert` makes operands of captured arrays."""
-    if function is None:
+    """The region that a function is, for an array of queries, and of one that tells which entries there are.  `convert`
+    makes operands of captured arrays."""
+    if function is None and admit is None:
         return NO_SCORE
     if isinstance(function, TracedScore):
+        if admit is not None:
+            raise ValueError("admit: found one beside a score that is traced, needed it traced with that")
         return function
-    if not callable(function):
-        raise ValueError(f"score: found {type(function).__name__}, needed a function of (s, b, h, i, j)")
+    for name, given, needed in (("score", function, "(s, b, h, i, j)"), ("admit", admit, "(b, h, i, j)")):
+        if given is not None and not callable(given):
+            raise ValueError(f"{name}: found {type(given).__name__}, needed a function of {needed}")
     trace = Trace("f64" if str(getattr(data, "dtype", "")).endswith("float64") else "f32", convert)
     places = [Traced(trace, f"%{name}", "index") for name in ("batch", "head", "query", "key")]
+    score = Traced(trace, "%score", "number")
     _active.trace = trace
+    name = "score"
     try:
-        score = function(Traced(trace, "%score", "number"), *places)
-        score = trace.to("number", score if isinstance(score, Traced) else float(score))
+        if function is not None:
+            score = function(score, *places)
+            score = trace.to("number", score if isinstance(score, Traced) else float(score))
+        name = "admit"
+        if admit is not None:
+            condition, removed = trace.to("bool", admit(*places)), trace.constant(float("-inf"), "number")
+            score = trace.emit("number", f"arith.select {condition.name}, {score.name}, {removed.name} : {trace.number}")
     except Exception as error:
-        raise ValueError(f"score: {find_line(error)}{error}") from error
+        raise ValueError(f"{name}: {find_line(error)}{error}") from error
     finally:
         _active.trace = None
     trace.lines.append(f"attn.yield {score.name} : {trace.number}")

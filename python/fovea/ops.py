@@ -17,7 +17,8 @@ from typing import Any
 
 from . import _arguments as check
 from . import _fovea, _layout
-from ._trace import ScoreFunction, trace_score
+from ._entries import AdmitFunction, trace_entries
+from ._trace import ScoreFunction
 
 __all__ = [
     "dense",
@@ -44,6 +45,8 @@ def dense(
     lengths: Any = None,
     query_lengths: Any = None,
     score: ScoreFunction | None = None,
+    admit: AdmitFunction | None = None,
+    segments: tuple[Any, Any] | None = None,
     return_lse: bool = False,
     layout: str = "bhnd",
     out: Any = None,
@@ -78,16 +81,26 @@ def dense(
         dense(q, k, v, score=lambda s, b, h, i, j: 50 * fovea.math.tanh(s / 50))
         dense(q, k, v, score=lambda s, b, h, i, j: s + slopes[h] * (j - i))
 
+    `admit` is a function of (b, h, i, j) of the same kind that is true for the entries
+    that there are.  `segments`, a pair of integers [B,N] and [B,M], leaves those whose
+    query and key have the same number, such as that of a document.  Neither saves work:
+    masks do.
+
+        dense(q, k, v, causal=True, admit=lambda b, h, i, j: (i - j) % 4 == 0)
+        dense(q, k, v, causal=True, segments=(documents, documents))
+
     With `layout` "bnhd" q, k, v and the output are [B,N,H,D] arrays of the host, which
     are read and written where they lie.
     """
+    is_tokens_first = _layout.is_tokens_first(layout)
+    if is_tokens_first:
+        q, k, v = _layout.all_heads_first(q=q, k=k, v=v)
     options = (
-        scale, causal, window, log_weight, bias, sink, prefix, lengths, query_lengths, *trace_score(score, q), return_lse,
-        target,
+        scale, causal, window, log_weight, bias, sink, prefix, lengths, query_lengths,
+        *trace_entries(score, admit, segments, q, k, lengths, query_lengths), return_lse, target,
     )  # fmt: skip
-    if not _layout.is_tokens_first(layout):
+    if not is_tokens_first:
         return _fovea.dense(q, k, v, *options, out=out)
-    q, k, v = _layout.all_heads_first(q=q, k=k, v=v)
     return _layout.attend(partial(_fovea.dense, q, k, v, *options), q, v.shape[3], out, return_lse)
 
 
@@ -110,6 +123,8 @@ def dense_backward(
     lengths: Any = None,
     query_lengths: Any = None,
     score: ScoreFunction | None = None,
+    admit: AdmitFunction | None = None,
+    segments: tuple[Any, Any] | None = None,
     return_d_log_weight: bool = True,
     return_d_bias: bool = True,
     layout: str = "bhnd",
@@ -124,15 +139,17 @@ def dense_backward(
     Each has the shape and type of what it is for.  `out` and `lse` are what
     `dense` gave with `return_lse`, `d_out` and `d_lse` the gradients for them;
     without `d_lse` nothing depends on `lse`.  All other arguments are those of
-    `dense`.  Arrays that `score` captures are constant.
+    `dense`.  Arrays that functions capture are constant.
     """
+    is_tokens_first = _layout.is_tokens_first(layout)
+    if is_tokens_first:
+        d_out, q, k, v, out = _layout.all_heads_first(d_out=d_out, q=q, k=k, v=v, out=out)
     options = (
         lse, d_lse, scale, causal, window, log_weight, bias, sink, prefix, lengths, query_lengths,
-        *trace_score(score, q), return_d_log_weight, return_d_bias, target,
+        *trace_entries(score, admit, segments, q, k, lengths, query_lengths), return_d_log_weight, return_d_bias, target,
     )  # fmt: skip
-    if not _layout.is_tokens_first(layout):
+    if not is_tokens_first:
         return _fovea.dense_backward(d_out, q, k, v, out, *options, gradients=gradients)
-    d_out, q, k, v, out = _layout.all_heads_first(d_out=d_out, q=q, k=k, v=v, out=out)
     wanted = {
         "log_weight": log_weight is not None and return_d_log_weight,
         "bias": bias is not None and return_d_bias,

@@ -18,9 +18,9 @@ import fovea
 
 from .._abstract import AbstractArray
 from .._conv import SlidingGroup
+from .._entries import trace_entries
 from .._low_rank import Causal, DistinctColumns, DistinctRows, RowChange, RowInterval
 from .._rope import rope_frequencies
-from .._trace import trace_score
 from .._vq import VQState, VQStateGradient
 from .._weights import hierarchical_weights, key_weights_from_conv1d
 from ..tree import Tree
@@ -89,8 +89,10 @@ _STATIC = {"frequencies"}
 def _bind(signature: inspect.Signature, arguments: Any, options: Any) -> dict[str, Any]:
     """Arguments by name, NumPy's arrays as those of JAX."""
     bound = signature.bind(*arguments, **options).arguments
-    if "score" in bound and "q" in bound:
-        bound["score"] = trace_score(bound["score"], jnp.asarray(bound["q"]), jnp.asarray)
+    functions = [bound.pop(name, None) for name in ("score", "admit", "segments")]
+    if "q" in bound and any(each is not None for each in functions):
+        of = [bound.get(name) for name in ("q", "k", "lengths", "query_lengths")]
+        bound["score"] = trace_entries(*functions, *map(_convert, of), convert=jnp.asarray)
     for name, value in bound.items():
         if callable(value):
             raise ValueError(f"{name}: found a function, which programs of XLA cannot call, needed an array")

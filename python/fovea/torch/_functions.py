@@ -18,9 +18,10 @@ from .. import _varlen as _packed
 from .. import _vq as arrays_vq
 from .._conv import SlidingGroup, sliding_group
 from .._documented import documented
+from .._entries import AdmitFunction, trace_entries
 from .._low_rank import Causal, DistinctColumns, DistinctRows, RowChange, RowInterval, check_mask
 from .._rope import rope_frequencies
-from .._trace import NO_SCORE, ScoreFunction, trace_score
+from .._trace import ScoreFunction
 from .._weights import hierarchical_weights, key_weights_from_conv1d
 from ._tape import make_call
 from ._vq import VQState
@@ -94,12 +95,15 @@ def dense(
     lengths: Tensor | None = None,
     query_lengths: Tensor | None = None,
     score: ScoreFunction | None = None,
+    admit: AdmitFunction | None = None,
+    segments: tuple[Any, Any] | None = None,
     return_lse: bool = False,
     target: str | None = None,
 ) -> Any:
     log_weight, bias, sink = _extend(log_weight, 3), _extend(bias, 4), _extend(sink, 2)
     run = _dense if return_lse else _dense_out
-    traced = NO_SCORE if score is None else trace_score(score, q, partial(_captured, place=q.device))
+    convert = partial(_captured, place=q.device)
+    traced = trace_entries(score, admit, segments, q, k, lengths, query_lengths, convert=convert)
     return run(
         q, k, v, scale, causal, window, log_weight, bias, sink, prefix, lengths, query_lengths, *traced, target
     )

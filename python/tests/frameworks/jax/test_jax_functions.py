@@ -361,6 +361,35 @@ def test_captured_arrays_have_no_gradient(number):
     assert not np.asarray(constant(*arrays)).any()
 
 
+def test_entries_that_there_are():
+    """Segments may be traced, functions join that of scores."""
+    q, k, v = (jnp.asarray(each) for each in make(B=2, H=4, G=2, N=21, D=8))
+    ids = jnp.asarray(np.arange(21)[None] // np.array([[5], [8]]))
+    slopes = jnp.arange(4.0)
+
+    def score(s, b, h, i, j):
+        return s + fovea.capture(slopes)[h] * (j - i)
+
+    def run(q, k, v, ids):
+        return fovea.jax.dense(q, k, v, causal=True, score=score, admit=lambda b, h, i, j: j % 4 != 2, segments=(ids, ids))
+
+    i, j = np.arange(21)[:, None], np.arange(21)
+    holds = (ids[:, None, :, None] == ids[:, None, None]) & (j <= i) & (j % 4 != 2)
+
+    def formula(q, k, v):
+        k, v = (jnp.repeat(each, 2, axis=1) for each in (k, v))
+        scores = jnp.einsum("bhnd,bhmd->bhnm", q, k) / np.sqrt(8) + slopes[:, None, None] * (j - i)
+        scores = jnp.where(holds, scores, -1e30)
+        # The first of a segment may be left out alone.
+        return jnp.einsum("bhnm,bhme->bhne", jnp.where(holds, jax.nn.softmax(scores, axis=-1), 0), v)
+
+    for compile in (lambda f: f, jax.jit):
+        near(compile(run)(q, k, v, ids), formula(q, k, v))
+        own = compile(jax.grad(lambda *each: jnp.sin(run(*each)).sum(), (0, 1, 2)))(q, k, v, ids)
+        for found, expected in zip(own, jax.grad(lambda *each: jnp.sin(formula(*each)).sum(), (0, 1, 2))(q, k, v), strict=True):
+            near(found, expected)
+
+
 def test_scores_that_are_refused():
     q, k, v, *_ = relative_arrays()
     for score, match in (

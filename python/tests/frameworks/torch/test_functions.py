@@ -251,6 +251,30 @@ def test_terms_without_a_gradient_have_none(wanted):
         assert torch.equal(one, expected[name])
 
 
+def test_entries_that_there_are():
+    """Functions and segments join that of scores, in graphs as well."""
+    torch.manual_seed(1)
+    q, k, v = (torch.randn(2, heads, 21, 8, requires_grad=True) for heads in (4, 2, 2))
+    ids, place = torch.arange(21)[None] // torch.tensor([[5], [8]]), torch.arange(21)
+
+    def score(s, b, h, i, j):
+        return s + (j - i) / 4
+
+    def run(q, k, v):
+        return fovea.torch.dense(q, k, v, causal=True, score=score, admit=lambda b, h, i, j: j % 4 != 2, segments=(ids, ids))
+
+    holds = (ids[:, None, :, None] == ids[:, None, None]) & (place <= place[:, None]) & (place % 4 != 2)
+    scores = q @ k.repeat_interleave(2, 1).mT / 8**0.5 + (place - place[:, None]) / 4
+    weights = torch.where(holds, torch.where(holds, scores, -1e30).softmax(-1), 0)
+    expected = weights @ v.repeat_interleave(2, 1)
+    wanted = torch.autograd.grad(expected.sin().sum(), (q, k, v))
+    for call in (run, torch.compile(run, backend="aot_eager")):
+        found = call(q, k, v)
+        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+        for one, other in zip(torch.autograd.grad(found.sin().sum(), (q, k, v)), wanted, strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+
+
 def test_all_functions_are_there():
     of_none = set().union(*OF_NO_FRAMEWORK.values())
     gradients = {name for name in fovea.__all__ if name.endswith("_backward")} - of_none | {"VQStateGradient"}

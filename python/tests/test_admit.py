@@ -1,0 +1,187 @@
+# Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Functions that tell which entries there are, and segments, against NumPy, plain loops and masks."""
+
+import itertools
+
+import numpy as np
+import pytest
+from conftest import check, make, near, refused
+
+import fovea
+from fovea import Source, _fovea, reference
+from fovea.math import tanh, where
+
+LENGTHS = [(1, 1), (1, 300), (13, 13), (65, 65), (64, 130), (70, 40)]
+TYPES = ["float32", "float64", "bfloat16", "float16"]
+B, H, G = 2, 4, 2
+
+
+def documents(M, seed=1):
+    return np.sort(np.random.default_rng(seed).integers(0, 3, (B, M)), axis=1)
+
+
+def cases(N, M):
+    """Options of a call, and the entries [B,H,N,M] that it leaves."""
+    i, j = np.arange(N)[:, None] + M - N, np.arange(M)
+    ids, kinds = documents(M), np.random.default_rng(2).random((H, M)) < 0.5
+    own = np.concatenate([np.full((B, max(N - M, 0)), -1), ids[:, max(M - N, 0) :]], axis=1)
+    same = own[:, None, :, None] == ids[:, None, None]
+    captured, of_kind = fovea.capture(ids), fovea.capture(kinds.astype(np.int8))
+    return {
+        "causal": ({"admit": lambda b, h, i, j: i >= j}, i >= j),
+        "window": ({"admit": lambda b, h, i, j: (i >= j) & (i - j < 9)}, (i >= j) & (i - j < 9)),
+        "prefix": ({"admit": lambda b, h, i, j: (j <= i) | (j < 5)}, (j <= i) | (j < 5)),
+        "dilated": ({"admit": lambda b, h, i, j: (i - j) % 4 == 0, "causal": True}, ((i - j) % 4 == 0) & (i >= j)),
+        "heads": ({"admit": lambda b, h, i, j: (h < 2) | (of_kind[h, j] == 1)},
+                  (np.arange(H)[:, None] < 2)[:, None] | kinds[:, None]),
+        "kinds": ({"admit": lambda b, h, i, j: captured[b, j] != 1, "window": 40},
+                  (ids != 1)[:, None, None] & (np.abs(i - j) < 40)),
+        "segments": ({"segments": (own, ids)}, same),
+        "causal segments": ({"segments": (own.astype(np.int32), ids.astype(np.int32)), "causal": True}, same & (i >= j)),
+        "segments and admit": ({"segments": (own[:1], ids[:1]), "admit": lambda b, h, i, j: i != j}, same[:1] & (i != j)),
+        "nothing": ({"admit": lambda b, h, i, j: False}, np.zeros((1, 1), bool)),
+        "all": ({"admit": lambda b, h, i, j: True}, np.ones((1, 1), bool)),
+    }  # fmt: skip
+
+
+NAMES = list(cases(1, 1))
+
+
+def bias(entries, N, M, type="float64"):
+    """The same entries, written out."""
+    return np.where(np.broadcast_to(entries, (B, H, N, M)), 0.0, -np.inf)
+
+
+TURNS = itertools.cycle(TYPES)
+
+
+@pytest.mark.parametrize("name,N,M,type", [(name, *each, next(TURNS)) for name in NAMES for each in LENGTHS])
+def test_dense(name, N, M, type):
+    arrays = make(type, B=B, H=H, G=G, N=N, M=M, D=24, E=20)
+    options, entries = cases(N, M)[name]
+    expected = reference.dense(*arrays, bias=bias(entries, N, M), return_lse=True)
+    check(fovea.dense(*arrays, **options, return_lse=True), expected, type)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("target,type", [("reference", "float64"), ("gpu-sim", "float32")])
+def test_other_targets(name, target, type):
+    arrays = make(type, B=B, H=H, G=G, N=33, M=37, D=16)
+    options, entries = cases(33, 37)[name]
+    expected = reference.dense(*arrays, bias=bias(entries, 33, 37), return_lse=True)
+    check(fovea.dense(*arrays, **options, return_lse=True, target=target), expected, type)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("N,M", [(1, 1), (37, 41), (65, 65)])
+def test_gradients(name, N, M):
+    arrays = make("float64", B=B, H=H, G=G, N=N, M=M, D=8, E=12)
+    options, entries = cases(N, M)[name]
+    rng = np.random.default_rng(1)
+    out, lse = fovea.dense(*arrays, **options, return_lse=True)
+    d_out, d_lse = rng.standard_normal(out.shape), np.where(np.isfinite(lse), rng.standard_normal(lse.shape), 0)
+    found = fovea.dense_backward(d_out, *arrays, out, lse, d_lse=d_lse, **options)
+    expected = reference.dense_backward(d_out, *arrays, out, lse, d_lse=d_lse, bias=bias(entries, N, M))
+    for mine, wanted in zip(found, expected):
+        near(mine, wanted, "float64", 1e-11)
+
+
+@pytest.mark.parametrize("type", ["float32", "bfloat16"])
+def test_with_a_score_and_other_terms(type):
+    N = 65
+    arrays = make(type, B=B, H=H, G=G, N=N, D=24)
+    rng = np.random.default_rng(5)
+    n, m = np.array([N, 30]), np.array([N - 3, 40])
+    ids = documents(N)
+    options = {"lengths": m, "query_lengths": n, "sink": rng.standard_normal((1, H)).astype(np.float32), "causal": True}
+    table = fovea.capture(rng.standard_normal(N).astype(np.float32))
+
+    def score(s, b, h, i, j):
+        return 2 * tanh(s / 2) + table[j]
+
+    found = fovea.dense(*arrays, **options, score=score, admit=lambda b, h, i, j: j % 3 != 1, segments=(ids, ids), return_lse=True)
+
+    def expected_score(s, b, h, i, j):
+        own = ids[b, np.clip(i - (m[b] - n[b]), 0, N - 1)]
+        return where((j % 3 != 1) & (own == ids[b, j]), score(s, b, h, i, j), -np.inf)
+
+    check(found, reference.dense(*arrays, **options, score=expected_score, return_lse=True), type)
+
+
+@pytest.mark.parametrize("name", ["dilated", "segments", "window"])
+def test_removed_entries_are_not_read(name):
+    q, k, v = make(B=B, H=H, G=G, N=20, M=40, D=16)
+    admit = {"dilated": lambda b, h, i, j: j % 4 == 0, "window": lambda b, h, i, j: (j < 25) & (i >= j), "segments": None}[name]
+    ids = np.arange(40)[None] // 30
+    options = {"admit": admit, "segments": (np.zeros((1, 20), int), ids) if name == "segments" else None}
+    hidden = {"dilated": np.arange(40) % 4 != 0, "window": np.arange(40) >= 25, "segments": ids[0] != 0}[name]
+    expected = fovea.dense(q, k, v, **options, return_lse=True)
+    gradients = fovea.dense_backward(expected[0], q, k, v, *expected, **options)
+    k[:, :, hidden], v[:, :, hidden] = np.nan, np.inf
+    found = fovea.dense(q, k, v, **options, return_lse=True)
+    assert all(np.array_equal(*pair) for pair in zip(found, expected, strict=True))
+    mine = fovea.dense_backward(expected[0], q, k, v, *expected, **options)
+    assert all(np.array_equal(*pair) for pair in zip(mine, gradients, strict=True))
+
+
+def test_layouts_and_one_kernel():
+    before = _fovea.cache_statistics()[2]
+    for N, M in ((40, 40), (30, 50), (65, 70)):
+        q, k, v = make(B=B, H=H, G=G, N=N, M=M, D=20)
+        options, entries = cases(N, M)["causal segments"]
+        found = fovea.dense(q, k, v, **options)
+        near(found, reference.dense(q, k, v, bias=bias(entries, N, M)), "float32")
+        swapped = [np.ascontiguousarray(x.swapaxes(1, 2)) for x in (q, k, v)]
+        assert np.array_equal(fovea.dense(*swapped, **options, layout="bnhd").swapaxes(1, 2), found)
+    # Its own, and one that reads and writes in another order.
+    assert _fovea.cache_statistics()[2] - before == 2
+
+
+@pytest.mark.parametrize("type", ["float32", "float64"])
+def test_stream(type):
+    """Of all sources, by the positions of each."""
+    q, k, v = make(type, B=B, H=H, G=G, N=65, D=24)
+    _, far_k, far_v = make(type, B=B, H=H, G=G, N=65, M=9, D=24, seed=3)
+    sources = [Source(k, v, causal=True), Source(far_k, far_v)]
+    options = {"admit": lambda b, h, i, j: (j + h) % 3 != 0, "score": lambda s, b, h, i, j: s + (j - i) / 9}
+    found = fovea.stream(q, sources, **options, return_lse=True)
+    check(found, reference.stream(q, sources, **options, return_lse=True), type)
+    if type == "float64":
+        mine = fovea.stream_backward(found[0], q, sources, *found, **options)
+        wanted = reference.stream_backward(found[0], q, sources, *found, **options)
+        near(mine[0], wanted[0], type, 1e-7)
+        near(mine[1][1].v, wanted[1][1][1], type, 1e-7)
+
+
+def test_a_wrong_function_is_noticed():
+    arrays = make(B=B, H=H, G=G)
+    options, entries = cases(37, 37)["causal"]
+    with pytest.raises(AssertionError):
+        check(fovea.dense(*arrays, admit=lambda b, h, i, j: i > j), reference.dense(*arrays, bias=bias(entries, 37, 37)))
+
+
+def test_errors():
+    arrays = make(B=B)
+    here = rf"^admit: {__file__}:\d+: "
+    for admit, match in (
+        ("causal", "^admit: found str, needed a function of"),
+        (lambda b, h, i, j: i - j, "^admit: found an integer, needed a condition"),
+        (lambda b, h, i, j: i if i > j else j, here + "found if, and, or"),
+        (lambda b, h, i, j: i >= j and i < 3, here + "found if, and, or"),
+        (lambda s, b, h, i, j: i > j, "^admit: "),
+        (lambda b, h, i, j: None, "^admit: "),
+    ):
+        refused(match, fovea.dense, *arrays, admit=admit)
+        refused(match, fovea.stream, arrays[0], [Source(*arrays[1:])], admit=admit)
+    ids = np.zeros((2, 37), int)
+    for segments, match in (
+        (ids, "^segments: found ndarray, needed a pair"),
+        ((ids, ids[:, 1:]), r"^segments\[1\]: found shape \(2, 36\), needed \(2, 37\)"),
+        ((ids[0], ids), r"^segments\[0\]: found shape \(37,\), needed \(2, 37\)"),
+        ((ids, ids * 1.0), r"^segments\[1\]: found element type float64, needed a signed integer type"),
+        ((ids, ids, ids), "^segments: found tuple, needed a pair"),
+    ):
+        refused(match, fovea.dense, *arrays, segments=segments)
+    refused("^admit: found int", fovea.dense, *arrays, segments=(ids, ids), admit=3)

@@ -18,16 +18,42 @@ using namespace fovea::attn::conv;
 // Values
 //===----------------------------------------------------------------------===//
 
-ValueGradients::ValueGradients(ConvBuilder &b, Value dValue)
-    : b(b), dValue(dValue), sums(dValue) {
+/// Whether no two heads add to the gradients of the same values.
+static bool hasOwnValues(ConvBuilder &b) {
+  int64_t heads = cast<MemRefType>(b.basis.getType()).getDimSize(1);
+  return !ShapedType::isDynamic(heads) &&
+         heads == cast<MemRefType>(b.value.getType()).getDimSize(1);
+}
+
+ValueGradients::ValueGradients(ConvBuilder &b, Value dValue, bool areBegun)
+    : b(b), dValue(dValue), sums(dValue),
+      areCleared(!areBegun || !hasOwnValues(b)) {
   Value batches = b.extent(b.value, 0), groups = b.extent(b.value, 1);
   auto type = cast<MemRefType>(dValue.getType());
   if (b.paddedWidth != b.width || type.getElementType() != b.getStateType())
     sums = b.allocate(b.getStateType(),
                       {batches, groups, b.numTokens, b.index(b.paddedWidth)});
+  if (!areCleared)
+    return;
   b.forAllRows({batches, groups}, [&](ValueRange task, Value row) {
     b.clearRow(sums, {task[0], task[1], row});
   });
+}
+
+void ValueGradients::beginHead(Value firstKey) {
+  if (areCleared)
+    return;
+  b.forAll({b.ceilDiv(firstKey, kTaskRows)}, [&](ValueRange task) {
+    Value first = b.mul(task[0], kTaskRows);
+    b.loop(first, b.min(b.add(first, kTaskRows), firstKey), 1,
+           [&](Value key) { b.clearRow(sums, {b.batch, b.group, key}); });
+  });
+}
+
+void ValueGradients::begin(Value numbers, Value key, Value column) {
+  if (areCleared)
+    return add(numbers, key, column);
+  b.storeVector(numbers, sums, {b.batch, b.group, key, column});
 }
 
 void ValueGradients::add(Value numbers, Value key, Value column) {
@@ -102,12 +128,20 @@ void ProfileGradients::storeBases(Value lag) {
 // Rows
 //===----------------------------------------------------------------------===//
 
+static bool isPartitioned(const ConvBuilder &b) {
+  return b.plan.algorithm != ConvAlgorithm::Toeplitz;
+}
+
 RowGradients::RowGradients(ConvTables &tables, ConvApplyBackwardOp op)
     : t(tables), b(t.b), op(op),
       // Whole blocks of rows may be read behind the last one.
       front(std::max(kTaskRows, b.getLanes())) {
   Type state = b.getStateType();
-  memref = b.allocate(state, {b.numTokens, b.index(b.paddedWidth)});
+  // Transforms read each row once.
+  if (isPartitioned(b) && b.paddedWidth == b.width)
+    factors = b.allocate(state, {b.numTokens});
+  else
+    memref = b.allocate(state, {b.numTokens, b.index(b.paddedWidth)});
   deltas = b.allocate(state, {b.add(b.numTokens, 2 * front)});
 }
 
@@ -160,21 +194,47 @@ Value RowGradients::prepareRow(Value row) {
   b.ifThenElse(
       isKept, [&] { storeRow(row, delta, factor); },
       [&] {
-        b.clearRow(memref, row);
+        clearRow(row);
         storeDelta(b.scalar(0.0), row);
       });
   t.marks.set(row, b.equal(b.either(isNone, isKept), no));
   return t.marks.isMarked(row);
 }
 
+void RowGradients::clearRow(Value row) {
+  if (factors)
+    return b.storeScalar(b.scalar(0.0), factors, row);
+  b.clearRow(memref, row);
+}
+
+ComplexRow RowGradients::loadRow(ConvTransform &transform, Value row,
+                                 Value column) {
+  if (memref)
+    return transform.loadTokens(memref, {}, row, column, b.numTokens);
+  Value exists = b.less(row, b.numTokens);
+  row = b.min(row, b.sub(b.numTokens, b.index(1)));
+  Value factor = b.select(exists, b.loadScalar(factors, row), b.scalar(0.0));
+  // Whatever it holds.
+  Value isNone = b.compare(arith::CmpFPredicate::OEQ, factor, b.scalar(0.0));
+  Value factors = b.broadcast(factor), zeros = b.splat(0.0);
+  auto load = [&](Value column) {
+    Value numbers = b.fmul(loadGradient(row, column), factors);
+    return b.select(isNone, zeros, numbers);
+  };
+  Value re = load(column);
+  return {re, load(b.add(column, b.getLanes()))};
+}
+
 void RowGradients::storeRow(Value row, Value delta, Value factor) {
+  storeDelta(delta, row);
+  if (this->factors)
+    return b.storeScalar(factor, this->factors, row);
   Value factors = b.broadcast(factor);
   b.overColumns(b.paddedWidth, /*inits=*/{}, [&](Value column, ValueRange) {
     b.storeVector(b.fmul(loadGradient(row, column), factors), memref,
                   {row, column});
     return Values();
   });
-  storeDelta(delta, row);
 }
 
 //===----------------------------------------------------------------------===//
@@ -315,7 +375,7 @@ void ConvGradient::emitHead() {
 void fovea::attn::conv::emitConvGradient(ConvBuilder &b, ConvApplyBackwardOp op,
                                          ConvGradient::Allocate allocate) {
   ConvValues convValues(b, /*findsSpoilt=*/false);
-  ValueGradients values(b, op.getDValue());
+  ValueGradients values(b, op.getDValue(), /*areBegun=*/isPartitioned(b));
   // Heads that share values add to the same gradient, so these stay together.
   Value heads = b.extent(b.basis, 1);
   Value shared = b.max(b.div(heads, b.max(b.extent(b.value, 1), 1)), 1);

@@ -29,7 +29,7 @@
 #ifndef FOVEA_LIB_CONVERSION_ATTNTOVECTOR_CONV_CONVGRADIENT_H
 #define FOVEA_LIB_CONVERSION_ATTNTOVECTOR_CONV_CONVGRADIENT_H
 
-#include "ConvKernel.h"
+#include "ConvTransforms.h"
 
 namespace fovea::attn::conv {
 
@@ -37,8 +37,13 @@ namespace fovea::attn::conv {
 /// can hold them.
 class ValueGradients {
 public:
-  /// Zeros.
-  ValueGradients(ConvBuilder &b, Value dValue);
+  /// Zeros, unless `beginHead` and `begin` are called for every head.
+  ValueGradients(ConvBuilder &b, Value dValue, bool areBegun);
+  /// Stores zeros for the keys of the present head before `firstKey`, if no
+  /// other head adds to them.
+  void beginHead(Value firstKey);
+  /// Begins, or adds to, the gradients of a value of the present head.
+  void begin(Value numbers, Value key, Value column);
   /// Adds a vector of columns to that of a value of the present head.
   void add(Value numbers, Value key, Value column);
   /// Stores the gradients.
@@ -47,6 +52,8 @@ public:
 private:
   ConvBuilder &b;
   Value dValue, sums;
+  /// Whether there are zeros before the first head.
+  bool areCleared;
 };
 
 /// Gradients of the profiles of a head, which are stored where scores are.
@@ -92,12 +99,16 @@ public:
   Value dot(Value row, function_ref<Value(Value column)> other);
   Value dotOutput(Value row);
   Value loadGradient(Value row, Value column);
+  /// A row of g for transforms; zeros behind the last one.
+  ComplexRow loadRow(ConvTransform &transform, Value row, Value column);
 
+  /// g, unless it is d_output times `factors`.
   Value memref;
 
 private:
   Value prepareRow(Value row);
   void storeRow(Value row, Value delta, Value factor);
+  void clearRow(Value row);
   void storeDelta(Value delta, Value row) {
     b.storeScalar(delta, deltas, b.add(row, front));
   }
@@ -107,7 +118,7 @@ private:
   ConvApplyBackwardOp op;
   /// Zeros before and behind e.
   int64_t front;
-  Value deltas;
+  Value deltas, factors;
 };
 
 /// Rows that were marked, which add to the gradients entry by entry.
@@ -151,7 +162,7 @@ struct ConvGradientTables {
 };
 
 /// Emits the gradient with the algorithm that `allocate` makes: it adds to the
-/// gradients of values, and stores those of all profiles.
+/// gradients of values, or begins them, and stores those of all profiles.
 void emitConvGradient(
     ConvBuilder &b, ConvApplyBackwardOp op,
     function_ref<std::unique_ptr<ConvProduct>(ConvGradientTables &)> allocate);

@@ -37,6 +37,9 @@ using Piece = ConvPieces::Piece;
 /// before its own windows again.
 static constexpr int64_t kLeastWindows = 256, kMostWindows = 4096,
                          kWindowTasks = 32;
+/// Bytes of spectra of values beyond which the caches lose them before they are
+/// read; with fewer, stores past the caches take longer.
+static constexpr int64_t kMostCached = 1 << 24;
 
 namespace {
 class ConvGradientPartitioned : public ConvProduct {
@@ -117,8 +120,7 @@ void ConvGradientPartitioned::transformRows(Value block, Value columns) {
   Value firstRow = b.mul(block, plan.block);
   Value column = b.mul(columns, plan.getColumns());
   transform.padAndTransform(rowSpectra, {block, columns}, [&](Value row) {
-    return transform.loadTokens(g.rows.memref, {}, b.add(firstRow, row), column,
-                                b.numTokens);
+    return g.rows.loadRow(transform, b.add(firstRow, row), column);
   });
 }
 
@@ -152,6 +154,11 @@ void ConvGradientPartitioned::emit() {
       prefetch(s.memref, s.pieces.numPieces, each);
     });
     correlate(frequency, mirror);
+    // These numbers of the spectra of values have done their duty.
+    transform.forBoth(frequency, mirror, [&](const Frequency &each) {
+      b.loop(b.index(0), s.pieces.numPieces, plan.outputs,
+             [&](Value piece) { multiplyPieces(each, piece); });
+    });
   });
   b.forAll({b.div(s.pieces.numWindows, 2 * lanes)},
            [&](ValueRange task) { invertWindows(b.mul(task[0], 2 * lanes)); });
@@ -171,14 +178,7 @@ void ConvGradientPartitioned::emit() {
     Value deltas = g.profiles.load(segment, lag);
     return b.fsub(b.fadd(later, earlier), deltas);
   });
-  // The spectra of values have done their duty.
-  s.windows.forAllPairs([&](Value frequency, Value mirror) {
-    transform.forBoth(frequency, mirror, [&](const Frequency &each) {
-      prefetch(rowSpectra, s.pieces.numBlocks, each);
-      b.loop(b.index(0), s.pieces.numPieces, plan.outputs,
-             [&](Value piece) { multiplyPieces(each, piece); });
-    });
-  });
+  g.values.beginHead(t.segments.first());
   b.forAll({b.index(numGroups), s.pieces.numPieces},
            [&](ValueRange task) { invertPiece(task[1], task[0]); });
 }
@@ -410,17 +410,25 @@ void ConvGradientPartitioned::invertPiece(Value index, Value columns) {
       s.memref, {index, columns}, [&](Value at, ComplexRow numbers) {
         Value token = b.add(piece.begin, at);
         b.ifThen(b.less(token, piece.end), [&] {
-          g.values.add(b.fmul(numbers.re, factor), token, column);
-          g.values.add(b.fmul(numbers.im, factor), token, b.add(column, lanes));
+          g.values.begin(b.fmul(numbers.re, factor), token, column);
+          g.values.begin(b.fmul(numbers.im, factor), token,
+                         b.add(column, lanes));
         });
       });
+}
+
+/// Whether spectra of pieces and rows are stored past the caches.
+static bool areSpectraFar(const ConvBuilder &b) {
+  int64_t tokens = cast<MemRefType>(b.basis.getType()).getDimSize(3);
+  int64_t rowBytes = b.paddedWidth * b.getStateType().getWidth() / 8;
+  return !ShapedType::isDynamic(tokens) && 2 * tokens * rowBytes > kMostCached;
 }
 
 void fovea::attn::conv::emitConvGradientPartitioned(OpBuilder &builder,
                                                     ConvApplyBackwardOp op,
                                                     const ConvPlan &plan) {
   ConvBuilder b(builder, op, op.getBasis(), op.getSizes(), op.getValue(), plan);
-  ConvTransform transform(b);
+  ConvTransform transform(b, /*isStreamed=*/areSpectraFar(b));
   emitConvGradient(b, op, [&](ConvGradientTables &tables) {
     return std::make_unique<ConvGradientPartitioned>(tables, transform);
   });

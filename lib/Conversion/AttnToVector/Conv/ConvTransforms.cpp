@@ -21,8 +21,8 @@ static constexpr int64_t kSkewRows = 9;
 /// Frequencies of a task.
 static constexpr int64_t kFrequencies = 8;
 
-ConvTransform::ConvTransform(ConvBuilder &b)
-    : length(b.plan.block + b.plan.piece), b(b),
+ConvTransform::ConvTransform(ConvBuilder &b, bool isStreamed)
+    : length(b.plan.block + b.plan.piece), b(b), isStreamed(isStreamed),
       twiddles(emitTwiddles(b, b.op, b.plan.radices)) {}
 
 Value ConvTransform::allocate(Value count, int64_t groups) {
@@ -56,12 +56,12 @@ void ConvTransform::prefetchRow(Value memref, ArrayRef<Value> indices,
 }
 
 void ConvTransform::storeRow(ComplexRow row, Value memref,
-                             ArrayRef<Value> indices) {
+                             ArrayRef<Value> indices, bool streaming) {
   Values at(indices);
   at.push_back(b.index(0));
-  b.storeVector(row.re, memref, at);
+  b.storeVector(row.re, memref, at, streaming);
   at.back() = b.index(b.getLanes());
-  b.storeVector(row.im, memref, at);
+  b.storeVector(row.im, memref, at, streaming);
 }
 
 Value ConvTransform::loadToken(Value memref, ArrayRef<Value> leading,
@@ -120,7 +120,16 @@ void ConvTransform::padAndTransform(Value memref, ArrayRef<Value> at,
   FFTKernel::Steps steps;
   steps.source = source;
   steps.isHalfZero = b.plan.piece <= b.plan.block;
-  emit(FFTKernel::kForward, memref, at, steps);
+  if (!isStreamed || make().isLong())
+    return emit(FFTKernel::kForward, memref, at, steps);
+  // In place, the lines of a spectrum would be read before they are written.
+  Value work = b.scratch({length, b.plan.getColumns()}, b.getStateType());
+  emit(FFTKernel::kForward, work, /*at=*/{}, steps,
+       [&](Value position, FFTKernel::Rows &rows) {
+         for (auto [k, row] : llvm::enumerate(rows))
+           storeRow(row, memref, rowOf(at, b.add(position, k)),
+                    /*streaming=*/true);
+       });
 }
 
 void ConvTransform::invertBlock(Value memref, ArrayRef<Value> at,

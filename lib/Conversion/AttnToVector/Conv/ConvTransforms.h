@@ -25,7 +25,9 @@ namespace fovea::attn::conv {
 /// rows are complex, the last two dimensions of a memref [.., rows, 2 lanes].
 class ConvTransform {
 public:
-  explicit ConvTransform(ConvBuilder &b);
+  /// Where `isStreamed`, spectra of pieces and blocks are stored past the
+  /// caches.
+  explicit ConvTransform(ConvBuilder &b, bool isStreamed = false);
 
   FFTKernel make() {
     return FFTKernel(b, b.plan.radices, twiddles, b.plan.separateAdds);
@@ -35,7 +37,8 @@ public:
 
   // Rows.
   ComplexRow loadRow(Value memref, ArrayRef<Value> indices);
-  void storeRow(ComplexRow row, Value memref, ArrayRef<Value> indices);
+  void storeRow(ComplexRow row, Value memref, ArrayRef<Value> indices,
+                bool streaming = false);
   /// Asks for as many numbers as a row has, from column `first` on.
   void prefetchRow(Value memref, ArrayRef<Value> indices, Value first,
                    unsigned locality);
@@ -90,6 +93,7 @@ public:
 
 private:
   ConvBuilder &b;
+  bool isStreamed;
   Value twiddles;
 };
 

@@ -47,14 +47,36 @@ func.func @toeplitz(%b: memref<1x2x3x200xf32>, %m: memref<1x2x3xi32>, %v: memref
 // CHECK-COUNT-64:    vector.fma
 // CHECK-COUNT-30:    vector.shuffle
 //       CHECK:     vector.maskedstore
-// Values: four pieces and two groups of columns.
-//       CHECK:   scf.forall {{.*}} in (16) {
+// Values at the same frequencies: four pieces and two groups of columns.
+//   CHECK-NOT:   scf.forall
 // CHECK-COUNT-32:    vector.fma
+//       CHECK:   scf.forall
 //   CHECK-NOT:   attn.
 func.func @partitioned(%b: memref<1x2x3x200xf32>, %m: memref<1x2x3xi32>, %v: memref<1x1x200x64xf32>, %o: memref<1x2x200x64xf32>, %d: memref<1x2x200x64xf32>,
                        %db: memref<1x2x3x200xf32>, %dv: memref<1x1x200x64xf32>) {
   attn.conv_apply_backward ins(%b, %m, %v : memref<1x2x3x200xf32>, memref<1x2x3xi32>, memref<1x1x200x64xf32>)
       forward(%o : memref<1x2x200x64xf32>) gradient(%d : memref<1x2x200x64xf32>)
       outs(%db, %dv : memref<1x2x3x200xf32>, memref<1x1x200x64xf32>) {algorithm = #attn.conv_algorithm<partitioned>, block = 64 : i64}
+  return
+}
+
+// Spectra that the caches would lose are made in memory of the thread and stored
+// past the caches. A head that has its values alone stores their gradients, and
+// zeros before its first segment. There are no rows of g, but a factor for each.
+// CHECK-LABEL: func.func @far(
+//  CHECK-SAME:   %[[DB:[a-z0-9]+]]: memref<1x1x3x65536xf32>, %[[DV:[a-z0-9]+]]: memref<1x1x65536x64xf32>)
+//   CHECK-NOT:   memref<65536x64xf32>
+//   CHECK-NOT:   vector.store {{.*}}, %[[DV]]
+// CHECK-COUNT-4:   vector.store {{.*}} nontemporal = true} : memref<{{.*}}x32xf32>, vector<16xf32>
+//       CHECK:   scf.forall
+//       CHECK:   vector.store %{{.*}}, %[[DV]]
+//       CHECK:   scf.forall
+//       CHECK:   vector.store %{{.*}}, %[[DV]]
+//   CHECK-NOT:   attn.
+func.func @far(%b: memref<1x1x3x65536xf32>, %m: memref<1x1x3xi32>, %v: memref<1x1x65536x64xf32>, %o: memref<1x1x65536x64xf32>,
+               %d: memref<1x1x65536x64xf32>, %db: memref<1x1x3x65536xf32>, %dv: memref<1x1x65536x64xf32>) {
+  attn.conv_apply_backward ins(%b, %m, %v : memref<1x1x3x65536xf32>, memref<1x1x3xi32>, memref<1x1x65536x64xf32>)
+      forward(%o : memref<1x1x65536x64xf32>) gradient(%d : memref<1x1x65536x64xf32>)
+      outs(%db, %dv : memref<1x1x3x65536xf32>, memref<1x1x65536x64xf32>)
   return
 }

@@ -197,4 +197,7 @@ LONG = dict(rows=700, algorithm=("partitioned", 32), width=16, heads=(1, 2, 1), 
             sums="state", scores="normal", sizes="full", cpu="native", dynamic=False)  # fmt: skip
 for bases in (1, 2, 64):
     run_apply(bases, {**LONG, "bases": bases})
+# Spectra that are stored past the caches of a CPU.
+if not check.is_canary and check.library.target == "cpu":
+    run_apply(3, {**LONG, "rows": 300, "bases": 3, "algorithm": ("partitioned", 64), "width": 7040, "heads": (1, 1, 1)})
 check.finish()

@@ -7,26 +7,12 @@ from __future__ import annotations
 
 import argparse
 import runpy
-import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 from . import _fovea
 from ._program import import_torch
-
-_STABLEHLO = ("--inline", "--stablehlo-aggressive-simplification", "--stablehlo-legalize-to-linalg", "--canonicalize")
-
-
-def _import_stablehlo(source: Path, output: Path) -> None:
-    beside = Path(sys.executable).with_name("torch-mlir-opt")
-    tool = str(beside) if beside.exists() else shutil.which("torch-mlir-opt")
-    if tool is None:
-        raise ValueError("StableHLO is made linalg by torch-mlir-opt: pip install torch-mlir")
-    found = subprocess.run([tool, str(source), *_STABLEHLO], capture_output=True, text=True)
-    if found.returncode:
-        raise _fovea.FoveaError(found.stderr.strip() or f"torch-mlir-opt: status {found.returncode}")
-    output.write_text(found.stdout)
+from ._stablehlo import to_linalg
 
 
 def _import_function(source: Path, name: str, output: Path) -> None:
@@ -55,7 +41,7 @@ def main(arguments: list[str] | None = None) -> int:
         if options.output.suffix != ".mlir":
             raise ValueError(f"--output: found {str(options.output)!r}, needed a file that ends in .mlir")
         if options.source.endswith(".mlir"):
-            _import_stablehlo(Path(options.source), options.output)
+            options.output.write_text(to_linalg(options.source))
         elif file.endswith(".py"):
             _import_function(Path(file), name, options.output)
         else:

@@ -16,7 +16,7 @@ import numpy as np
 from . import _fovea
 from .compiler import compile
 
-__all__ = ["Program", "import_torch", "load"]
+__all__ = ["Program", "import_jax", "import_torch", "load"]
 
 # Of safetensors.
 _TYPES = {
@@ -172,3 +172,18 @@ def import_torch(model: Any, *args: Any, path: str | os.PathLike[str] | None = N
         write_constants(path.with_suffix(".safetensors"), {name: to_numpy(each) for name, each in state.items()}, names)
         path.write_text(text)
     return program
+
+
+def import_jax(function: Any, *examples: Any, target: str = "cpu") -> Program:
+    """A function of JAX as one program, by way of torch-mlir, which must be installed.
+
+        program = fovea.import_jax(function, parameters, tokens)
+        logits = program(*jax.tree.leaves((parameters, tokens)))
+
+    `examples` are trees of arrays: these are the inputs, one after the other, of these shapes
+    and types.  Results are those of the function, in the order of their tree.  What the
+    function closes over is a constant.  `fovea.jax.compile` takes trees, and calls it.
+    """
+    from .jax._import import import_function
+
+    return import_function(function, examples, target)[0]

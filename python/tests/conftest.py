@@ -144,7 +144,7 @@ OF_NO_FRAMEWORK = {
     "functions of scores, which are the same everywhere": {"capture", "math"},
     "lists of sources, which are no arrays": {"Source", "SourceGradients", "stream", "stream_backward"},
     "programs, and what is known of them": {
-        "Explanation", "Kernel", "Program", "TARGETS", "compile", "explain", "import_torch", "load",
+        "Explanation", "Kernel", "Program", "TARGETS", "compile", "explain", "import_jax", "import_torch", "load",
     },
     "lists of sources, which operators of PyTorch and programs of XLA do not take yet": {
         "Source", "SourceGradients", "stream", "stream_backward",
@@ -155,12 +155,13 @@ OF_NO_FRAMEWORK = {
 }  # fmt: skip
 
 
-def compare_with_package(module, others, options):
+def compare_with_package(module, others, options, own=()):
     """`module` has all that the package has, but for OF_NO_FRAMEWORK and `others`; functions and classes
-    take the same arguments with the same defaults, but for `options`.  Both have reasons as their keys."""
-    missing = set().union(*OF_NO_FRAMEWORK.values(), *others.values())
+    take the same arguments with the same defaults, but for `options`.  Both have reasons as their keys.  What is `own` means something else
+    in the module."""
+    missing = set().union(*OF_NO_FRAMEWORK.values(), *others.values()) - set(own)
     left_out = set().union(*options.values())
-    names = set(fovea.__all__)
+    names = set(fovea.__all__) - set(own)
     assert missing <= names and {name for name in names if not hasattr(module, name)} == missing
     for name in names - missing:
         mine, theirs = (

@@ -12,7 +12,10 @@
 They have the names, arguments and results of those of `fovea`, but for `target`, `out` and
 `gradients`: they run where the program does, and results are written where XLA wants them.  Errors of arguments are
 raised when a program is traced, those of values (lengths, lists of nodes) when it runs.
+
+`fovea.jax.compile(function)` compiles a whole function by Fovea.
 """
 
 from ._caches import *
 from ._functions import *
+from ._import import compile as compile

@@ -36,15 +36,19 @@ class _Stateless(nn.Module):
 
 
 def _cumsum(x: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Tensor:
-    """A masked sum: what torch-mlir makes of aten.cumsum is in no dialect that we have."""
+    """Sums of 1, 2, 4, ... elements: what torch-mlir makes of aten.cumsum is in no dialect that we have."""
     if dtype is None:
         dtype = x.dtype if x.dtype.is_floating_point else torch.int64
     if x.dim() == 0:
         return x.to(dtype)
-    x = x.movedim(dim, -1).to(dtype)
-    count = torch.arange(x.shape[-1], device=x.device)
-    sums = torch.where(count[:, None] >= count, x[..., None, :], torch.zeros((), dtype=dtype)).sum(-1)
-    return sums.movedim(-1, dim)
+    # Narrow types are summed as PyTorch sums them.
+    sums = torch.float32 if dtype in (torch.bfloat16, torch.float16) else dtype
+    x = x.movedim(dim, -1).to(dtype).to(sums)
+    reach = 1
+    while reach < x.shape[-1]:
+        x = torch.cat([x[..., :reach], x[..., reach:] + x[..., :-reach]], -1)
+        reach *= 2
+    return x.to(dtype).movedim(-1, dim)
 
 
 def _gelu(x: Tensor, *, approximate: str = "none") -> Tensor:

@@ -101,6 +101,30 @@ def test_path_is_checked(tmp_path):
     assert not [*tmp_path.iterdir()]
 
 
+class CumulativeSum(torch.nn.Module):
+    def forward(self, x):
+        return tuple(torch.cumsum(x, dim) for dim in range(x.dim()))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64", "int32", "bool", "bfloat16"])
+def test_cumulative_sums(dtype):
+    for shape in (1,), (7, 2), (2, 16, 33):
+        x = (torch.randn(shape) * 3).to(getattr(torch, dtype))
+        program = fovea.import_torch(CumulativeSum(), x)
+        results = program(x)
+        for found, expected in zip(results if isinstance(results, tuple) else (results,), CumulativeSum()(x)):
+            assert found.shape == expected.shape
+            found, expected = found.astype(np.float64), expected.double().numpy()
+            bound = {"float32": 1e-6, "float64": 1e-14, "bfloat16": 2e-2}.get(dtype, 0)
+            assert np.abs(found - expected).max() <= bound * np.abs(expected).max()
+    # What comes after a NaN is one, and nothing before; no array of the square of a length.
+    x = torch.ones(5)
+    x[3] = float("nan")
+    program = fovea.import_torch(CumulativeSum(), x)
+    assert np.array_equal(np.isnan(program(x)), [False, False, False, True, True])
+    assert "300x300" not in fovea.import_torch(CumulativeSum(), torch.ones(300)).text
+
+
 def test_command(tmp_path):
     script, output = tmp_path / "script.py", tmp_path / "model.mlir"
     script.write_text(

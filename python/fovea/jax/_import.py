@@ -1,0 +1,81 @@
+# Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Functions of JAX as programs of Fovea, by StableHLO."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .. import _fovea
+from .._program import Program
+from .._stablehlo import to_linalg
+from ..compiler import compile as compile_text
+
+__all__ = ["compile", "import_function"]
+
+
+def _name_inputs(examples: Sequence[Any]) -> list[str]:
+    """One for each array."""
+    paths = (path for path, _ in jax.tree_util.tree_leaves_with_path(tuple(examples)))
+    return ["_".join(("input", *(str(getattr(key, "key", getattr(key, "idx", key))) for key in path))) for path in paths]
+
+
+def import_function(function: Any, examples: Sequence[Any], target: str) -> tuple[Program, Any]:
+    """The program of a call with arrays like these, and the tree of its results."""
+    if not callable(function):
+        raise ValueError(f"function: found {type(function).__name__}, needed a function of JAX")
+    leaves, tree = jax.tree_util.tree_flatten(tuple(examples))
+    # What a function has closed over are constants, and arguments here: their text would be long.
+    closed, result = jax.make_jaxpr(function, return_shape=True)(*examples)
+
+    def flat(*arrays: Any) -> Any:
+        count = len(closed.consts)
+        return jax.core.eval_jaxpr(closed.jaxpr, arrays[:count], *arrays[count:])
+
+    shapes = [jax.ShapeDtypeStruct(jnp.shape(each), jnp.result_type(each)) for each in (*closed.consts, *leaves)]
+    lowered = jax.jit(flat, keep_unused=True).trace(*shapes).lower(lowering_platforms=("cpu",))
+    text = to_linalg(text=lowered.as_text())
+    constants = {f"constant_{number}": np.asarray(each) for number, each in enumerate(closed.consts)}
+    try:
+        kernel = compile_text(text, target=target, entry="main")
+    except _fovea.FoveaError as error:
+        name = getattr(function, "__name__", type(function).__name__)
+        raise _fovea.FoveaError(f"{name} is not compiled: {error}") from error
+    return Program(text, kernel, constants, _name_inputs(examples)), jax.tree_util.tree_structure(result)
+
+
+def compile(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, compiled by Fovea instead of XLA, for the CPU; its attention is raised.
+
+        fast = fovea.jax.compile(model)
+        logits = fast(parameters, tokens)
+
+    Arguments and results are trees of arrays; there is a program for each tree of shapes and
+    types.  What the function closes over is as it was at the first call with them.  It needs
+    torch-mlir, whose torch-mlir-opt legalises StableHLO, and is called outside of `jax.jit`.
+    """
+    if not callable(function):
+        raise ValueError(f"function: found {type(function).__name__}, needed a function of JAX")
+    programs: dict[Any, tuple[Program, Any]] = {}
+
+    @functools.wraps(function)
+    def call(*args: Any) -> Any:
+        leaves, tree = jax.tree_util.tree_flatten(args)
+        if any(isinstance(each, jax.core.Tracer) for each in leaves):
+            raise ValueError("fovea.jax.compile: found a tracer of JAX, needed arrays: call it outside of jax.jit and jax.grad")
+        key = tree, tuple((jnp.shape(each), jnp.result_type(each)) for each in leaves)
+        if key not in programs:
+            programs[key] = import_function(function, args, "cpu")
+        program, results = programs[key]
+        found = program(*(np.asarray(each, jnp.result_type(each)) for each in leaves))
+        arrays = found if isinstance(found, tuple) else (found,)
+        return jax.tree_util.tree_unflatten(results, [jnp.asarray(each) for each in arrays])
+
+    return call

@@ -83,6 +83,13 @@ class Sources:
         outside = Source(*self.rows(9), ranges=lambda b, rows, n: (rows + 3, rows + 9))
         return [Source(*self.rows(0)), Source(*self.rows(5), window=0), outside, Source(self.k, self.v, causal=True)], {}
 
+    def far(self):
+        """Bounds of more than 32 bits choose blocks: block 0 reads all, others a window."""
+        far = 1 << 30
+        window = Source(self.k, self.v, window=9, ranges=lambda b, rows, n: (far - b * far, rows, 3, rows))
+        first = Source(self.k, self.v, ranges=lambda b, rows, n: (b * far, rows, 3, rows))
+        return [window, first, Source(self.k, self.v, ranges=lambda b, rows, n: (0, 3))], {"block": 4}
+
     def nothing(self):
         return [Source(*self.rows(0)), Source(*self.rows(5), window=0)], {}
 

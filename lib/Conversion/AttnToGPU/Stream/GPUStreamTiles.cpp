@@ -16,6 +16,11 @@ using namespace fovea::attn;
 /// Farther than any row; the difference of two such numbers fits 32 bits.
 static constexpr int64_t kFar = 1 << 30;
 
+/// A bound of rows in 32 bits, whichever rows that there are not it names.
+static Value toNearI32(GPUKernelBuilder &b, Value bound) {
+  return b.toI32(b.clamp(bound, b.index(-kFar), b.index(kFar)));
+}
+
 void GPUStreamKernel::collectSegments(Value blockIndex) {
   segments.clear();
   for (auto [index, source] : llvm::enumerate(sources)) {
@@ -70,10 +75,10 @@ void GPUStreamKernel::addSegment(unsigned index, Value low, Value high) {
       low = b.max(low, segment.lower);
     for (Value *bound : {&segment.lower, &segment.upper})
       if (*bound)
-        *bound = b.toI32(b.clamp(*bound, b.index(-kFar), b.index(kFar)));
+        *bound = toNearI32(b, *bound);
   }
-  segment.low = b.toI32(low);
-  segment.high = b.toI32(high);
+  segment.low = toNearI32(b, low);
+  segment.high = toNearI32(b, high);
   segments.push_back(segment);
 }
 
@@ -88,8 +93,8 @@ void GPUStreamKernel::addTable(unsigned index, ArrayRef<unsigned> listed,
   for (unsigned number : listed) {
     auto [low, high, first] = emitRangeBounds(
         b, source.attr.getRanges()[number], blockIndex, source.rows, numRows);
-    parts.push_back({end, b.sub(b.toI32(low), end)});
-    end = b.add(end, b.max(b.toI32(b.sub(high, low)), 0));
+    parts.push_back({end, b.sub(toNearI32(b, low), end)});
+    end = b.add(end, b.toI32(b.max(b.sub(high, low), 0)));
   }
   Value first = b.add(start, b.thread());
   b.loop(first, end, b.getNumThreads(), [&](Value entry) {

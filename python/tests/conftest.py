@@ -142,7 +142,6 @@ def agree(gradient, *arguments, **options):
 #: What of the package neither fovea.torch nor fovea.jax has under the same name.
 OF_NO_FRAMEWORK = {
     "functions of scores, which are the same everywhere": {"capture", "math"},
-    "lists of sources, which are no arrays": {"Source", "SourceGradients", "stream", "stream_backward"},
     "programs, and what is known of them": {
         "Explanation", "Kernel", "Program", "TARGETS", "compile", "explain", "import_jax", "import_torch", "load",
     },
@@ -157,8 +156,8 @@ OF_NO_FRAMEWORK = {
 
 def compare_with_package(module, others, options, own=()):
     """`module` has all that the package has, but for OF_NO_FRAMEWORK and `others`; functions and classes
-    take the same arguments with the same defaults, but for `options`.  Both have reasons as their keys.  What is `own` means something else
-    in the module."""
+    take the same arguments with the same defaults, but for `options`.  Both have reasons as their keys.
+    What is `own` means something else in the module."""
     missing = set().union(*OF_NO_FRAMEWORK.values(), *others.values()) - set(own)
     left_out = set().union(*options.values())
     names = set(fovea.__all__) - set(own)

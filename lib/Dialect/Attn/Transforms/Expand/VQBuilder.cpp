@@ -273,6 +273,19 @@ Tokens VQBuilder::keep(const Tokens &tokens, Tokens kept, OpFoldResult position,
   };
   if (getConstantIntValue(rows) == 1)
     return copyRow(constant(0), kept);
+  // One row that every step of a loop replaced would be no state of it.
+  if (numRows == 1) {
+    auto ifOp = scf::IfOp::create(
+        builder, loc, ValueRange{kept.codes, kept.values}.getTypes(),
+        equal(rows, constant(0)), /*withElseRegion=*/true);
+    OpBuilder::InsertionGuard guard(builder);
+    builder.setInsertionPointToStart(ifOp.thenBlock());
+    scf::YieldOp::create(builder, loc, ValueRange{kept.codes, kept.values});
+    builder.setInsertionPointToStart(ifOp.elseBlock());
+    Tokens last = copyRow(apply(s[0] - 1, {rows}), kept);
+    scf::YieldOp::create(builder, loc, ValueRange{last.codes, last.values});
+    return {ifOp.getResult(0), ifOp.getResult(1)};
+  }
   auto loop = scf::ForOp::create(builder, loc, value(first), value(rows),
                                  value(constant(1)),
                                  ValueRange{kept.codes, kept.values});

@@ -17,6 +17,7 @@
 
 #include "VQBackwardKernel.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
 
 using namespace mlir;
 using namespace fovea::attn;
@@ -59,6 +60,10 @@ void VQBackwardKernel::divideTokens() {
   chunkSums = loops.allocate(leading, {numCodes, valueWidth}, state);
   if (!op.getCausal() || memory == 0)
     return;
+  // Nothing is before the first chunk.
+  leading[2] = b.sub(numChunks, b.index(1));
+  if (getConstantIntValue(leading[2]) == 0)
+    return;
   keysBefore = loops.allocate(leading, {getReach(), width}, state);
   if (op.getBias())
     valuesBefore = loops.allocate(leading, {getReach(), valueWidth}, state);
@@ -83,12 +88,13 @@ void VQBackwardKernel::forTokens(
     return body(rows, low, high);
   // The code for both parts is the same.
   Value middle = b.clamp(chunkBegin, low, high);
+  Value previous = b.max(b.sub(chunk, b.index(1)), 0);
   b.loop(zero, b.index(2), 1, [&](Value part) {
     Value isOther = b.equal(part, zero);
     auto select = [&](Value others, Value own) {
       if (!others)
         return own;
-      Value view = b.rowView(others, {batch, keyHead, chunk});
+      Value view = b.rowView(others, {batch, keyHead, previous});
       return b.select(isOther, castToAnyRows(b, view), own);
     };
     Value firstOther = b.sub(chunkBegin, b.index(getReach()));
@@ -141,7 +147,7 @@ void VQBackwardKernel::addChunks() {
         addValueGradients(end, chunkEnd, b.add(next, 1));
       }
       addValueGradients(chunkBegin, end, next);
-      if (memory == 0)
+      if (!keysBefore)
         return;
       auto addRows = [&](Value from, Value to) {
         Value begin = b.sub(chunkEnd, b.index(getReach()));
@@ -151,7 +157,7 @@ void VQBackwardKernel::addChunks() {
               [&](KernelBuilder &k, Value column) {
                 Value at[] = {k.add(begin, row), column};
                 Value more =
-                    k.loadVector(from, {batch, keyHead, next, row, column});
+                    k.loadVector(from, {batch, keyHead, chunk, row, column});
                 k.storeVector(k.fadd(k.loadVector(to, at), more), to, at);
               });
         });

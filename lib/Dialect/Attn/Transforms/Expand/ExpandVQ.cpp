@@ -200,6 +200,26 @@ private:
         });
   }
 
+  /// Inserts the caches of blocks 1 to `memory` of the window, and returns the
+  /// last one.
+  Summary insertKept(Summary &entries) {
+    auto loop = scf::ForOp::create(
+        b.builder, b.loc, b.value(b.constant(0)), b.value(b.constant(memory)),
+        b.value(b.constant(1)),
+        ValueRange{initial.mean, initial.count, entries.mean, entries.count});
+    OpBuilder::InsertionGuard guard(b.builder);
+    b.builder.setInsertionPointToStart(loop.getBody());
+    ValueRange carried = loop.getRegionIterArgs();
+    OpFoldResult index = loop.getInductionVar();
+    Summary last = takeKept(index, {carried[0], carried[1]});
+    Summary all = b.insertEntry(last, {carried[2], carried[3]},
+                                b.apply(b.s[0] + 1, {index}));
+    scf::YieldOp::create(b.builder, b.loc,
+                         ValueRange{last.mean, last.count, all.mean, all.count});
+    entries = {loop.getResult(2), loop.getResult(3)};
+    return {loop.getResult(0), loop.getResult(1)};
+  }
+
   /// One block of queries after the other.
   SmallVector<Value> expandInOrder() {
     OpBuilder &builder = b.builder;
@@ -284,11 +304,7 @@ private:
       OpFoldResult count =
           b.max({b.s[0] + 1, b.constantExpr(lag + 1)}, {numBlocks});
       entries = b.insertEntry(initial, allocate(count), b.constant(0));
-      Summary last = initial;
-      for (int64_t index = 0; index < memory; ++index) {
-        last = takeKept(b.constant(index), last);
-        entries = b.insertEntry(last, entries, b.constant(index + 1));
-      }
+      Summary last = insertKept(entries);
       last = takeBlock(b.constant(0), last);
       OpFoldResult offset = b.min({block - b.s[0], b.s[1]}, {first, numTokens});
       OpFoldResult left = b.apply(b.s[0] - b.s[1], {numTokens, offset});

@@ -60,6 +60,8 @@ public:
     for (auto [source, read] : llvm::zip_equal(sources, matrix->sources)) {
       int64_t valueWidth = shapeOf(source.values).back();
       int64_t width = tables.contains(source.keys) ? 0 : q[3];
+      if (source.relativeKeys)
+        width += q[3];
       flops += 2.0 * (width + valueWidth) * q[0] * q[1] * read.countEntries();
     }
     return flops;
@@ -121,20 +123,23 @@ public:
                          c = shapeOf(op.getCodebook());
     if (!extents.isKnown)
       return 0;
-    double heads = double(q[0]) * q[1], rows = q[2], codes = c[1];
+    double heads = double(q[0]) * q[1], rows = q[2], codes = c[1], local = 0;
     double entries = codes * rows;
     if (op.getCausal()) {
-      bool readsMemory =
-          op.getBias() || !op.getState().empty() || !op.getNextState().empty();
+      bool readsMemory = op.hasLocalTerms() || !op.getState().empty() ||
+                         !op.getNextState().empty();
       int64_t block = op.getBlock(), lag = readsMemory ? op.getMemory() + 1 : 1;
       entries = 0;
       for (int64_t i = 0; i < q[2]; ++i) {
         int64_t first = std::max<int64_t>(i / block + 1 - lag, 0) * block;
+        local += double(i - first + 1);
         // No codeword is read before some token is older than the local ones.
         entries += double(i - first + 1) + (first > 0 ? codes : 0);
       }
     }
-    return 2.0 * heads * (q[3] * rows * codes + v[3] * entries);
+    // Each token that is read one by one has a relative key.
+    double products = rows * codes + (op.getRelativeKeys() ? local : 0);
+    return 2.0 * heads * (q[3] * products + v[3] * entries);
   }
 
   double count(attn::VQDecodeOp op) {

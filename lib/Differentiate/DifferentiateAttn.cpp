@@ -278,9 +278,11 @@ static LogicalResult verifyHasGradient(StreamOp op, const Adjoints &adjoints) {
            << stringifyWeighting(op.getWeighting());
   for (const StreamOp::Source &source : op.getSourceList())
     if (source.codes || source.hasValueBlocks() ||
-        source.hasLogWeightBlocks() || source.attr.getHasLocalBias())
+        source.hasLogWeightBlocks() || source.attr.getHasLocalBias() ||
+        source.attr.hasDistances())
       return op.emitOpError("has no gradient for sources with codes, a local "
-                            "bias or an axis of query blocks");
+                            "bias, terms by distance or an axis of query "
+                            "blocks");
   return verifyCaptures(op, adjoints);
 }
 
@@ -338,6 +340,13 @@ static LogicalResult differentiate(VQOp op, OpBuilder &b, Adjoints &adjoints) {
       gradients.overwrite(op.getCodes(), createKeysLike(b, op, op.getCodes()));
   Value dValue = gradients.overwrite(op.getValue());
   Value dBias = gradients.overwriteActive(op.getBias());
+  Value dRelativeKeys, dRelativeBias;
+  if (gradients.isActive(op.getRelativeKeys()) ||
+      gradients.isActive(op.getRelativeBias())) {
+    dRelativeKeys = gradients.overwrite(op.getRelativeKeys());
+    dRelativeBias = gradients.overwrite(op.getRelativeBias());
+  }
+  Value dDistanceBias = gradients.overwriteActive(op.getDistanceBias());
   SmallVector<Value> dState;
   OperandRange state = op.getState();
   if (llvm::any_of(state,
@@ -349,12 +358,13 @@ static LogicalResult differentiate(VQOp op, OpBuilder &b, Adjoints &adjoints) {
   }
   auto backward = VQBackwardOp::create(
       b, loc, gradients.getTypes(), op.getQuery(), op.getCodes(), op.getValue(),
-      op.getCodebook(), op.getBias(), op.getState(),
+      op.getCodebook(), op.getBias(), op.getRelativeKeys(),
+      op.getRelativeBias(), op.getDistanceBias(), op.getState(),
       isSoftmax ? op->getResult(0) : Value(),
       isSoftmax ? op->getResult(1) : Value(), dOutput, dLse, dNextState, dQuery,
-      dKey, dValue, dBias, dState, op.getBlockAttr(), op.getMemoryAttr(),
-      op.getCausalAttr(), op.getPaddedAttr(), op.getScaleAttr(),
-      op.getWeightingAttr());
+      dKey, dValue, dBias, dRelativeKeys, dRelativeBias, dDistanceBias, dState,
+      op.getBlockAttr(), op.getMemoryAttr(), op.getCausalAttr(),
+      op.getPaddedAttr(), op.getScaleAttr(), op.getWeightingAttr());
   gradients.assign(backward.getResults());
   return success();
 }

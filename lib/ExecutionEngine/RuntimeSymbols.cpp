@@ -75,6 +75,7 @@ orc::SymbolMap fovea::getRuntimeSymbols(orc::MangleAndInterner &mangle) {
   FOVEA_ADD(fovea_rt_check_extent);
   FOVEA_ADD(fovea_rt_check_intervals);
   FOVEA_ADD(fovea_rt_check_ranges);
+  FOVEA_ADD(fovea_rt_check_distances);
   FOVEA_ADD(fovea_rt_check_separate);
   FOVEA_ADD(fovea_rt_check_multiple);
   FOVEA_ADD(fovea_rt_check_sizes);

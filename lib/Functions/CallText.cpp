@@ -95,7 +95,9 @@ functions::buildSources(MLIRContext *context,
     auto attribute = attn::SourceAttr::getChecked(
         function_ref<InFlightDiagnostic()>(emit), context,
         ArrayRef<AffineMap>(ranges), mask, source.hasLogWeight, source.hasBias,
-        /*hasCodes=*/false, /*hasLocalBias=*/false, source.hasLengths);
+        /*hasCodes=*/false, /*hasLocalBias=*/false, source.hasLengths,
+        /*hasRelative=*/false, /*hasDistanceBias=*/false,
+        /*origin=*/AffineMap());
     if (!attribute)
       return makeError(name + ": " + error.getText());
     built.push_back(attribute);

@@ -52,15 +52,21 @@ Expected<VQResult> fovea::vq(const TensorRef &q, const TensorRef &k,
   Checker check("vq");
   VQArguments arguments =
       checkVQArguments(check, q, k, v, codebook, block, options);
+  VQDistanceArguments distances = checkVQDistances(check, arguments, options);
   const VQState *state =
       options.state && !options.state->isEmpty() ? options.state : nullptr;
-  check.check(options.causal || !(options.bias || state || options.returnState),
-              "causal: found False, needed True with a bias or a state");
+  check.check(options.causal || !(options.bias || distances.any() || state ||
+                                  options.returnState),
+              "causal: found False, needed True with a bias, terms by distance "
+              "or a state");
   check.check(!options.returnLse || options.weighting == VQWeighting::Softmax,
               "return_lse: found True, needed False without a soft-max");
 
   Call call("vq", options.target, options.out);
   addVQInputs(call, arguments);
+  call.operandIf(distances.relativeKeys);
+  call.operandIf(distances.relativeBias);
+  call.operandIf(distances.distanceBias);
   SmallVector<VQStatePart, 5> parts = getVQState(arguments);
   call.operand(state ? checkVQState(check, parts, *state, options.target)
                      : SmallVector<Argument>());

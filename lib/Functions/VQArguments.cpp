@@ -67,6 +67,29 @@ VQArguments functions::checkVQArguments(Checker &check,
   return arguments;
 }
 
+VQDistanceArguments
+functions::checkVQDistances(Checker &check, const VQArguments &arguments,
+                            const VQDistanceOptions &options) {
+  VQDistanceArguments found;
+  if (options.relative) {
+    found.relativeKeys =
+        check.operand("relative_keys", "relative.keys", options.relative->keys);
+    found.relativeBias =
+        check.operand("relative_bias", "relative.bias", options.relative->bias);
+  }
+  found.distanceBias =
+      check.operandIf("distance_bias", "distance_bias", options.distanceBias);
+  for (const std::optional<Argument> &terms :
+       {found.relativeKeys, found.distanceBias})
+    if (terms)
+      check.check(terms->shape[1] >= arguments.keptTokens(),
+                  terms->name + ": found " + Twine(terms->shape[1]) +
+                      " distances, needed at least " +
+                      Twine(arguments.keptTokens()) +
+                      ", those of tokens read one by one");
+  return found;
+}
+
 void functions::addVQInputs(Call &call, const VQArguments &arguments) {
   call.operand(arguments.q);
   if (arguments.keysAreCodes()) {

@@ -43,6 +43,17 @@ VQArguments checkVQArguments(Checker &check, const TensorRef &q,
                              const TensorRef &codebook, int64_t block,
                              const VQFormOptions &options);
 
+/// The arguments of terms by distance.
+struct VQDistanceArguments {
+  std::optional<Argument> relativeKeys, relativeBias, distanceBias;
+
+  bool any() const { return relativeKeys || distanceBias; }
+};
+
+VQDistanceArguments checkVQDistances(Checker &check,
+                                     const VQArguments &arguments,
+                                     const VQDistanceOptions &options);
+
 /// Adds the operands, turning keys into codes where they are none yet.
 void addVQInputs(Call &call, const VQArguments &arguments);
 void addVQAttributes(Call &call, Checker &check, const VQArguments &arguments,

@@ -16,8 +16,10 @@ using namespace fovea;
 using namespace fovea::functions;
 
 static void checkOptions(Checker &check, const VQBackwardOptions &options) {
-  check.check(options.causal || !options.bias,
-              "causal: found False, needed True with a bias");
+  check.check(options.causal ||
+                  !(options.bias || options.relative || options.distanceBias),
+              "causal: found False, needed True with a bias or terms by "
+              "distance");
   check.check(options.causal || !(options.state || options.dNextState),
               "causal: found False, needed True with a state");
   bool isSoftmax = options.weighting == VQWeighting::Softmax;
@@ -63,6 +65,7 @@ Expected<VQGradients> fovea::vq_backward(const TensorRef &dOut,
   Checker check("vq_backward");
   VQArguments arguments =
       checkVQArguments(check, q, k, v, codebook, block, options);
+  VQDistanceArguments distances = checkVQDistances(check, arguments, options);
   checkOptions(check, options);
   if (check.hasFailed())
     return check.takeError();
@@ -72,6 +75,9 @@ Expected<VQGradients> fovea::vq_backward(const TensorRef &dOut,
 
   Call call("vq_backward", options.target, options.gradients);
   addVQInputs(call, arguments);
+  call.operandIf(distances.relativeKeys);
+  call.operandIf(distances.relativeBias);
+  call.operandIf(distances.distanceBias);
   const VQState *before =
       options.state && !options.state->isEmpty() ? options.state : nullptr;
   call.operand(before ? checkVQState(check, getVQState(arguments), *before,
@@ -99,6 +105,9 @@ Expected<VQGradients> fovea::vq_backward(const TensorRef &dOut,
   call.results(check, "d_",
                arguments.bias ? ArrayRef(*arguments.bias)
                               : ArrayRef<Argument>());
+  for (const std::optional<Argument> &terms :
+       {distances.relativeKeys, distances.relativeBias, distances.distanceBias})
+    call.results(check, "d_", terms ? ArrayRef(*terms) : ArrayRef<Argument>());
   if (before)
     for (const Part &part : parts)
       stateGradients.emplace_back(
@@ -117,8 +126,15 @@ Expected<VQGradients> fovea::vq_backward(const TensorRef &dOut,
   found.q = std::move((*results)[0]);
   found.k = std::move((*results)[1]);
   found.v = std::move((*results)[2]);
+  auto *next = results->begin() + 3;
   if (arguments.bias)
-    found.bias = std::move((*results)[3]);
+    found.bias = std::move(*next++);
+  if (distances.relativeKeys) {
+    found.relativeKeys = std::move(*next++);
+    found.relativeBias = std::move(*next++);
+  }
+  if (distances.distanceBias)
+    found.distanceBias = std::move(*next++);
   if (!before)
     return found;
   auto *last = results->end() - 3;

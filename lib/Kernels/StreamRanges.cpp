@@ -174,12 +174,14 @@ RangeAnalysis::RangeAnalysis(StreamOp op) {
         sourceKinds.push_back(RangeKind::Empty);
       } else if (length && *length <= kMaxTableRange &&
                  source.attr.getMask().isTrivial() &&
-                 !source.attr.getHasLocalBias()) {
+                 !source.attr.getHasLocalBias() &&
+                 !source.attr.hasDistances()) {
         sourceKinds.push_back(RangeKind::Table);
         tableRows += *length;
       } else if (length && !isAlone &&
                  maxShortRows + *length <= kMaxShortRows &&
-                 !(source.codes && source.bias)) {
+                 !(source.codes &&
+                   (source.bias || source.attr.hasDistances()))) {
         // Scores that are looked up and kept would cost more on their way to
         // the second cache level and back than the maxima of many tiles.
         sourceKinds.push_back(RangeKind::Short);

@@ -246,7 +246,10 @@ _LINEAR = (
     "Tensor[]? key_biases, Tensor[]? value_biases, Tensor[]? query_summaries, Tensor[]? key_summaries, "
     "Tensor[]? value_summaries, float? scale, bool causal, bool allow_query_lookahead"
 )
-_VQ = "SymInt block, SymInt memory" + _TOKENS + ", bool padded, Tensor? bias, float scale, str weighting"
+_VQ = (
+    "SymInt block, SymInt memory" + _TOKENS + ", bool padded, Tensor? bias, Tensor[]? relative, Tensor? distance_bias, "
+    "float scale, str weighting"
+)
 _SEARCH = "SymInt num_basis, SymInt window, float delta, float epsilon, float? scale"
 _TREE = "Tensor nodes[BnF], Tensor? counts[Bn], int ratio, int levels"
 _TURNS = (
@@ -296,7 +299,7 @@ FUNCTIONS: dict[str, Declaration] = {
         "values[BGtE] like v if return_state, position[] of int64 if return_state, "
         "keys[BGtD] like q if return_state",
         "d_out q k v codebook " + _names(_VQ) + " causal out/lse lse d_lse state d_mean d_keys d_values",
-        "q k[BGND] v bias state",
+        "q k[BGND] v bias relative distance_bias state",
         t=lambda block, memory, **_: (memory + 1) * block,
     ),
     "conv": declare(

@@ -73,6 +73,8 @@ def vq(
     mask: Any = None,
     lengths: Any = None,
     bias: Any = None,
+    relative: tuple[Any, Any] | None = None,
+    distance_bias: Any = None,
     scale: float = 1.0,
     weighting: str = "softmax",
     reduction: str = "auto",
@@ -92,7 +94,10 @@ def vq(
 
     `block` tokens form a block; with `causal`, a query reads the tokens of its own
     block and of `memory` blocks before it one by one.  `bias` [B,H,N,(memory + 1) block]
-    is added to their scores, oldest first.  `weighting` "squared_relu" takes max(score, 0)^2 instead of the soft-max.
+    is added to their scores, oldest first.  `relative` = (r [H,R,D] or [1,R,D], u [H,D]) adds
+    `scale (q_i + u) . r[i - j]` to these scores, as Transformer-XL has it, and `distance_bias`
+    [H,R] or [1,R] its entry `i - j`: R is (memory + 1) block or more.
+    `weighting` "squared_relu" takes max(score, 0)^2 instead of the soft-max.
     `reduction` chooses how block summaries are combined, with the same result.
 
     `mask` [B,N], if any, is true for tokens that are present; `lengths` [B] says the
@@ -107,8 +112,9 @@ def vq(
     From "Transformer-VQ" (arXiv:2309.16354).
     """
     results = _fovea.vq(
-        q, k, v, codebook, block, memory, *check.tokens(mask, lengths), padded, bias, scale, weighting, causal,
-        reduction, state, return_state, return_lse, target, out=out,
+        q, k, v, codebook, block, memory, *check.tokens(mask, lengths), padded, bias, relative,
+        distance_bias, scale, weighting, causal, reduction, state, return_state, return_lse, target,
+        out=out,
     )  # fmt: skip
     if return_state:
         return (*results[:-1], VQState(*results[-1]))
@@ -163,6 +169,8 @@ def vq_backward(
     mask: Any = None,
     lengths: Any = None,
     bias: Any = None,
+    relative: tuple[Any, Any] | None = None,
+    distance_bias: Any = None,
     scale: float = 1.0,
     weighting: str = "softmax",
     state: VQState | None = None,
@@ -171,8 +179,8 @@ def vq_backward(
     gradients: Any = None,
     target: str = "cpu",
 ) -> tuple[Any, ...]:
-    """The gradients of `vq`: (d_q, d_k, d_v), d_bias with a bias, and a
-    `VQStateGradient` with a state.
+    """The gradients of `vq`: (d_q, d_k, d_v), d_bias with a bias, (d_r, d_u) with
+    `relative`, d_distance_bias with that, and a `VQStateGradient` with a state.
 
     `out` and `lse` are what `vq` returned, None for "squared_relu"; `d_out`
     [B,H,N,E] and `d_lse` [B,H,N] are the gradients for them.  d_k [B,G,N,D] is that
@@ -187,7 +195,7 @@ def vq_backward(
     from the last to the first, are those of the whole sequence.
     """
     gradients = _fovea.vq_backward(
-        d_out, q, k, v, codebook, block, memory, *check.tokens(mask, lengths), padded, bias, scale, weighting,
-        causal, out, lse, d_lse, state, d_next_state, target, gradients=gradients,
+        d_out, q, k, v, codebook, block, memory, *check.tokens(mask, lengths), padded, bias, relative,
+        distance_bias, scale, weighting, causal, out, lse, d_lse, state, d_next_state, target, gradients=gradients,
     )  # fmt: skip
     return gradients if state is None else (*gradients[:-1], VQStateGradient(*gradients[-1]))

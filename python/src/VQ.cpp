@@ -114,6 +114,13 @@ struct VQCall {
     in.readTokens(options);
     options.padded = in.flag("padded");
     options.bias = in.optionalArray("bias");
+    if constexpr (std::is_base_of_v<VQDistanceOptions, Options>) {
+      relative = in.optionalParts("relative", {"keys", "bias"},
+                                  /*needsWrite=*/false);
+      if (relative)
+        options.relative = {(*relative)[0].getRef(), (*relative)[1].getRef()};
+      options.distanceBias = in.optionalArray("distance_bias");
+    }
     options.scale = in.number("scale");
     options.weighting =
         in.choice<VQWeighting>("weighting", {"softmax", "squared_relu"});
@@ -121,6 +128,7 @@ struct VQCall {
   }
 
   TensorRef q, k, v, codebook;
+  std::optional<SmallVector<OwnedTensor>> relative;
   int64_t block;
 };
 } // namespace
@@ -186,6 +194,11 @@ static nb::object callBackward(Reader &in) {
     found.append(in.give(std::move(*gradient)));
   if (options.bias)
     found.append(in.give(std::move(gradients.bias)));
+  if (options.relative)
+    found.append(nb::make_tuple(in.give(std::move(gradients.relativeKeys)),
+                                in.give(std::move(gradients.relativeBias))));
+  if (options.distanceBias)
+    found.append(in.give(std::move(gradients.distanceBias)));
   if (state)
     found.append(giveState(in, std::move(gradients.state), kGradientParts));
   return nb::tuple(found);

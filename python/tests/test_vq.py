@@ -201,9 +201,12 @@ REFUSED = {
     "reduction": ({"reduction": "tree"}, "reduction: found 'tree', needed 'auto', 'serial'"),
     "bias without causal": (
         {"causal": False, "bias": np.zeros((1, 2, 37, 16), np.float32)},
-        "causal: found False, needed True with a bias or a state",
+        "causal: found False, needed True with a bias, terms by distance or a state",
     ),
-    "state without causal": ({"causal": False, "return_state": True}, "causal: found False, needed True with a bias or a state"),
+    "state without causal": (
+        {"causal": False, "return_state": True},
+        "causal: found False, needed True with a bias, terms by distance or a state",
+    ),
     "lse without soft-max": ({"weighting": "squared_relu", "return_lse": True}, "return_lse: found True, needed False without a soft-max"),
     "short state": ({"state": (1, 2)}, "state: found 2 parts, needed 5"),
 }  # fmt: skip

@@ -145,6 +145,15 @@ void fovea_rt_check_ranges(const char *rule, int64_t block, int64_t first_begin,
          rule, block, first_begin, first_end - 1, second_begin, second_end - 1);
 }
 
+void fovea_rt_check_distances(const char *rule, int64_t block, int64_t least,
+                              int64_t greatest, int64_t rows) {
+  if (least <= greatest && (least < 0 || greatest >= rows))
+    fail(FOVEA_RT_INVALID_ARGUMENT,
+         "%s must have a row for each distance, but for block %" PRId64
+         " found distances %" PRId64 " .. %" PRId64 " and %" PRId64 " rows",
+         rule, block, least, greatest, rows);
+}
+
 namespace {
 /// A strided array of codes.
 struct Codes {

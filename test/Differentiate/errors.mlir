@@ -150,7 +150,7 @@ func.func @weighting(%q: tensor<1x1x8x16xf32>, %k: tensor<1x1x8x16xf32>, %v: ten
 
 func.func @codes(%q: tensor<1x1x8x16xf32>, %k: tensor<1x1x4x16xf32>, %z: tensor<1x1x8xi32>, %v: tensor<1x1x8x16xf32>) -> tensor<1x1x8x16xf32> {
   %init = tensor.empty() : tensor<1x1x8x16xf32>
-  // expected-error @below {{'attn.stream' op has no gradient for sources with codes, a local bias or an axis of query blocks}}
+  // expected-error @below {{'attn.stream' op has no gradient for sources with codes, a local bias, terms by distance or an axis of query blocks}}
   %out = attn.stream query(%q : tensor<1x1x8x16xf32>)
       source(%k, %v : tensor<1x1x4x16xf32>, tensor<1x1x8x16xf32>) codes(%z : tensor<1x1x8xi32>)
           ranges [affine_map<(b)[rows, n] -> (0, rows)>]

@@ -55,9 +55,9 @@ TEST_F(AttnAttributesTest, MaskWithoutWindow) {
 }
 
 TEST_F(AttnAttributesTest, SourceRefusesMissingMask) {
-  EXPECT_FALSE(succeeded(SourceAttr::verify(emitError(), ArrayRef<AffineMap>(),
-                                            MaskAttr(), false, false, false,
-                                            false, false)));
+  EXPECT_FALSE(succeeded(SourceAttr::verify(
+      emitError(), ArrayRef<AffineMap>(), MaskAttr(), false, false, false,
+      false, false, false, false, AffineMap())));
   EXPECT_EQ(message, "expected a mask");
 }
 
@@ -65,9 +65,10 @@ TEST_F(AttnAttributesTest, SourceRefusesRangeOfTwoBlocks) {
   auto range = AffineMap::get(
       2, 2, {getAffineDimExpr(0, &context), getAffineDimExpr(1, &context)},
       &context);
-  EXPECT_FALSE(succeeded(SourceAttr::verify(
-      emitError(), ArrayRef<AffineMap>(range),
-      MaskAttr::get(&context, false, 0), false, false, false, false, false)));
+  EXPECT_FALSE(succeeded(
+      SourceAttr::verify(emitError(), ArrayRef<AffineMap>(range),
+                         MaskAttr::get(&context, false, 0), false, false, false,
+                         false, false, false, false, AffineMap())));
   EXPECT_NE(message.find("expected ranges of the form"), std::string::npos);
 }
 
@@ -75,7 +76,8 @@ TEST_F(AttnAttributesTest, SourceRefusesLocalBiasWithoutOneRange) {
   EXPECT_FALSE(succeeded(SourceAttr::verify(
       emitError(), ArrayRef<AffineMap>(), MaskAttr::get(&context, false, 0),
       /*hasLogWeight=*/false, /*hasBias=*/true, /*hasCodes=*/false,
-      /*hasLocalBias=*/true, /*hasLengths=*/false)));
+      /*hasLocalBias=*/true, /*hasLengths=*/false, /*hasRelative=*/false,
+      /*hasDistanceBias=*/false, /*origin=*/AffineMap())));
   EXPECT_EQ(message, "expected a bias and one range with a local bias, but got "
                      "0 ranges and a bias");
 }

@@ -248,7 +248,8 @@ TEST(VQErrors, Arguments) {
   options.causal = false;
   options.returnState = true;
   EXPECT_EQ(run(k, codebook, 4, options),
-            "causal: found False, needed True with a bias or a state");
+            "causal: found False, needed True with a bias, terms by distance "
+            "or a state");
   options = {};
   options.weighting = VQWeighting::SquaredReLU;
   options.returnLse = true;

@@ -121,7 +121,20 @@ struct VQFormOptions : TokenOptions {
   Target target = Target::CPU;
 };
 
-struct VQOptions : VQFormOptions {
+/// Relative keys [H,R,D] or [1,R,D] and the bias [H,D] or [1,D] of queries, of
+/// Transformer-XL: see `attn.vq`. R is (memory + 1) block at least.
+struct VQRelative {
+  TensorRef keys, bias;
+};
+
+/// With terms by distance of the scores of tokens read one by one.
+struct VQDistanceOptions : VQFormOptions {
+  std::optional<VQRelative> relative;
+  /// [H,R] or [1,R].
+  std::optional<TensorRef> distanceBias;
+};
+
+struct VQOptions : VQDistanceOptions {
   bool causal = true;
   VQReduction reduction = VQReduction::Auto;
   /// The state that an earlier call returned for the tokens before.
@@ -167,7 +180,7 @@ struct VQStateGradient {
   OwnedTensor mean, keys, values;
 };
 
-struct VQBackwardOptions : VQFormOptions {
+struct VQBackwardOptions : VQDistanceOptions {
   bool causal = true;
   /// What `vq` returned; none without a soft-max.
   std::optional<TensorRef> out, lse;
@@ -180,8 +193,9 @@ struct VQBackwardOptions : VQFormOptions {
 };
 
 struct VQGradients {
-  /// Those of q, of the quantized keys [B,G,N,D], of v, and of a bias.
-  OwnedTensor q, k, v, bias;
+  /// Those of q, of the quantized keys [B,G,N,D], of v, of a bias, and of terms
+  /// by distance.
+  OwnedTensor q, k, v, bias, relativeKeys, relativeBias, distanceBias;
   /// That of the state, if there is one.
   VQStateGradient state;
 };

@@ -98,6 +98,46 @@ static std::pair<Value, Value> computeScore(ReferenceBuilder &ref,
           score.derivative ? finish(score.derivative) : Value()};
 }
 
+Value DistanceTerms::load(ReferenceBuilder &ref, Value queries, Value batch,
+                          Value head, Value row, Value distance) const {
+  Value term;
+  if (relativeKeys) {
+    term = ref.accumulate(
+        ref.index(0), ref.extent(queries, 3), ref.number(0.0),
+        [&](Value d, Value sum) {
+          Value query =
+              ref.addNumbers(ref.load(queries, {batch, head, row, d}),
+                             ref.loadBroadcast(relativeBias, {head, d}));
+          Value key = ref.loadBroadcast(relativeKeys, {head, distance, d});
+          return ref.addNumbers(sum, ref.mulNumbers(query, key));
+        });
+    term = ref.mulNumbers(ref.number(scale), term);
+  }
+  if (distanceBias) {
+    Value bias = ref.loadBroadcast(distanceBias, {head, distance});
+    term = term ? ref.addNumbers(term, bias) : bias;
+  }
+  return term;
+}
+
+/// What a source adds to the score of row `key` by its distance from the query;
+/// null if nothing.
+static Value distanceTerm(ReferenceBuilder &ref, const QueryRow &at,
+                          const StreamOp::Source &source, double scale,
+                          Value key) {
+  if (!source.attr || !source.attr.hasDistances())
+    return Value();
+  Value origin = (*affine::expandAffineMap(
+      ref.getBuilder(), ref.getBuilder().getLoc(),
+      AffineMap::get(/*dimCount=*/0, /*symbolCount=*/2,
+                     source.attr.getOriginExpr()),
+      {ref.extent(source.getRowsOperand(), 2), at.numRows}))[0];
+  Value distance = ref.sub(ref.sub(at.position, origin), key);
+  return DistanceTerms{source.relativeKeys, source.relativeBias,
+                       source.distanceBias, scale}
+      .load(ref, at.query, at.batch, at.head, at.row, distance);
+}
+
 /// Visits the entries of key rows `begin <= j < end` of a source. Row j takes
 /// column `j - biasBegin` of the bias.
 static Value walkRows(ReferenceBuilder &ref, const QueryRow &at,
@@ -146,6 +186,8 @@ static Value walkRows(ReferenceBuilder &ref, const QueryRow &at,
       if (source.bias)
         bias = ref.loadBroadcast(
             source.bias, {at.batch, at.head, at.row, ref.sub(key, biasBegin)});
+      if (Value term = distanceTerm(ref, at, source, scale, key))
+        bias = bias ? ref.addNumbers(bias, term) : term;
       for (Value term : {logWeight, bias}) {
         if (!term)
           continue;

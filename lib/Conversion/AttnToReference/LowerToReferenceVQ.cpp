@@ -11,7 +11,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "ReferenceBuilder.h"
+#include "ReferenceWalks.h"
 
 using namespace mlir;
 using namespace fovea::attn;
@@ -33,6 +33,7 @@ struct Quantized {
   bool causal, padded;
   double scale;
   Weighting weighting;
+  DistanceTerms distances = {};
 };
 
 class QuantizedReference {
@@ -135,13 +136,22 @@ private:
             hasCodeword(ref.loadIndex(codes, {b, g, row})),
             [&] { return visitPresent(bias); }, state);
       };
-      if (!op.bias)
+      if (!op.bias && !op.distances)
         return visitUnlessAbsent(Value());
       Value column = ref.sub(token, biasBegin);
       Value isNear = ref.lessOrEqual(ref.index(0), column);
-      Value bias = ref.select(
+      Value bias = ref.when(
           isNear,
-          ref.loadBroadcast(op.bias, {b, h, i, ref.max(column, ref.index(0))}),
+          [&]() -> Value {
+            Value term;
+            if (op.distances)
+              term = op.distances.load(ref, op.query, b, h, i,
+                                       ref.sub(query, token));
+            if (!op.bias)
+              return term;
+            Value given = ref.loadBroadcast(op.bias, {b, h, i, column});
+            return term ? ref.addNumbers(given, term) : given;
+          },
           ref.number(0.0));
       return ref.when(
           ref.isNotMinusInfinity(bias), [&] { return visitUnlessAbsent(bias); },
@@ -297,7 +307,9 @@ static void lowerVQ(VQOp op) {
                      op.getCausal(),
                      op.getPadded(),
                      op.getScale().convertToDouble(),
-                     op.getWeighting()};
+                     op.getWeighting(),
+                     {op.getRelativeKeys(), op.getRelativeBias(),
+                      op.getDistanceBias(), op.getScale().convertToDouble()}};
   if (!op.getState().empty())
     parts.before.emplace(op.getState());
   if (!op.getNextState().empty())

@@ -11,7 +11,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "ReferenceBuilder.h"
+#include "ReferenceWalks.h"
 
 using namespace mlir;
 using namespace fovea::attn;
@@ -55,8 +55,15 @@ public:
     dQuery = sums[0];
     dKey = sums[1];
     dValue = sums[2];
+    unsigned next = 3;
     if (op.getDBias())
-      dBias = sums[3];
+      dBias = sums[next++];
+    if (op.getDRelativeKeys()) {
+      dRelativeKeys = sums[next++];
+      dRelativeBias = sums[next++];
+    }
+    if (op.getDDistanceBias())
+      dDistanceBias = sums[next++];
     if (!op.getDState().empty())
       dState.assign(sums.end() - 3, sums.end());
     else
@@ -172,14 +179,60 @@ private:
   }
 
   void emitEntry(const Query &at, const Entry &entry) {
-    if (!op.getBias() || !entry.token)
+    if (!op.hasLocalTerms() || !entry.token)
       return emitEntry(at, entry, /*bias=*/Value());
     Value column = ref.sub(entry.token, at.biasBegin);
-    Value bias = ref.loadBroadcast(
-        op.getBias(), {at.batch, at.head, at.row, ref.max(column, zero)});
-    bias = ref.select(ref.lessOrEqual(zero, column), bias, ref.number(0.0));
+    Value bias = ref.when(
+        ref.lessOrEqual(zero, column),
+        [&]() -> Value {
+          Value term;
+          if (op.hasDistances())
+            term = DistanceTerms{op.getRelativeKeys(), op.getRelativeBias(),
+                                 op.getDistanceBias(),
+                                 op.getScale().convertToDouble()}
+                       .load(ref, op.getQuery(), at.batch, at.head, at.row,
+                             getDistance(at, entry));
+          if (!op.getBias())
+            return term;
+          Value given = ref.loadBroadcast(op.getBias(),
+                                          {at.batch, at.head, at.row, column});
+          return term ? ref.addNumbers(given, term) : given;
+        },
+        ref.number(0.0));
     ref.ifThen(ref.isNotMinusInfinity(bias),
                [&] { emitEntry(at, entry, bias); });
+  }
+
+  Value getDistance(const Query &at, const Entry &entry) {
+    return ref.sub(ref.add(position, at.row), entry.token);
+  }
+
+  /// Adds the gradients of terms by distance, of an entry read one by one.
+  void addToDistances(const Query &at, const Entry &entry, Value dScore,
+                      Value scaled) {
+    Value distance = getDistance(at, entry);
+    auto headOf = [&](Value terms) {
+      return cast<MemRefType>(terms.getType()).getDimSize(0) == 1 ? zero
+                                                                  : at.head;
+    };
+    if (dDistanceBias)
+      ref.addTo(dDistanceBias, {headOf(dDistanceBias), distance}, dScore);
+    if (!op.getRelativeKeys())
+      return;
+    ref.forEach(ref.extent(op.getQuery(), 3), [&](Value d) {
+      Value key =
+          ref.loadBroadcast(op.getRelativeKeys(), {at.head, distance, d});
+      Value change = ref.mulNumbers(scaled, key);
+      addTo(dQuery, {at.batch, at.head, at.row, d}, change);
+      if (!dRelativeKeys)
+        return;
+      Value query = ref.addNumbers(
+          ref.load(op.getQuery(), {at.batch, at.head, at.row, d}),
+          ref.loadBroadcast(op.getRelativeBias(), {at.head, d}));
+      ref.addTo(dRelativeKeys, {headOf(dRelativeKeys), distance, d},
+                ref.mulNumbers(scaled, query));
+      ref.addTo(dRelativeBias, {headOf(dRelativeBias), d}, change);
+    });
   }
 
   /// An entry that is read.
@@ -217,6 +270,7 @@ private:
       return;
     ref.ifThen(isNear, [&, dScore = dScore] {
       addTo(dBias, {b, h, i, column}, dScore);
+      addToDistances(at, entry, dScore, scaled);
       if (!entry.dKeys)
         return;
       ref.forEach(ref.extent(op.getQuery(), 3), [&](Value d) {
@@ -319,7 +373,8 @@ private:
   ReferenceBuilder &ref;
   VQBackwardOp op;
   Value zero, block, reach, kept, numTokens, position, firstKept;
-  Value dQuery, dKey, dValue, dBias;
+  Value dQuery, dKey, dValue, dBias, dRelativeKeys, dRelativeBias,
+      dDistanceBias;
   SmallVector<Value> dState;
 };
 } // namespace

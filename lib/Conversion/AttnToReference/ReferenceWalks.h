@@ -35,6 +35,18 @@ struct QueryRow {
   ReferenceScore score = {};
 };
 
+/// Terms of scores by distance; operands may be null.
+struct DistanceTerms {
+  mlir::Value relativeKeys, relativeBias, distanceBias;
+  double scale;
+
+  explicit operator bool() const { return relativeKeys || distanceBias; }
+  /// What they add to a score of row `row` of `queries`.
+  mlir::Value load(ReferenceBuilder &ref, mlir::Value queries,
+                   mlir::Value batch, mlir::Value head, mlir::Value row,
+                   mlir::Value distance) const;
+};
+
 /// Runs `body` for every row of `query`, whose heads read those of `key`. Row 0
 /// is row `firstRow` of `numRows`, where these are not null; `queryLengths` may
 /// be null, too. `score` is what its entries take.

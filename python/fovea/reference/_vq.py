@@ -88,6 +88,39 @@ def _local_bias(bias, shape, block, memory, position=0):
     return value
 
 
+def _of_head(terms, h):
+    """Those of a head, or of all."""
+    return np.asarray(terms)[min(h, len(terms) - 1)]
+
+
+def _distances(block, memory, position, length):
+    """[length, (M + 1) Lb]: of queries from `position` on from the keys of their columns."""
+    column = np.arange((memory + 1) * block)
+    return (position + np.arange(length))[:, None] % block + memory * block - column
+
+
+def _relative_bias(q, relative, distance_bias, bias, block, memory, position, scale):
+    """`bias` with the terms by distance, which say the same in its columns: `relative` is
+    (r [.,R,D], u [.,D]) and adds `scale (q_i + u) . r[i - j]`."""
+    if relative is None and distance_bias is None:
+        return bias
+    B, H, N, _ = q.shape
+    distance = _distances(block, memory, position, N)
+    total = np.zeros((B, H, *distance.shape))
+    if bias is not None:
+        total += _array("bias", bias, 4, "[B,H,N,(M + 1) Lb]")
+    nearest = np.maximum(distance, 0)
+    for b, h in np.ndindex(B, H):
+        terms = np.zeros(distance.shape)
+        if relative is not None:
+            r, u = (_of_head(part, h) for part in relative)
+            terms += np.take_along_axis(scale * (q[b, h] + u) @ r.T, nearest, 1)
+        if distance_bias is not None:
+            terms += _of_head(distance_bias, h)[nearest]
+        total[b, h] += np.where(distance >= 0, terms, 0.0)
+    return total
+
+
 def _present(codes, query, last):
     """The tokens below `last` that a query reads: none if it is absent itself."""
     return np.flatnonzero(codes[:last] >= 0) if codes[query] >= 0 else np.zeros(0, int)
@@ -107,21 +140,22 @@ def _attend(scores, values, multiplicity, weighting):
     return weights @ values / weights.sum(), top + np.log(weights.sum())
 
 
-def vq(q, k, v, codebook, *, block, memory=1, causal=True, padded=False, bias=None, scale=1.0,
-       weighting="softmax", return_lse=False):  # fmt: skip
+def vq(q, k, v, codebook, *, block, memory=1, causal=True, padded=False, bias=None, relative=None,
+       distance_bias=None, scale=1.0, weighting="softmax", return_lse=False):  # fmt: skip
     """The definition: dense attention over the quantized keys C[codes].
 
     `k` holds keys, which are quantized first, or integer codes [B,G,N].  With
     `causal`, `bias` [.,.,N,(M + 1) Lb] is added to the scores of the keys of a query's
-    own block and of the `memory` before.
+    own block and of the `memory` before; so are terms by distance (see `_relative_bias`).
     """
     q, codes, v, codebook = _arguments(q, k, v, codebook, weighting, padded)
     block, memory = _integer("block", block, 1), _integer("memory", memory, 0)
+    scale = _scale(scale, q.shape[3])
+    bias = _relative_bias(q, relative, distance_bias, bias, block, memory, 0, scale)
     if bias is not None and not causal:
         raise ValueError("bias: found one without causal, needed both or none")
     B, H, N, _ = q.shape
     G, E = v.shape[1], v.shape[3]
-    scale = _scale(scale, q.shape[3])
     local = _local_bias(bias, (B, H, N), block, memory)
     out, lse = np.zeros((B, H, N, E)), np.zeros((B, H, N))
     for b, h, i in np.ndindex(B, H, N):
@@ -160,8 +194,9 @@ def vq_initial_state(B, G, S, E):
     )
 
 
-def vq_linear(q, k, v, codebook, *, block, memory=1, padded=False, bias=None, scale=1.0,
-              weighting="softmax", state=None, return_state=False, return_lse=False):  # fmt: skip
+def vq_linear(q, k, v, codebook, *, block, memory=1, padded=False, bias=None, relative=None,
+              distance_bias=None, scale=1.0, weighting="softmax", state=None, return_state=False,
+              return_lse=False):  # fmt: skip
     """Causal `vq` from sources (Theorems 3.6 and 3.7): the block of a query and
     `memory` before it token by token, and everything older through the codebook, with
     the counts and mean values of its codes.
@@ -176,6 +211,7 @@ def vq_linear(q, k, v, codebook, *, block, memory=1, padded=False, bias=None, sc
         state = vq_initial_state(B, G, S, E)
     position, mean, count = state.position, state.mean, state.count
     _match("state", "shape of mean", mean.shape, (B, G, S, E))
+    bias = _relative_bias(q, relative, distance_bias, bias, block, memory, position, scale)
     local = _local_bias(bias, (B, H, N), block, memory, position)
     # Token j of the sequence is row j - start of these.
     start = max(position // block - memory, 0) * block
@@ -267,11 +303,34 @@ def _pass_next(gradient, taken, codes, count, d_k, d_v, d_mean):
             d_mean[b, g, s] += gradient.mean[b, g, s] * count[b, g, s] / total
 
 
+def _pass_relative(q, relative, distance_bias, d_bias, block, memory, position, scale):
+    """(d_q, d_r, d_u, d_distance_bias), that of q to be added, of the terms that `_relative_bias`
+    adds to a bias with the gradient `d_bias`."""
+    distance = _distances(block, memory, position, q.shape[2])
+    d_q = np.zeros_like(q)
+    d_r, d_u = (None, None) if relative is None else (np.zeros(np.shape(part)) for part in relative)
+    d_t = None if distance_bias is None else np.zeros(np.shape(distance_bias))
+    for b, h in np.ndindex(*q.shape[:2]):
+        i, column = np.nonzero((d_bias[b, h] != 0) & (distance >= 0))
+        d, gradient = distance[i, column], d_bias[b, h][i, column]
+        if relative is not None:
+            r, u = (_of_head(part, h) for part in relative)
+            scaled = scale * gradient[:, None]
+            np.add.at(d_q[b, h], i, scaled * r[d])
+            np.add.at(_of_head(d_r, h), d, scaled * (q[b, h, i] + u))
+            _of_head(d_u, h)[:] += (scaled * r[d]).sum(0)
+        if d_t is not None:
+            np.add.at(_of_head(d_t, h), d, gradient)
+    return d_q, d_r, d_u, d_t
+
+
 def vq_backward(d_out, q, k, v, codebook, *, block, memory=1, causal=True, padded=False, bias=None,
-                scale=1.0, weighting="softmax", d_lse=None, state=None, d_next_state=None):  # fmt: skip
+                relative=None, distance_bias=None, scale=1.0, weighting="softmax", d_lse=None, state=None,
+                d_next_state=None):  # fmt: skip
     """(d_q, d_k, d_v, d_bias) of a scalar with gradients `d_out` and `d_lse` for
     the results of `vq`; d_bias is None without a bias.
 
+    With terms by distance (d_r, d_u, d_distance_bias) follow as one tuple.
     With `state`, which `vq_linear` was given, its gradient, a VQStateGradient,
     follows; `d_next_state` is that for the state that it returned.
     """
@@ -294,11 +353,12 @@ def vq_backward(d_out, q, k, v, codebook, *, block, memory=1, causal=True, padde
     # Column of the bias for every pair; it means something for near ones.
     column = token - (query[:, None] // block - memory) * block
     read = (memory + 1) * block
+    given, has_distances = bias, relative is not None or distance_bias is not None
+    bias = _relative_bias(q, relative, distance_bias, bias, block, memory, state.position, scale)
     d_q, d_k, d_values = np.zeros_like(q), np.zeros((B, G, tokens, D)), np.zeros_like(values)
     d_bias = None
     if bias is not None:
-        given = _array("bias", bias, 4, "[B,H,N,(M + 1) Lb]")
-        bias = np.broadcast_to(given, (B, H, N, read))
+        bias = np.broadcast_to(_array("bias", bias, 4, "[B,H,N,(M + 1) Lb]"), (B, H, N, read))
         d_bias = np.zeros(bias.shape)
     for b, h in np.ndindex(B, H):
         g = h // (H // G)
@@ -322,8 +382,16 @@ def vq_backward(d_out, q, k, v, codebook, *, block, memory=1, causal=True, padde
         if d_bias is not None:
             rows, columns = np.nonzero(near)
             d_bias[b, h][rows, column[rows, columns]] = d_scores[rows, columns]
-    if d_bias is not None:
-        axes = tuple(a for a in range(3) if given.shape[a] == 1 and d_bias.shape[a] != 1)
+    terms: list = []
+    if has_distances:
+        d_near, *terms = _pass_relative(
+            q, relative, distance_bias, d_bias, block, memory, state.position, scale)  # fmt: skip
+        d_q += d_near
+    if given is None or d_bias is None:
+        d_bias = None
+    else:
+        shape = np.shape(given)
+        axes = tuple(a for a in range(3) if shape[a] == 1 and d_bias.shape[a] != 1)
         d_bias = d_bias.sum(axes, keepdims=True)
     d_v, d_mean = d_values[:, :, :tokens], d_values[:, :, tokens:]
     if d_next_state is not None:
@@ -331,7 +399,7 @@ def vq_backward(d_out, q, k, v, codebook, *, block, memory=1, causal=True, padde
         start = max(end // block - memory, 0) * block
         _pass_next(d_next_state, start - (state.position - kept), codes, state.count, d_k, d_v, d_mean)
         d_k[~exists] = d_v[~exists] = 0.0
-    found = d_q, d_k[:, :, kept:], d_v[:, :, kept:], d_bias
+    found = d_q, d_k[:, :, kept:], d_v[:, :, kept:], d_bias, *([tuple(terms)] if has_distances else [])
     if not has_state:
         return found
     return *found, VQStateGradient(d_mean, d_k[:, :, :kept], d_v[:, :, :kept])

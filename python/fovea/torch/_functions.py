@@ -216,6 +216,8 @@ def vq(
     mask: Tensor | None = None,
     lengths: Tensor | None = None,
     bias: Tensor | None = None,
+    relative: tuple[Tensor, Tensor] | None = None,
+    distance_bias: Tensor | None = None,
     scale: float = 1.0,
     weighting: str = "softmax",
     reduction: str = "auto",
@@ -227,9 +229,10 @@ def vq(
     # Backward functions need it.
     has_lse = return_lse or weighting == "softmax"
     parts = None if state is None else list(state)
+    terms = None if relative is None else list(relative)
     out, lse, *after = _vq(
-        q, k, v, codebook, block, memory, mask, lengths, padded, bias, scale, weighting, causal, reduction, parts,
-        return_state, has_lse, target,
+        q, k, v, codebook, block, memory, mask, lengths, padded, bias, terms, distance_bias, scale, weighting,
+        causal, reduction, parts, return_state, has_lse, target,
     )  # fmt: skip
     found = (out, lse) if return_lse else (out,)
     if return_state:

@@ -165,6 +165,15 @@ FOVEA_RT_EXPORT void fovea_rt_check_ranges(const char *rule, int64_t block,
                                            int64_t second_end);
 
 /*
+ * Checks that the distances `least` to `greatest` of a block of queries, of
+ * which there may be none, are among `rows` from 0 on. Fails with
+ * FOVEA_RT_INVALID_ARGUMENT and the text `rule`, the block and the numbers.
+ */
+FOVEA_RT_EXPORT void fovea_rt_check_distances(const char *rule, int64_t block,
+                                              int64_t least, int64_t greatest,
+                                              int64_t rows);
+
+/*
  * For code in files, which another machine may have made. Fails with
  * FOVEA_RT_UNAVAILABLE and a text that names `cpu` and what is missing unless
  * this machine has all `features`, which LLVM names and commas separate.

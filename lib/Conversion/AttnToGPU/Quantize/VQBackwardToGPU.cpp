@@ -409,6 +409,10 @@ void VQBackwardLoops::emit() {
 
 static LogicalResult lowerVQBackward(VQBackwardOp op, OpBuilder &builder,
                                      GPULowering &lowering) {
+  if (op.hasDistances())
+    return op.emitOpError(
+        "has no form for GPUs with terms by distance; compile "
+        "it for the CPU");
   if (failed(verifyGPUElementTypes(op)) ||
       failed(verifyGPUWidths(op, {op.getQuery()})))
     return failure();

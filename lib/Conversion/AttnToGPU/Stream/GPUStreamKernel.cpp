@@ -9,6 +9,7 @@
 #include "GPUStreamKernel.h"
 #include "fovea/Kernels/GPU/WarpgroupBuilder.h"
 #include "fovea/Kernels/SoftmaxAlgebra.h"
+#include "mlir/Dialect/Affine/Utils.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "llvm/Support/MathExtras.h"
@@ -102,7 +103,9 @@ GPUStreamKernel::GPUStreamKernel(StreamOp op, OpBuilder &builder, F32Math math)
       queryTile(tiles.getQueryLanes()), layout(op), ranges(op),
       scoreBody(op.getScore(), op.getCaptures()),
       isSoftmax(op.getWeighting() == Weighting::Softmax),
-      hasWeights(!op.getLogWeights().empty()), hasBias(!op.getBiases().empty()),
+      hasWeights(!op.getLogWeights().empty()),
+      hasBias(!op.getBiases().empty() || !op.getRelativeKeys().empty() ||
+              !op.getDistanceBiases().empty()),
       hasLocalBias(llvm::any_of(
           op.getSourceList(),
           [](const auto &source) { return source.attr.getHasLocalBias(); })),
@@ -295,6 +298,17 @@ void GPUStreamKernel::emitSources(Value blockIndex) {
       view.logWeight = broadcast(weight, ownHead, source.hasLogWeightBlocks());
     if (Value bias = source.bias)
       view.bias = broadcast(bias, head, /*hasBlocks=*/false);
+    auto viewTerms = [&](Value terms) {
+      return terms ? b.rowView(terms, b.broadcastIndex(terms, 0, head))
+                   : Value();
+    };
+    view.relativeKeys = viewTerms(source.relativeKeys);
+    view.relativeBias = viewTerms(source.relativeBias);
+    view.distanceBias = viewTerms(source.distanceBias);
+    if (source.attr.hasDistances())
+      view.origin = b.toI32(
+          affine::expandAffineExpr(b, b.getLoc(), source.attr.getOriginExpr(),
+                                   /*dimValues=*/{}, {view.rows, numRows}));
     if (Value codes = source.codes)
       view.codes = broadcast(codes, ownHead, /*hasBlocks=*/false);
     sources.push_back(view);

@@ -105,7 +105,12 @@ private:
   struct SourceView {
     Value keys, values, logWeight, bias, codes, rows;
     Value valueBlock; // of 32 bits; null unless values differ by block
+    /// Terms by distance, and the position of row 0 among the queries, of 32
+    /// bits.
+    Value relativeKeys, relativeBias, distanceBias, origin;
     SourceAttr attr;
+
+    bool hasTerms() const { return bias || relativeKeys || distanceBias; }
   };
 
   /// Consecutive rows of a source, or entries of the row table. Query `i` of
@@ -183,6 +188,10 @@ private:
   };
   void noteHidden(Value stage, Value number, Value weight);
   Value loadHidden(Value stage, Value word);
+  Value getDistance(const Tile &tile, const SourceView &source, Value query,
+                    Value offset);
+  Values multiplyRelative(const Tile &tile, const SourceView &source,
+                          int64_t number);
   Value loadBias(const Tile &tile, const SourceView &source, Value row,
                  Value offset);
   void addBias(const Tile &tile, llvm::SmallVectorImpl<Values> &scores);
@@ -236,7 +245,9 @@ private:
   GPUStreamLayout layout;
   RangeAnalysis ranges;
   ScoreBody scoreBody;
-  bool isSoftmax, hasWeights, hasBias, hasLocalBias, hasPrefix;
+  bool isSoftmax, hasWeights;
+  bool hasBias; // or terms by distance
+  bool hasLocalBias, hasPrefix;
   /// Scores are multiplied by the scale before terms are added to them;
   /// otherwise the scale goes into the exponential.
   bool scalesScores;

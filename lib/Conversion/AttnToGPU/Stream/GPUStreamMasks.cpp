@@ -48,33 +48,89 @@ Value GPUStreamKernel::loadHidden(Value stage, Value word) {
   return memref::LoadOp::create(b, sharedHidden, b.toIndex(at));
 }
 
-/// What a bias adds, in base 2.
+/// The distance of a row of a tile from a query, or the next one that has terms
+/// where that is masked.
+Value GPUStreamKernel::getDistance(const Tile &tile, const SourceView &source,
+                                   Value query, Value offset) {
+  Value position = b.sub(b.add(b.toI32(firstRow), query), source.origin);
+  Value terms = source.relativeKeys ? source.relativeKeys : source.distanceBias;
+  int64_t numTerms = cast<MemRefType>(terms.getType()).getDimSize(0);
+  return b.clamp(b.sub(position, b.add(tile.row, offset)), b.i32(0),
+                 b.i32(numTerms - 1));
+}
+
+/// What relative keys add to the thread's scores of 8 rows, before the scale.
+Values GPUStreamKernel::multiplyRelative(const Tile &tile,
+                                         const SourceView &source,
+                                         int64_t number) {
+  Value lastQuery = b.sub(blockQueries, b.i32(1));
+  Values queries, distances;
+  for (int64_t half : {0, 1})
+    queries.push_back(b.add(blockQuery, b.min(getOwnRow(half), lastQuery)));
+  for (int64_t i = 0; i < 4; ++i)
+    distances.push_back(b.toIndex(getDistance(
+        tile, source, queries[i / 2], b.add(pairColumn, number * 8 + i % 2))));
+  return b.loop(
+      b.index(0), b.index(width), 1, Values(4, b.scalar(0.0)),
+      [&](Value k, ValueRange sums) {
+        Values next(sums);
+        Value bias = b.loadScalar(source.relativeBias, k);
+        for (int64_t half : {0, 1}) {
+          Value query = b.fadd(
+              b.loadScalar(queryRows, {b.toIndex(queries[half]), k}), bias);
+          for (int64_t i : {2 * half, 2 * half + 1})
+            next[i] = b.fma(
+                query, b.loadScalar(source.relativeKeys, {distances[i], k}),
+                next[i]);
+        }
+        return next;
+      });
+}
+
+/// What biases add, in base 2; null if there are none.
 Value GPUStreamKernel::loadBias(const Tile &tile, const SourceView &source,
                                 Value row, Value offset) {
   Value query = b.add(blockQuery, b.min(row, b.sub(blockQueries, b.i32(1))));
   // What lies beyond the tile is masked.
   offset = b.min(offset, b.sub(tile.count, b.i32(1)));
-  Value key = source.attr.getHasLocalBias() ? b.add(tile.biasColumn, offset)
-                                            : getRow(tile, offset);
-  Value at[] = {b.broadcastIndex(source.bias, 0, b.toIndex(query)),
-                b.broadcastIndex(source.bias, 1, b.toIndex(key))};
-  return b.fmul(b.loadScalar(source.bias, at),
-                b.scalar(isSoftmax ? softmax::kLog2E : 1.0));
+  Value sum;
+  if (source.bias) {
+    Value key = source.attr.getHasLocalBias() ? b.add(tile.biasColumn, offset)
+                                              : getRow(tile, offset);
+    Value at[] = {b.broadcastIndex(source.bias, 0, b.toIndex(query)),
+                  b.broadcastIndex(source.bias, 1, b.toIndex(key))};
+    sum = b.loadScalar(source.bias, at);
+  }
+  if (source.distanceBias) {
+    Value term =
+        b.loadScalar(source.distanceBias,
+                     b.toIndex(getDistance(tile, source, query, offset)));
+    sum = sum ? b.fadd(sum, term) : term;
+  }
+  return sum ? b.fmul(sum, b.scalar(isSoftmax ? softmax::kLog2E : 1.0)) : sum;
 }
 
 void GPUStreamKernel::addBias(const Tile &tile,
                               SmallVectorImpl<Values> &scores) {
   Value maskedScore = b.scalar(masked);
   for (auto [index, source] : llvm::enumerate(sources)) {
-    if (!source.bias)
+    if (!source.hasTerms())
       continue;
     auto add = [&, &source = source] {
-      for (auto [number, tileScores] : llvm::enumerate(scores))
+      for (auto [number, tileScores] : llvm::enumerate(scores)) {
+        Values products;
+        if (source.relativeKeys)
+          products = multiplyRelative(tile, source, number);
         for (auto [i, score] : llvm::enumerate(tileScores)) {
+          if (!products.empty())
+            score = b.fma(products[i], b.scalar(scale), score);
           Value offset = b.add(pairColumn, int64_t(number * 8 + i % 2));
           Value term = loadBias(tile, source, getOwnRow(i / 2), offset);
-          score = b.select(removes(b, term), maskedScore, b.fadd(score, term));
+          if (term)
+            score =
+                b.select(removes(b, term), maskedScore, b.fadd(score, term));
         }
+      }
     };
     if (sources.size() == 1)
       add();
@@ -261,7 +317,7 @@ Value GPUStreamKernel::readsRow(const Tile &tile, Value stage, int64_t half,
     isRead = b.both(isRead, b.equal(b.bitAnd(bit, 1), b.i32(0)));
   }
   for (auto [index, source] : llvm::enumerate(sources)) {
-    if (!source.bias)
+    if (!source.bias && !source.distanceBias)
       continue;
     auto look = [&, &source = source] {
       Value term = loadBias(tile, source, getOwnRow(half), row);

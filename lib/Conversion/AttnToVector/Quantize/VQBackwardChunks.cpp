@@ -65,7 +65,7 @@ void VQBackwardKernel::divideTokens() {
   if (getConstantIntValue(leading[2]) == 0)
     return;
   keysBefore = loops.allocate(leading, {getReach(), width}, state);
-  if (op.getBias())
+  if (op.hasLocalTerms())
     valuesBefore = loops.allocate(leading, {getReach(), valueWidth}, state);
 }
 
@@ -128,7 +128,7 @@ void VQBackwardKernel::addChunks() {
   Value isLeft;
   if (loops.hasNext())
     isLeft = b.less(b.div(window.numTokens, block),
-                    b.index(op.getBias() ? 1 : memory + 1));
+                    b.index(op.hasLocalTerms() ? 1 : memory + 1));
   loops.addLaterSums(chunkSums, isLeft);
   b.forAll({batches, heads, numChunks}, [&](ValueRange at) {
     beginChunk(at[0], at[1], at[2]);
@@ -142,7 +142,7 @@ void VQBackwardKernel::addChunks() {
       // With a bias, U of the next chunk is for tokens before the last blocks:
       // those of these were read by its first block one by one.
       Value end = chunkEnd;
-      if (op.getBias()) {
+      if (op.hasLocalTerms()) {
         end = b.sub(chunkEnd, b.index(getReach()));
         addValueGradients(end, chunkEnd, b.add(next, 1));
       }
@@ -163,7 +163,7 @@ void VQBackwardKernel::addChunks() {
         });
       };
       addRows(keysBefore, rows.keys);
-      if (op.getBias())
+      if (op.hasLocalTerms())
         addRows(valuesBefore, rows.values);
     });
   });

@@ -79,6 +79,7 @@ void VQBackwardKernel::emit() {
                      [](KernelBuilder &k, ValueRange) { return k.splat(0.0); });
   }
   divideTokens();
+  layOutDistances();
   Value batches = b.extent(op.getValue(), 0),
         heads = b.extent(op.getValue(), 1);
   // Gradients of a bias that tasks share are added in order.
@@ -93,6 +94,7 @@ void VQBackwardKernel::emit() {
     b.forAll({batches, heads, numChunks},
              [&](ValueRange at) { emitTask(at[0], at[1], at[2]); });
   addChunks();
+  storeDistanceGradients();
   storeTokenSums(dKey, op.getDKey(), /*part=*/1);
   storeTokenSums(dValue, op.getDValue(), /*part=*/2);
   if (dBias != op.getDBias())
@@ -119,8 +121,9 @@ void VQBackwardKernel::emitTask(Value batchIndex, Value headIndex,
   dScores = b.scratch({numCodes, tile}, state);
   weights = b.scratch({kStep, tile}, state);
   dLocal = b.scratch({kStep, tile}, state);
-  if (op.getBias())
+  if (op.hasLocalTerms())
     biases = b.scratch({kStep, tile}, state);
+  beginDistances();
   b.loop(zero, b.index(numCodes), 1, [&](Value code) {
     b.forColumns(valueWidth, [&](KernelBuilder &k, Value column) {
       k.storeVector(k.splat(0.0), sums, {code, column});
@@ -181,12 +184,12 @@ void VQBackwardKernel::emitBlock(Value n) {
   auto clear = [&](Value low, Value high) {
     forTokens(low, high, [&](const TokenRows &rows, Value low, Value high) {
       clearKeyGradients(rows, low, high);
-      if (op.getBias())
+      if (op.hasLocalTerms())
         takeValueGradients(rows, low, high);
     });
   };
   clear(memoryEnd, end);
-  addNextMean(b.add(n, op.getBias() ? 1 : memory + 1));
+  addNextMean(b.add(n, op.hasLocalTerms() ? 1 : memory + 1));
   clear(memoryBegin, memoryEnd);
   // Tokens that were kept have no queries here.
   Value begin = blockBegin;
@@ -197,11 +200,11 @@ void VQBackwardKernel::emitBlock(Value n) {
     Value index = b.sub(b.sub(tiles, b.index(1)), step);
     first = b.add(begin, b.mul(index, tile));
     count = b.min(b.sub(blockEnd, first), tile);
-    if (!op.getBias())
+    if (!op.hasLocalTerms())
       takeValueGradients(rows, first, b.add(first, count));
     emitTile();
   });
-  if (loops.hasState() && !op.getBias())
+  if (loops.hasState() && !op.hasLocalTerms())
     takeValueGradients(rows, blockBegin, begin);
 }
 
@@ -247,7 +250,7 @@ void VQBackwardKernel::emitHead() {
       b.less(b.index(loops.hasState() ? memory - 1 : memory), blockIndex);
   b.ifThen(hasCache, [&] { emitCache(); });
   emitQueryGradient();
-  if (op.getBias())
+  if (op.hasLocalTerms())
     b.ifThen(hasCache, [&] { addToSums(); });
   else
     addToSums();
@@ -292,6 +295,7 @@ void VQBackwardKernel::loadRows() {
                        zero,
                        b.index(width),
                        getScale() * getScoreFactor()});
+  loadDistanceQueries();
   b.emitTransposition({window.dOutputs,
                        dOutputs,
                        {batch, head},
@@ -352,7 +356,7 @@ Value VQBackwardKernel::getWeight(KernelBuilder &kb, Value factor,
 /// Factors of all codewords; with a bias their scores, to which it is added
 /// first.
 void VQBackwardKernel::emitFactors() {
-  bool areScores = bool(op.getBias());
+  bool areScores = bool(op.hasLocalTerms());
   b.emitProduct({b.index(numCodes), b.index(width), tile,
                  [&](KernelBuilder &kb, Value code, Value k) {
                    return kb.loadScalar(op.getCodebook(), {word, code, k});
@@ -419,7 +423,7 @@ void VQBackwardKernel::emitCache() {
        },
        [&](KernelBuilder &kb, Value code, Value column, Value product) {
          Value factor = b.loadVector(factors, {code, column});
-         if (op.getBias()) {
+         if (op.hasLocalTerms()) {
            factor = getFactor(factor);
            b.storeVector(factor, factors, {code, column});
          }
@@ -476,6 +480,7 @@ void VQBackwardKernel::emitQueryGradient() {
          [&](Value low) { addBlock(low, b.index(kStep)); });
   if (whole != numCodes)
     addBlock(b.index(whole), b.index(numCodes - whole));
+  addDistanceGradientsOfQueries();
   double scale = getScale();
   b.loop(zero, count, 1, [&](Value row) {
     b.forColumns(width, [&](KernelBuilder &k, Value column) {

@@ -37,6 +37,7 @@
 #define FOVEA_LIB_CONVERSION_ATTNTOVECTOR_QUANTIZE_VQBACKWARDKERNEL_H
 
 #include "fovea/Kernels/ProductBuilder.h"
+#include "fovea/Kernels/ShiftedProduct.h"
 #include "fovea/Kernels/SoftmaxAlgebra.h"
 #include "fovea/Kernels/VQWindow.h"
 
@@ -72,6 +73,19 @@ private:
       llvm::function_ref<void(const TokenRows &, Value low, Value high)> body);
   void addChunks();
   void addValueGradients(Value low, Value high, Value chunk);
+
+  // Terms by distance (VQBackwardDistances.cpp).
+  DistanceColumns getDistanceColumns();
+  ShiftedTile getShiftedTile(Value low, Value number);
+  void layOutDistances();
+  void beginDistances();
+  void beginDistancesOfHead();
+  void loadDistanceQueries();
+  void addDistanceTerms(Value low, Value number);
+  void addDistanceGradients(Value low, Value number);
+  void addDistanceGradientsOfQueries();
+  void storeDistanceGradients();
+  void storeDistanceSums(Value sums, Value gradient, double factor);
 
   // One task.
   void emitTask(Value batch, Value head, Value chunk);
@@ -138,6 +152,14 @@ private:
   Value batch, keyHead, word, head, chunk, chunkBegin, chunkEnd, blockIndex,
       blockBegin, blockEnd, first, firstRow, count;
   TokenRows rows;
+
+  // Terms by distance. Of all tasks: those of each head in columns, and for
+  // each batch entry, head and chunk what tokens give them, [B, H, chunks, ..].
+  Value relativeKeys, distanceBias, keySums, biasSums, distanceSums;
+  // Of a task: queries with their bias and what relative keys give them, both
+  // transposed; and of the present head views of the above.
+  Value relativeQueries, relativeGradients, headKeys, headTerms, headKeySums,
+      headBiasSums, headDistanceSums;
 };
 
 } // namespace fovea::attn

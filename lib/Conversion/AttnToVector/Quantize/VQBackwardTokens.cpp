@@ -42,6 +42,8 @@ void VQBackwardKernel::emitTokens(const TokenRows &target, Value low,
     addBiasGradient(low, number);
   else if (dBias)
     storeBiasGradient(low, number);
+  if (op.hasDistances())
+    addDistanceGradients(low, number);
   Value scale = b.scalar(getScale());
   Value shift = b.sub(low, target.first);
   // No query of the tile reads a token behind it.
@@ -52,7 +54,7 @@ void VQBackwardKernel::emitTokens(const TokenRows &target, Value low,
   if (isOwn)
     firstStep = firstReader;
   llvm::function_ref<Value(KernelBuilder &, Value)> hides;
-  if (isOwn || op.getBias() || op.getPadded())
+  if (isOwn || op.hasLocalTerms() || op.getPadded())
     hides = softmax::isHidden;
   b.emitProduct({number, count, width,
                  [&](KernelBuilder &kb, Value row, Value k) {
@@ -72,7 +74,7 @@ void VQBackwardKernel::emitTokens(const TokenRows &target, Value low,
                  /*startRow=*/{},
                  /*startTile=*/{}, firstStep, hides});
   // Without a bias the values of earlier tokens take their part from U.
-  if (!isOwn && !op.getBias())
+  if (!isOwn && !op.hasLocalTerms())
     return;
   b.emitProduct({number, count, valueWidth,
                  [&](KernelBuilder &kb, Value row, Value k) {
@@ -105,7 +107,9 @@ void VQBackwardKernel::emitLocalScores(Value low, Value number, bool isOwn) {
          number,
          getScoreFactor(),
          /*isLong=*/true});
-  bool keepsWeights = isOwn || op.getBias();
+  if (op.hasDistances())
+    addDistanceTerms(low, number);
+  bool keepsWeights = isOwn || op.hasLocalTerms();
   auto lanes = VectorType::get({b.getLanes()}, b.getIndexType());
   Value token, code, isAbsent;
   b.emitProduct(
@@ -122,7 +126,7 @@ void VQBackwardKernel::emitLocalScores(Value low, Value number, bool isOwn) {
          auto hide = [&](Value where) {
            hidden = hidden ? arith::OrIOp::create(b, hidden, where) : where;
          };
-         if (op.getBias()) {
+         if (op.hasLocalTerms()) {
            Value bias = b.loadVector(biases, {row, column});
            factor = getFactor(b.fadd(factor, bias));
            hide(softmax::isMasked(b, bias));

@@ -23,9 +23,12 @@ inline int64_t getMaxFewQueries(StreamOp op) {
   return block ? std::min(block, most) : most;
 }
 
-/// Whether `op` needs blocks of the queries of one head: sets of rows know no
-/// numbers of queries for each batch entry.
-inline bool needsBlocks(StreamOp op) { return op.getQueryLengths() != nullptr; }
+/// Whether `op` needs blocks of the queries of one head: sets of rows know
+/// neither numbers of queries for each batch entry nor terms by distance.
+inline bool needsBlocks(StreamOp op) {
+  return op.getQueryLengths() || !op.getRelativeKeys().empty() ||
+         !op.getDistanceBiases().empty();
+}
 
 /// Whether `op`, which is not cut to tiles where it has several queries, goes
 /// through its keys once for each set of rows. A number of queries that only

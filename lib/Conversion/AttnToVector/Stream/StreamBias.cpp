@@ -34,8 +34,9 @@ static constexpr int64_t kMaxCopiesPerTurn = 4;
 /// rows in order, and a row and a column of the bias for each of them.
 bool StreamKernel::addsBiasInSquares(const Segment &segment) {
   const SourceView &source = sources[segment.source];
-  return source.keyTable && source.bias && segment.kind == Segment::Rows &&
-         !source.biasRowBroadcasts && !source.biasKeyBroadcasts;
+  return source.keyTable && source.bias && !source.distanceTerms &&
+         segment.kind == Segment::Rows && !source.biasRowBroadcasts &&
+         !source.biasKeyBroadcasts;
 }
 
 /// Scores the rows that fill whole squares of rows and queries, whose bias is

@@ -29,9 +29,16 @@ bool StreamKernel::isMasked(const Segment &segment) {
   return segment.kind == Segment::Masked || segment.kind == Segment::Diagonal;
 }
 
+bool StreamKernel::hasBiasThatHides(const Segment &segment) {
+  const SourceView &source = sources[segment.source];
+  return source.bias ||
+         (source.distanceTerms && source.distanceTerms->distanceBias);
+}
+
 bool StreamKernel::mayHide(const Segment &segment) {
   const SourceView &source = sources[segment.source];
-  return isMasked(segment) || source.logWeight || source.bias || scoreBody;
+  return isMasked(segment) || source.logWeight || hasBiasThatHides(segment) ||
+         scoreBody;
 }
 
 Value StreamKernel::weightAt(const Segment &segment, Value entry) {
@@ -48,7 +55,8 @@ Value StreamKernel::weightAt(const Segment &segment, Value entry) {
 
 Value StreamKernel::biasAt(const Segment &segment, Value entry,
                            unsigned vector) {
-  if (!sources[segment.source].bias)
+  const SourceView &source = sources[segment.source];
+  if (!source.bias && !source.distanceTerms)
     return Value();
   return b.loadVector(
       packedBias, {b.add(segment.scoreRow, entry), b.index(vector * lanes)});
@@ -64,7 +72,7 @@ Value StreamKernel::hides(const Segment &segment, Value entry, unsigned vector,
   // the row itself is read.
   if (weight && sources[segment.source].logWeight)
     hide(softmax::isMasked(b, weight));
-  if (bias)
+  if (bias && hasBiasThatHides(segment))
     hide(softmax::isMasked(b, bias));
   if (score)
     hide(softmax::isMasked(b, score));

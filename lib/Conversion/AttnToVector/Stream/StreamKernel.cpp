@@ -9,6 +9,7 @@
 #include "StreamKernel.h"
 #include "fovea/Kernels/SoftmaxAlgebra.h"
 #include "fovea/Kernels/VectorOperands.h"
+#include "mlir/Dialect/Affine/Utils.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -147,7 +148,8 @@ void StreamKernel::allocateScratch() {
     table = b.scratch({tableRows}, b.getIndexType());
     tableWeights = b.scratch({tableRows}, state);
   }
-  if (hasBias)
+  allocateDistanceTerms();
+  if (hasBias || !distanceTerms.empty())
     packedBias = b.scratch({rows, queries}, state);
   if (hasBias && !keyTables.empty() && ranges.hasLongRanges())
     biasRows = b.scratch({queries, getLookupTile()}, state);
@@ -175,6 +177,7 @@ void StreamKernel::viewHead(Value batch, Value head) {
   Value keyHeads = b.extent(op.getValues().front(), 1);
   Value keyHead = b.floorDiv(head, b.floorDiv(heads, keyHeads));
   viewKeyTables(batch, keyHead);
+  layOutDistanceTerms(head);
   for (const StreamOp::Source &source : op.getSourceList()) {
     SourceView view;
     view.keys =
@@ -190,6 +193,7 @@ void StreamKernel::viewHead(Value batch, Value head) {
         b.lengthOf(source.lengths, batch, b.extent(source.getRowsOperand(), 2));
     view.attr = source.attr;
     view.arithmetic = getArithmetic(source);
+    view.distanceTerms = findDistanceTerms(source);
     if (view.arithmetic == Arithmetic::Packed ||
         (view.arithmetic == Arithmetic::AMX && packsRows())) {
       view.spreadKeys = std::exchange(view.keys, packed.keys);
@@ -227,6 +231,11 @@ void StreamKernel::viewHead(Value batch, Value head) {
   numRows =
       op.getNumRows() ? Value(op.getNumRows()) : b.extent(op.getQuery(), 2);
   numRows = b.lengthOf(op.getQueryLengths(), batch, numRows);
+  for (SourceView &source : sources)
+    if (source.distanceTerms)
+      source.origin =
+          affine::expandAffineExpr(b, b.getLoc(), source.attr.getOriginExpr(),
+                                   /*dimValues=*/{}, {source.rows, numRows});
 }
 
 Value StreamKernel::findEnd(Value begin, Value end) {
@@ -288,6 +297,7 @@ void StreamKernel::emitQueryBlock(Value query, Value numQueries,
   if (isAny(Arithmetic::InPlace) || isAny(Arithmetic::Packed) ||
       isAny(Arithmetic::Converted))
     packQueries(query, numQueries);
+  packDistanceQueries(query, numQueries);
   for (SourceView &source : sources) {
     if (source.valueBlocks)
       source.values = b.rowView(source.valueBlocks, blockIndex);
@@ -400,6 +410,8 @@ Value StreamKernel::packRows(const RowPack &pack, Value query, Value numQueries,
       Values tile;
       for (int64_t i = 0; i < lanes; ++i) {
         Value vector = b.loadVector(rows, {b.add(row, i), column});
+        if (pack.addend)
+          vector = b.fadd(vector, b.loadVector(pack.addend, column));
         tile.push_back(factor ? b.fmul(vector, factor) : vector);
       }
       for (auto [i, vector] : llvm::enumerate(b.transpose(tile)))

@@ -30,6 +30,7 @@
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
 #include "fovea/Kernels/KernelBuilder.h"
 #include "fovea/Kernels/ScoreBody.h"
+#include "fovea/Kernels/ShiftedProduct.h"
 #include "fovea/Kernels/StreamRanges.h"
 
 namespace fovea::attn {
@@ -130,6 +131,17 @@ protected:
     Value weights; // scratch [rows], null without a reader
   };
 
+  /// The terms by distance of sources that have the same operands, laid out for
+  /// a head and a block of queries (StreamDistances.cpp).
+  struct DistanceTerms {
+    Value relativeKeys, relativeBias, distanceBias; // of the op, null for none
+    DistanceColumns columns;
+    Value keys = {};    // scratch [D][columns], transposed
+    Value bias = {};    // scratch [D], added to the queries
+    Value queries = {}; // scratch [D][L], times scale * log2(e)
+    Value numbers = {}; // scratch [columns], times log2(e)
+  };
+
   /// Copies of the rows of a source that is alone, without gaps.
   struct PackedRows {
     /// Scratch [rows][width] in the state's type; for AMX in bf16, widths
@@ -157,6 +169,8 @@ protected:
     Value spreadKeys, spreadValues; // what `keys` and `values` are copies of
     Value valueBlocks, logWeightBlocks; // with an axis of query blocks
     const KeyTable *keyTable;           // null for keys of the source's own
+    const DistanceTerms *distanceTerms; // null without terms by distance
+    Value origin;                       // position of row 0 among the queries
     SourceAttr attr;
     Arithmetic arithmetic;
     bool weightBroadcasts, biasRowBroadcasts, biasKeyBroadcasts;
@@ -166,6 +180,7 @@ protected:
   struct RowPack {
     Value rows, staged, packed;
     int64_t width;
+    Value addend = {}; // to every row, null for none
   };
   /// The factors of a product along `width` columns: rows, and what is packed
   /// for the queries of a block.
@@ -188,9 +203,9 @@ protected:
   // Stages, in the order they run.
   State startState();
   void packQueries(Value query, Value numQueries);
-  /// Packs the transposed rows of a block of queries, times `factor` unless
-  /// that is null. Returns the rows themselves: in place, or in `staged`, which
-  /// whole vectors may be read of whatever the width.
+  /// Packs the transposed rows of a block of queries, plus what is to be added,
+  /// times `factor` unless that is null. Returns the rows themselves: in place,
+  /// or in `staged`, which whole vectors may be read of whatever the width.
   Value packRows(const RowPack &pack, Value query, Value numQueries,
                  Value factor);
   /// What products of queries and keys are multiplied by.
@@ -271,7 +286,7 @@ protected:
   /// is nothing to keep but the maximum.
   bool isLookedUp(const Segment &segment) {
     const SourceView &source = sources[segment.source];
-    return source.keyTable && !source.bias;
+    return source.keyTable && !source.bias && !source.distanceTerms;
   }
   /// Whether they were counted in the maximum with the table.
   bool isReaderOfTable(const Segment &segment) {
@@ -298,11 +313,20 @@ protected:
   Value computeScore(const Segment &segment, Value entry, unsigned vector,
                      Value product);
 
+  // Terms by distance (StreamDistances.cpp).
+  void allocateDistanceTerms();
+  const DistanceTerms *findDistanceTerms(const StreamOp::Source &source);
+  void layOutDistanceTerms(Value head);
+  void packDistanceQueries(Value query, Value numQueries);
+  void packDistances(const Segment &segment);
+
   // Entries that are not read (StreamHidden.cpp).
   /// Whether single entries of a segment are masked.
   static bool isMasked(const Segment &segment);
   /// Whether a segment may have entries that some query does not read.
   bool mayHide(const Segment &segment);
+  /// Whether what is added to scores may be minus infinity.
+  bool hasBiasThatHides(const Segment &segment);
   /// The log weight, in every lane, and the bias of an entry; null without.
   Value weightAt(const Segment &segment, Value entry);
   Value biasAt(const Segment &segment, Value entry, unsigned vector);
@@ -406,6 +430,7 @@ protected:
   llvm::SmallVector<SourceView> sources;
   PackedRows packed;
   llvm::SmallVector<KeyTable, 1> keyTables;
+  llvm::SmallVector<DistanceTerms, 1> distanceTerms;
   Value queryRows, outputView, lseView;
   Value sink; // of the present head, null without
   Value firstRow, numRows, blockQuery, blockQueries, streamsOutput;

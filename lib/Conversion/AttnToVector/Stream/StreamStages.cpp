@@ -170,6 +170,7 @@ void StreamKernel::scoreSegments(MutableArrayRef<Segment> segments,
       rest = slice(segment, scored, lanes);
     }
     packBias(rest);
+    packDistances(rest);
     if (arithmeticOf(segment) == Arithmetic::AMX)
       scoreByAMX(segment);
     if (!isReaderOfTable(segment))

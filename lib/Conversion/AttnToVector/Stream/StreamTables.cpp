@@ -36,7 +36,8 @@ void StreamKernel::collectKeyTables() {
     table.numRows = cast<MemRefType>(source.keys.getType()).getDimSize(2);
     for (auto [index, reader] : llvm::enumerate(op.getSourceList()))
       if (isSoftmax && !table.reader && reader.keys == source.keys &&
-          !reader.codes && !reader.bias && reader.attr.getMask().isTrivial() &&
+          !reader.codes && !reader.bias && !reader.attr.hasDistances() &&
+          reader.attr.getMask().isTrivial() &&
           reader.attr.getRanges().size() == 1 &&
           ranges.getKind(index, 0) == RangeKind::Short)
         table.reader = index;

@@ -64,10 +64,11 @@ static LogicalResult lowerStreamBackward(StreamBackwardOp op,
   auto forward = StreamOp::create(
       builder, op.getLoc(), /*resultTypes=*/TypeRange(), op.getQuery(),
       op.getKeys(), op.getValues(), op.getLogWeights(), op.getBiases(),
-      /*codes=*/ValueRange(), op.getLengths(), /*sink=*/Value(),
-      op.getQueryLengths(), op.getCaptures(), /*first_row=*/Value(),
-      /*num_rows=*/Value(), op.getOutput(), op.getLse(), op.getSourcesAttr(),
-      op.getBlockAttr(), op.getScaleAttr(),
+      /*codes=*/ValueRange(), op.getLengths(), /*relative_keys=*/ValueRange(),
+      /*relative_biases=*/ValueRange(), /*distance_biases=*/ValueRange(),
+      /*sink=*/Value(), op.getQueryLengths(), op.getCaptures(),
+      /*first_row=*/Value(), /*num_rows=*/Value(), op.getOutput(), op.getLse(),
+      op.getSourcesAttr(), op.getBlockAttr(), op.getScaleAttr(),
       WeightingAttr::get(op.getContext(), Weighting::Softmax),
       op.getTilesAttr(), op.getScore().size());
   cloneScoreRegion(op.getScore(), forward.getScore());

@@ -75,6 +75,11 @@ static LogicalResult verifyCounts(StreamBackwardOp op) {
     numWeights += source.getHasLogWeight();
     numBiases += source.getHasBias();
     numLengths += source.getHasLengths();
+    if (source.hasDistances())
+      return op.emitOpError()
+             << "expects no "
+             << (source.getHasRelative() ? "relative" : "distance_bias")
+             << " in source " << index << ", which has no gradient yet";
     if (source.getHasCodes() || source.getHasLocalBias())
       return op.emitOpError()
              << "expects no " << (source.getHasCodes() ? "codes" : "local_bias")
@@ -173,6 +178,9 @@ ParseResult StreamBackwardOp::parse(OpAsmParser &parser,
            numSources, dWeights.size(), dBiases.size(), dSink.size()}));
   if (sources.codes.size() != 0)
     return parser.emitError(loc, "expected no codes, which have no gradient");
+  if (sources.relativeKeys.size() != 0 || sources.distanceBiases.size() != 0)
+    return parser.emitError(
+        loc, "expected no terms by distance, which have no gradient yet");
   for (const TypedOperands *operands :
        {&query, &sources.keys, &sources.values, &sources.logWeights,
         &sources.biases, &sources.lengths, &sink, &queryLengths, &captures,

@@ -206,7 +206,9 @@ static bool hasPositiveDivisors(AffineMap map) {
 LogicalResult SourceAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                                  ArrayRef<AffineMap> ranges, MaskAttr mask,
                                  bool hasLogWeight, bool hasBias, bool hasCodes,
-                                 bool hasLocalBias, bool hasLengths) {
+                                 bool hasLocalBias, bool hasLengths,
+                                 bool hasRelative, bool hasDistanceBias,
+                                 AffineMap origin) {
   for (AffineMap range : ranges) {
     if (range.getNumDims() != 1 || range.getNumSymbols() != 2 ||
         (range.getNumResults() != 2 && range.getNumResults() != 4))
@@ -232,7 +234,25 @@ LogicalResult SourceAttr::verify(function_ref<InFlightDiagnostic()> emitError,
               "got "
            << ranges.size() << " ranges and " << (hasBias ? "a" : "no")
            << " bias";
+  if (!origin)
+    return success();
+  if (!hasRelative && !hasDistanceBias)
+    return emitError() << "expected no origin without relative or "
+                          "distance_bias, whose distances it is for";
+  if (origin.getNumDims() != 0 || origin.getNumSymbols() != 2 ||
+      origin.getNumResults() != 1 || !origin.getResult(0).isPureAffine() ||
+      !hasPositiveDivisors(origin))
+    return emitError() << "expected an origin of the form ()[rows, n] -> "
+                          "(position), but got "
+                       << AffineMapAttr::get(origin);
   return success();
+}
+
+AffineExpr SourceAttr::getOriginExpr() const {
+  if (AffineMap origin = getOrigin())
+    return origin.getResult(0);
+  return getAffineSymbolExpr(1, getContext()) -
+         getAffineSymbolExpr(0, getContext());
 }
 
 //===----------------------------------------------------------------------===//

@@ -11,6 +11,7 @@
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
 #include "fovea/Dialect/Attn/IR/RangeOverlap.h"
 #include "fovea/Dialect/Attn/IR/SourceContract.h"
+#include "fovea/Dialect/Attn/IR/SourceDistances.h"
 #include "mlir/IR/Matchers.h"
 #include "mlir/IR/OpImplementation.h"
 #include "mlir/IR/PatternMatch.h"
@@ -193,7 +194,8 @@ MutableOperandRange StreamOp::getDpsInitsMutable() {
 
 SmallVector<StreamOp::Source> StreamOp::getSourceList() {
   SmallVector<Source> sources;
-  unsigned nextWeight = 0, nextBias = 0, nextCodes = 0, nextLengths = 0;
+  unsigned nextWeight = 0, nextBias = 0, nextCodes = 0, nextLengths = 0,
+           nextRelative = 0, nextDistanceBias = 0;
   for (auto [keys, values, attr] :
        llvm::zip(getKeys(), getValues(), getSources())) {
     auto source = cast<SourceAttr>(attr);
@@ -207,6 +209,12 @@ SmallVector<StreamOp::Source> StreamOp::getSourceList() {
     if (source.getHasLengths())
       lengths = getLengths()[nextLengths++];
     sources.push_back({keys, values, weight, bias, codes, source, lengths});
+    if (source.getHasRelative()) {
+      sources.back().relativeKeys = getRelativeKeys()[nextRelative];
+      sources.back().relativeBias = getRelativeBiases()[nextRelative++];
+    }
+    if (source.getHasDistanceBias())
+      sources.back().distanceBias = getDistanceBiases()[nextDistanceBias++];
   }
   return sources;
 }
@@ -237,6 +245,9 @@ blocks of log_weight*: T|sum[B~, G~, _, m~]
 bias*: T|sum[B~, H~, N~, m~]
 local_bias*: T|sum[B~, H~, N~, _!]
 lengths*: i32[B]
+relative*: T|sum[H~, r!, D!]
+bias of relative*: T|sum[H~, D!]
+distance_bias*: T|sum[H~, r!]
 )");
   return contract;
 }
@@ -258,6 +269,12 @@ void attn::detail::addSourceTerms(const StreamSource &source, unsigned index,
   StringRef bias = source.attr.getHasLocalBias() ? "local_bias" : "bias";
   addSourceOperand(operands, bias, bias, source.bias, index);
   addSourceOperand(operands, "lengths", "lengths", source.lengths, index);
+  addSourceOperand(operands, "relative", "relative", source.relativeKeys,
+                   index);
+  addSourceOperand(operands, "bias of relative", "bias of relative",
+                   source.relativeBias, index);
+  addSourceOperand(operands, "distance_bias", "distance_bias",
+                   source.distanceBias, index);
 }
 
 /// Checks that operands with an axis of query blocks have an entry for each
@@ -282,7 +299,7 @@ static LogicalResult verifyBlockAxis(StreamOp op, const Twine &name,
 /// Whether there are as many operands as the sources say.
 static LogicalResult verifyCounts(StreamOp op) {
   size_t numSources = op.getSources().size(), numWeights = 0, numBiases = 0,
-         numCodes = 0, numLengths = 0;
+         numCodes = 0, numLengths = 0, numRelative = 0, numDistanceBiases = 0;
   if (numSources == 0)
     return op.emitOpError("expects at least one source");
   if (op.getKeys().size() != numSources || op.getValues().size() != numSources)
@@ -295,6 +312,8 @@ static LogicalResult verifyCounts(StreamOp op) {
     numBiases += source.getHasBias();
     numCodes += source.getHasCodes();
     numLengths += source.getHasLengths();
+    numRelative += source.getHasRelative();
+    numDistanceBiases += source.getHasDistanceBias();
   }
   if (op.getLogWeights().size() != numWeights ||
       op.getBiases().size() != numBiases)
@@ -310,6 +329,16 @@ static LogicalResult verifyCounts(StreamOp op) {
     return op.emitOpError()
            << "expects lengths for " << numLengths
            << " sources, as they say, but got " << op.getLengths().size();
+  if (op.getRelativeKeys().size() != numRelative ||
+      op.getRelativeBiases().size() != numRelative ||
+      op.getDistanceBiases().size() != numDistanceBiases)
+    return op.emitOpError()
+           << "expects " << numRelative << " keys and biases of relative and "
+           << numDistanceBiases
+           << " biases by distance, as the sources say, but got "
+           << op.getRelativeKeys().size() << ", "
+           << op.getRelativeBiases().size() << " and "
+           << op.getDistanceBiases().size();
   return success();
 }
 
@@ -360,6 +389,8 @@ LogicalResult StreamOp::verify() {
         failed(verifyBlockAxis(*this, name("log_weight"), source.logWeight)))
       return failure();
   }
+  if (failed(verifyDistances(*this)))
+    return failure();
   return verifyRangesApart(*this);
 }
 
@@ -377,7 +408,8 @@ struct DropEmptySources : OpRewritePattern<StreamOp> {
     }
     if (kept.size() == op.getSources().size() || kept.empty())
       return failure();
-    SmallVector<Value> keys, values, weights, biases, codes, lengths;
+    SmallVector<Value> keys, values, weights, biases, codes, lengths,
+        relativeKeys, relativeBiases, distanceBiases;
     SmallVector<Attribute> attrs;
     for (StreamOp::Source source : kept) {
       keys.push_back(source.keys);
@@ -390,6 +422,12 @@ struct DropEmptySources : OpRewritePattern<StreamOp> {
         codes.push_back(source.codes);
       if (source.lengths)
         lengths.push_back(source.lengths);
+      if (source.relativeKeys) {
+        relativeKeys.push_back(source.relativeKeys);
+        relativeBiases.push_back(source.relativeBias);
+      }
+      if (source.distanceBias)
+        distanceBiases.push_back(source.distanceBias);
       attrs.push_back(source.attr);
     }
     rewriter.modifyOpInPlace(op, [&] {
@@ -399,6 +437,9 @@ struct DropEmptySources : OpRewritePattern<StreamOp> {
       op.getBiasesMutable().assign(biases);
       op.getCodesMutable().assign(codes);
       op.getLengthsMutable().assign(lengths);
+      op.getRelativeKeysMutable().assign(relativeKeys);
+      op.getRelativeBiasesMutable().assign(relativeBiases);
+      op.getDistanceBiasesMutable().assign(distanceBiases);
       op.setSourcesAttr(rewriter.getArrayAttr(attrs));
     });
     return success();
@@ -455,8 +496,10 @@ ParseResult StreamOp::parse(OpAsmParser &parser, OperationState &result) {
       builder.getDenseI32ArrayAttr(
           {1, sources.keys.size(), sources.values.size(),
            sources.logWeights.size(), sources.biases.size(),
-           sources.codes.size(), sources.lengths.size(), sink.size(),
-           queryLengths.size(), captures.size(), hasRows, hasRows, 1, hasLse}));
+           sources.codes.size(), sources.lengths.size(),
+           sources.relativeKeys.size(), sources.relativeBiases.size(),
+           sources.distanceBiases.size(), sink.size(), queryLengths.size(),
+           captures.size(), hasRows, hasRows, 1, hasLse}));
   SmallVector<Type> rowTypes(rows.size(), builder.getIndexType());
   return failure(query.resolve(parser, loc, result) ||
                  sources.keys.resolve(parser, loc, result) ||
@@ -465,6 +508,9 @@ ParseResult StreamOp::parse(OpAsmParser &parser, OperationState &result) {
                  sources.biases.resolve(parser, loc, result) ||
                  sources.codes.resolve(parser, loc, result) ||
                  sources.lengths.resolve(parser, loc, result) ||
+                 sources.relativeKeys.resolve(parser, loc, result) ||
+                 sources.relativeBiases.resolve(parser, loc, result) ||
+                 sources.distanceBiases.resolve(parser, loc, result) ||
                  sink.resolve(parser, loc, result) ||
                  queryLengths.resolve(parser, loc, result) ||
                  captures.resolve(parser, loc, result) ||

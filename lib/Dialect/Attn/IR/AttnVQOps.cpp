@@ -41,9 +41,32 @@ template <typename OpTy> static LogicalResult verifyBlocks(OpTy op) {
   return success();
 }
 
-static LogicalResult emitBiasError(Operation *op) {
-  return op->emitOpError("expects no bias without causal: no query has a "
-                         "present block then");
+static LogicalResult emitBiasError(Operation *op, StringRef name = "bias") {
+  return op->emitOpError() << "expects no " << name
+                           << " without causal: no query has a present block "
+                              "then";
+}
+
+/// Checks the terms by distance, which tokens read one by one have.
+template <typename OpTy> static LogicalResult verifyDistanceTerms(OpTy op) {
+  Value keys = op.getRelativeKeys(), bias = op.getDistanceBias();
+  if (!keys != !op.getRelativeBias())
+    return op.emitOpError("expects relative_keys and relative_bias together");
+  for (auto [name, terms] :
+       {std::pair(StringRef("relative"), keys), {"distance_bias", bias}}) {
+    if (!terms)
+      continue;
+    if (!op.getCausal())
+      return emitBiasError(op, name);
+    int64_t needed = (op.getMemory() + 1) * op.getBlock(),
+            found = shaped(terms).getDimSize(1);
+    if (found < needed)
+      return op.emitOpError()
+             << "expects " << name << " to have a row for each of the "
+             << needed << " distances of tokens read one by one, but got "
+             << found;
+  }
+  return success();
 }
 
 static LogicalResult emitStateError(Operation *op) {
@@ -69,6 +92,8 @@ LogicalResult VQOp::verify() {
     if (!getState().empty() || !getNextState().empty())
       return emitStateError(*this);
   }
+  if (failed(verifyDistanceTerms(*this)))
+    return failure();
   if (getLse() && getWeighting() != Weighting::Softmax)
     return emitOpError() << "expects no lse with weighting "
                          << stringifyWeighting(getWeighting())
@@ -78,13 +103,23 @@ LogicalResult VQOp::verify() {
 
 namespace {
 /// Adding zero to every score changes nothing.
-struct DropZeroBias : OpRewritePattern<VQOp> {
+struct DropZeroTerms : OpRewritePattern<VQOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(VQOp op,
                                 PatternRewriter &rewriter) const override {
-    if (!op.getBias() || !matchPattern(op.getBias(), m_AnyZeroFloat()))
+    auto isZero = [](Value term) {
+      return term && matchPattern(term, m_AnyZeroFloat());
+    };
+    bool dropsBias = isZero(op.getBias()),
+         dropsDistanceBias = isZero(op.getDistanceBias());
+    if (!dropsBias && !dropsDistanceBias)
       return failure();
-    rewriter.modifyOpInPlace(op, [&] { op.getBiasMutable().clear(); });
+    rewriter.modifyOpInPlace(op, [&] {
+      if (dropsBias)
+        op.getBiasMutable().clear();
+      if (dropsDistanceBias)
+        op.getDistanceBiasMutable().clear();
+    });
     return success();
   }
 };
@@ -96,8 +131,8 @@ struct ShrinkBlock : OpRewritePattern<VQOp> {
   LogicalResult matchAndRewrite(VQOp op,
                                 PatternRewriter &rewriter) const override {
     int64_t rows = shaped(op.getQuery()).getDimSize(2);
-    if (ShapedType::isDynamic(rows) || op.getBias() || !op.getState().empty() ||
-        !op.getNextState().empty())
+    if (ShapedType::isDynamic(rows) || op.hasLocalTerms() ||
+        !op.getState().empty() || !op.getNextState().empty())
       return failure();
     int64_t block = std::max<int64_t>(rows, 1);
     if (static_cast<int64_t>(op.getBlock()) <= block)
@@ -110,7 +145,7 @@ struct ShrinkBlock : OpRewritePattern<VQOp> {
 
 void VQOp::getCanonicalizationPatterns(RewritePatternSet &patterns,
                                        MLIRContext *context) {
-  patterns.add<DropZeroBias, ShrinkBlock>(context);
+  patterns.add<DropZeroTerms, ShrinkBlock>(context);
 }
 
 //===----------------------------------------------------------------------===//
@@ -134,7 +169,10 @@ LogicalResult VQDecodeOp::verify() {
 //===----------------------------------------------------------------------===//
 
 MutableOperandRange VQBackwardOp::getDpsInitsMutable() {
-  unsigned numInits = 3 + (getDBias() ? 1 : 0) + getDState().size();
+  unsigned numInits = 3 + getDState().size();
+  for (Value gradient : {Value(getDBias()), Value(getDRelativeKeys()),
+                         Value(getDRelativeBias()), Value(getDDistanceBias())})
+    numInits += gradient ? 1 : 0;
   return MutableOperandRange(*this, getNumOperands() - numInits, numInits);
 }
 
@@ -146,6 +184,10 @@ LogicalResult VQBackwardOp::verify() {
     return emitBiasError(*this);
   if (!getCausal() && (hasState || !getDNextState().empty()))
     return emitStateError(*this);
+  if (failed(verifyDistanceTerms(*this)))
+    return failure();
+  if (!getDRelativeKeys() != !getDRelativeBias())
+    return emitOpError("expects d_relative_keys and d_relative_bias together");
   if (!hasState && !getDState().empty())
     return emitOpError("expects no d_state without a state");
   bool isSoftmax = getWeighting() == Weighting::Softmax;

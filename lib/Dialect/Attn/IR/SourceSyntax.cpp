@@ -50,6 +50,8 @@ ParseResult TypedOperands::resolve(OpAsmParser &parser, SMLoc loc,
 //            (`codes` `(` %z `:` type `)`)? (`log_weight` `(` %w `:` type `)`)?
 //            ((`bias` | `local_bias`) `(` %b `:` type `)`)?
 //            (`lengths` `(` %n `:` type `)`)?
+//            (`relative` `(` %r `,` %v `:` type `,` type `)`)?
+//            (`distance_bias` `(` %t `:` type `)`)? (`origin` affine-map)?
 //            `ranges` `[` affine-map-list `]` (`mask` mask)?
 ParseResult ParsedSources::parse(OpAsmParser &parser) {
   while (succeeded(parser.parseOptionalKeyword("source")))
@@ -81,14 +83,32 @@ ParseResult ParsedSources::parseOne(OpAsmParser &parser) {
   bool hasLengths = succeeded(parser.parseOptionalKeyword("lengths"));
   if (hasLengths && lengths.parse(parser, 1, 1))
     return failure();
-  SmallVector<AffineMap> ranges;
-  auto parseRange = [&]() -> ParseResult {
+  bool hasRelative = succeeded(parser.parseOptionalKeyword("relative"));
+  if (hasRelative) {
+    TypedOperands terms;
+    if (terms.parse(parser, 2, 2))
+      return failure();
+    relativeKeys.operands.push_back(terms.operands[0]);
+    relativeKeys.types.push_back(terms.types[0]);
+    relativeBiases.operands.push_back(terms.operands[1]);
+    relativeBiases.types.push_back(terms.types[1]);
+  }
+  bool hasDistanceBias =
+      succeeded(parser.parseOptionalKeyword("distance_bias"));
+  if (hasDistanceBias && distanceBiases.parse(parser, 1, 1))
+    return failure();
+  auto parseMap = [&](AffineMap &result) -> ParseResult {
     AffineMapAttr map;
     if (parser.parseAttribute(map))
       return failure();
-    ranges.push_back(map.getValue());
+    result = map.getValue();
     return success();
   };
+  AffineMap origin;
+  if (succeeded(parser.parseOptionalKeyword("origin")) && parseMap(origin))
+    return failure();
+  SmallVector<AffineMap> ranges;
+  auto parseRange = [&] { return parseMap(ranges.emplace_back()); };
   if (parser.parseKeyword("ranges") ||
       parser.parseCommaSeparatedList(OpAsmParser::Delimiter::Square,
                                      parseRange))
@@ -101,7 +121,7 @@ ParseResult ParsedSources::parseOne(OpAsmParser &parser) {
   }
   auto source = parser.getChecked<SourceAttr>(
       loc, context, ArrayRef<AffineMap>(ranges), mask, hasWeight, hasBias,
-      hasCodes, hasLocalBias, hasLengths);
+      hasCodes, hasLocalBias, hasLengths, hasRelative, hasDistanceBias, origin);
   if (!source)
     return failure();
   attrs.push_back(source);
@@ -150,6 +170,15 @@ void fovea::attn::detail::printSources(OpAsmPrinter &printer,
     printTerm(source.attr.getHasLocalBias() ? "local_bias" : "bias",
               source.bias);
     printTerm("lengths", source.lengths);
+    if (source.relativeKeys) {
+      printer << " relative";
+      printTypedOperands(printer, {source.relativeKeys, source.relativeBias});
+    }
+    printTerm("distance_bias", source.distanceBias);
+    if (AffineMap origin = source.attr.getOrigin()) {
+      printer << " origin ";
+      printer.printAttribute(AffineMapAttr::get(origin));
+    }
     printer << " ranges [";
     llvm::interleaveComma(source.attr.getRanges(), printer, [&](AffineMap map) {
       printer.printAttribute(AffineMapAttr::get(map));

@@ -138,6 +138,10 @@ Value Tiler::sliceKeyLike(Value operand, bool broadcasts) {
                broadcasts);
 }
 
+Value Tiler::sliceHeads(Value operand) {
+  return slice(operand, offsets[1], sizes[1], /*broadcasts=*/true);
+}
+
 Value Tiler::sliceBatch(Value operand) {
   return slice(operand, offsets[0], sizes[0], /*broadcasts=*/false);
 }

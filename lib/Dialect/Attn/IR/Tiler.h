@@ -56,6 +56,8 @@ public:
   mlir::Value sliceQueryLike(mlir::Value operand, bool broadcasts = false);
   /// `[B, G, M, ...]`: the rows stay whole.
   mlir::Value sliceKeyLike(mlir::Value operand, bool broadcasts = false);
+  /// `[H, ...]`, where an extent of 1 broadcasts.
+  mlir::Value sliceHeads(mlir::Value operand);
   /// `[B, ...]`: what all heads share.
   mlir::Value sliceBatch(mlir::Value operand);
   /// `[B, N]`: the rows of the tile, which all heads share.

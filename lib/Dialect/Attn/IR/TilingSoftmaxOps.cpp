@@ -84,7 +84,8 @@ StreamOp::getTiledImplementation(OpBuilder &builder,
     return failure();
   // Sources that share a table go on doing so.
   DenseMap<Value, Value> tables;
-  SmallVector<Value> keys, values, weights, biases, codes, lengths;
+  SmallVector<Value> keys, values, weights, biases, codes, lengths,
+      relativeKeys, relativeBiases, distanceBiases;
   for (const Source &source : getSourceList()) {
     Value &table = tables[source.keys];
     if (!table)
@@ -99,6 +100,12 @@ StreamOp::getTiledImplementation(OpBuilder &builder,
       biases.push_back(tiler->sliceQueryLike(source.bias, true));
     if (source.lengths)
       lengths.push_back(tiler->sliceBatch(source.lengths));
+    if (source.relativeKeys) {
+      relativeKeys.push_back(tiler->sliceHeads(source.relativeKeys));
+      relativeBiases.push_back(tiler->sliceHeads(source.relativeBias));
+    }
+    if (source.distanceBias)
+      distanceBiases.push_back(tiler->sliceHeads(source.distanceBias));
   }
   Value query = tiler->sliceQueryLike(getQuery()), sink, queryLengths, lse;
   if (getSink())
@@ -120,10 +127,10 @@ StreamOp::getTiledImplementation(OpBuilder &builder,
         builder, loc, tensor::getMixedSize(builder, loc, getQuery(), 2));
   auto tiled = StreamOp::create(
       builder, loc, TypeRange(ValueRange(inits).getTypes()), query, keys,
-      values, weights, biases, codes, lengths, sink, queryLengths,
-      getCaptures(), firstRow, numRows, inits[0], lse, getSourcesAttr(),
-      getBlockAttr(), getScaleAttr(), getWeightingAttr(), getTilesAttr(),
-      getScore().size());
+      values, weights, biases, codes, lengths, relativeKeys, relativeBiases,
+      distanceBiases, sink, queryLengths, getCaptures(), firstRow, numRows,
+      inits[0], lse, getSourcesAttr(), getBlockAttr(), getScaleAttr(),
+      getWeightingAttr(), getTilesAttr(), getScore().size());
   cloneScoreRegion(getScore(), tiled.getScore());
   offsetScoreRegion(tiled.getScore(), tiled.getCapturesMutable(),
                     getValueOrCreateConstantIndexOp(builder, loc, offsets[0]),

@@ -18,6 +18,8 @@ from ._multihead import Multihead, Pattern
 
 __all__ = ["VQAttention", "commitment_loss"]
 
+#: Of the slowest sinusoid, as in Transformer-XL, in tokens over 2 pi.
+_WAVELENGTH = 10000.0
 #: A codeword keeps its place while about no key has come for so long that its count is less.
 _LEAST_COUNT = 1e-3
 
@@ -41,6 +43,7 @@ class VectorQuantized(Pattern):
         memory: int = 1,
         rate: float = 0.99,
         normalize: bool = True,
+        relative: bool = False,
         device: Any = None,
         dtype: torch.dtype | None = None,
     ):
@@ -58,6 +61,11 @@ class VectorQuantized(Pattern):
         self.register_buffer("sums", torch.empty_like(codebook, dtype=sums))
         self.register_buffer("counts", torch.empty(key_heads, num_codes, device=device, dtype=sums))
         self._loss: Tensor | None = None
+        self.relative_proj: nn.Linear | None = None
+        if relative:
+            self.relative_proj = nn.Linear(heads * width, heads * width, bias=False, device=device, dtype=dtype)
+            self.content_bias = nn.Parameter(torch.empty(heads, width, device=device, dtype=dtype))
+            self.relative_bias = nn.Parameter(torch.empty(heads, width, device=device, dtype=dtype))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -66,6 +74,9 @@ class VectorQuantized(Pattern):
         self.codebook.copy_(self._normalized(self.codebook))
         self.counts.fill_(1.0)
         self.sums.copy_(self.codebook)
+        if self.relative_proj is not None:
+            nn.init.zeros_(self.content_bias)
+            nn.init.zeros_(self.relative_bias)
 
     def __getstate__(self) -> dict[str, Any]:
         # The loss belongs to a graph, which cannot be copied.
@@ -73,11 +84,28 @@ class VectorQuantized(Pattern):
 
     def extra_repr(self) -> str:
         text = f"num_codes={self.num_codes}, block={self.block}, memory={self.memory}, rate={self.rate}"
-        return text + ("" if self.normalize else ", normalize=False")
+        text += "" if self.normalize else ", normalize=False"
+        return text + ("" if self.relative_proj is None else ", relative=True")
 
     def _normalized(self, x: Tensor) -> Tensor:
         """Rows of root mean square tau^-1/2, where tau = sqrt(D) is the temperature."""
         return F.rms_norm(x, x.shape[-1:]) * x.shape[-1] ** -0.25 if self.normalize else x
+
+    def _relative_terms(self, q: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """Queries with the bias of content, and keys by distance with what to add to those
+        queries for them."""
+        assert self.relative_proj is not None
+        heads, width = self.content_bias.shape
+        distances = torch.arange((self.memory + 1) * self.block, device=q.device, dtype=torch.float32)
+        places = torch.arange(0, heads * width, 2, device=q.device, dtype=torch.float32)
+        angles = distances[:, None] * _WAVELENGTH ** (-places / (heads * width))
+        embedded = torch.cat([angles.sin(), angles.cos()], -1)[:, : heads * width]
+        keys = self.relative_proj(embedded.to(self.relative_proj.weight.dtype))
+        # Normalised queries and keys are that long, too.
+        factor = width**-0.25 if self.normalize else 1.0
+        r = (factor * keys).unflatten(-1, (heads, width)).transpose(0, 1).to(q.dtype)
+        content = (factor * self.content_bias).to(q.dtype)
+        return q + content[:, None], (r.contiguous(), (factor * self.relative_bias).to(q.dtype) - content)
 
     @torch.no_grad()
     def _follow(self, k: Tensor, codes: Tensor) -> None:
@@ -109,8 +137,13 @@ class VectorQuantized(Pattern):
             k_hat, codes = quantize(k.detach(), codebook, mask=present)
             self._loss = loss_of_keys(k, k_hat, mask=present)
             self._follow(k.detach(), codes)
+        relative = None
+        if self.relative_proj is not None:
+            if not causal:
+                raise ValueError("is_causal: found False, needed True with relative=True")
+            q, relative = self._relative_terms(q)
         return vq(
-            q, k, v, codebook, block=self.block, memory=self.memory, causal=causal, mask=present,
+            q, k, v, codebook, block=self.block, memory=self.memory, causal=causal, mask=present, relative=relative,
             scale=1.0 if self.normalize else scale, state=state, return_state=return_state,
         )  # fmt: skip
 
@@ -128,6 +161,10 @@ class VQAttention(Multihead):
 
     `commitment_loss(model)` is what training adds, times 1e-4 in the paper, to the loss of the
     task: the mean over keys of |k - codeword|^2, summed over modules, of their last calls.
+
+    With `relative`, and `is_causal` then, scores of the tokens read one by one depend on
+    distances as in Transformer-XL: `pattern.relative_proj` makes keys of sinusoids of
+    distances, `pattern.content_bias` and `pattern.relative_bias` are added to queries.
 
     With `gated`, values and a projection of the query pass through SiLU and the output is
     multiplied by the latter: the paper's gated attention unit.
@@ -164,6 +201,7 @@ class VQAttention(Multihead):
         memory: int = 1,
         rate: float = 0.99,
         normalize: bool = True,
+        relative: bool = False,
         gated: bool = False,
         device: Any = None,
         dtype: torch.dtype | None = None,
@@ -173,7 +211,7 @@ class VQAttention(Multihead):
         self.gate_proj = nn.Linear(embed_dim, embed_dim, bias=bias, device=device, dtype=dtype) if gated else None
         self.pattern = VectorQuantized(
             num_heads, self.num_key_heads, self.head_dim, self.head_dim, num_codes=num_codes, block=block, memory=memory,
-            rate=rate, normalize=normalize, device=device, dtype=dtype,
+            rate=rate, normalize=normalize, relative=relative, device=device, dtype=dtype,
         )  # fmt: skip
 
     def forward(  # type: ignore[override]

@@ -115,6 +115,16 @@ CASES = {
     "vq-memory": Case(
         "vq", lambda type: {**quantized(type), "bias": random(type, 2, 4, 21, 12)}, dict(block=4, memory=2), ("q", "v", "bias")
     ),
+    "vq-relative": Case(
+        "vq",
+        lambda type: {
+            **quantized(type),
+            "relative": [random(type, 4, 8, 8), random(type, 1, 8)],
+            "distance_bias": random(type, 1, 8),
+        },
+        dict(block=4),
+        ("q", "v", "relative", "distance_bias"),
+    ),
     "vq-lengths": Case("vq", lambda type: {**quantized(type), **LENGTHS}, dict(block=4), ("q", "v")),
     "vq-squared": Case("vq", quantized, dict(block=4, weighting="squared_relu"), ("q", "v")),
     "quantize": Case("quantize", lambda type: dict(k=random(type, 2, 2, 21, 8), codebook=random(type, 2, 11, 8)), {}, ()),

@@ -155,10 +155,44 @@ def test_quantized():
         near(module.pattern.codebook[h], (total / count[:, None]).detach())
 
 
-@pytest.mark.parametrize("gated", [False, True])
-def test_windows_of_quantized(gated):
+@pytest.mark.parametrize("factor", [1, -1])
+def test_relative(factor):
+    """Scores by distance within two blocks; a canary has them the other way round."""
+    module = make("quantized", relative=True, block=16).eval()
+    with torch.no_grad():
+        module.pattern.content_bias.normal_()
+        module.pattern.relative_bias.normal_()
+    wide, x = in_float64(module), normal(2, 29, 16)
+    found, _ = module(x, is_causal=True)
+    q, k, v = heads(wide, x.double())
+    pattern, length = wide.pattern, 8**-0.25
+    q, k = (F.rms_norm(part, (8,)) * length for part in (q, k))
+    codes = torch.cdist(k, pattern.codebook).argmin(-1)
+    k = k + (torch.stack([pattern.codebook[h][codes[:, h]] for h in range(2)], 1) - k).detach()
+    distance = torch.arange(29.0, dtype=torch.float64)
+    angles = distance[:, None] * 10000 ** -(torch.arange(0, 16, 2) / 16)
+    r = pattern.relative_proj(torch.cat([angles.sin(), angles.cos()], -1)).unflatten(-1, (2, 8)).transpose(0, 1)
+    u, w = (length * part[:, None] for part in (pattern.content_bias, pattern.relative_bias))
+    place = (distance[:, None] - distance).long()[None].expand(2, 29, 29).clamp(min=0)
+    by_distance = torch.einsum("bhnd,hmd->bhnm", q + w, length * r)
+    scores = (q + u) @ k.mT + factor * by_distance.gather(-1, place[None].expand(2, 2, 29, 29))
+    expected = merge(wide, soft_max(scores, causal_mask(29)) @ v)
+    if factor < 0:
+        assert (found - expected).abs().max() > 1e-2
+        return
+    near(found, expected)
+    check_gradients(gradients(module, found), gradients(wide, expected), 5e-5)
+
+
+def test_relative_needs_causality():
+    with pytest.raises(ValueError, match="is_causal: found False, needed True"):
+        make("quantized", relative=True)(normal(2, 29, 16))
+
+
+@pytest.mark.parametrize("options", [{}, {"gated": True}, {"relative": True}])
+def test_windows_of_quantized(options):
     """A sequence in windows is the whole, forward and backward."""
-    module = make("quantized", gated=gated).eval()
+    module = make("quantized", **options).eval()
     x = normal(2, 29, 16)
     whole, _ = module(x, is_causal=True)
     expected = gradients(module, whole)

@@ -192,6 +192,16 @@ CASES = {
         ("q", "v", "bias"),
         {"block": 4, "scale": 0.3},
     ),
+    "vq-relative": Case(
+        "vq",
+        lambda N, type: {
+            **codes(N, type),
+            "relative": [normal(1, 12, 8, type=type), normal(4, 8, type=type)],
+            "distance_bias": normal(4, 12, type=type),
+        },
+        ("q", "v", "relative", "distance_bias"),
+        {"block": 4, "scale": 0.3},
+    ),
     "vq-windows": Case(_vq_windows, codes, ("q", "v")),
     "quantize": Case("quantize", lambda N, type: {"k": normal(2, 2, N, 8, type=type), "codebook": normal(1, 6, 8, type=type)}, ()),
     "commitment_loss": Case(

@@ -7,7 +7,7 @@ against the same; whole, and windows with a state, a gradient for the next, or b
 import numpy as np
 from cases import BOUNDS, Checker, normal, state
 from kernels import NAMES
-from vq_cases import backward_module, codebook_type, drop_tokens, read_tokens, spoil_absent
+from vq_cases import backward_module, codebook_type, distance_shapes, drop_tokens, read_tokens, spoil_absent
 from vq_state_gradients import backward, forward, make_gradient, make_state
 
 check = Checker()
@@ -24,6 +24,10 @@ FACTORS = {
     "causal": [True, True, False],
     "bias": [None, "full", "heads", "broadcast", "masked"],
     "d_bias": [True, False],
+    # Whether heads share a term by distance; None for none of it.
+    "relative": [None, None, False, True],
+    "distance_bias": [None, None, False, True],
+    "spare": [0, 5],
     "d_lse": [True, False],
     "weighting": ["softmax", "softmax", "squared_relu"],
     # Of the gradients of keys and values.
@@ -56,7 +60,10 @@ def run(index, case):
     (D, E), (B, H, G, shared) = case["width"], case["heads"]
     N, S, dtype = case["N"], case["codes"], case["dtype"]
     if not case["causal"]:
-        case = case | {"bias": None, "position": None, "next": False}
+        case = case | {"bias": None, "position": None, "next": False, "relative": None, "distance_bias": None}
+    if check.library.target != "cpu":
+        # GPUs have no gradients of terms by distance.
+        case = case | {"relative": None, "distance_bias": None}
     if case["weighting"] != "softmax" and case["bias"] == "masked":
         case = case | {"bias": "full"}
     arrays = {
@@ -71,6 +78,12 @@ def run(index, case):
     parts, d_next = None, None
     if case["bias"]:
         arrays["bias"] = options["bias"] = make_bias(rng, case, B, H, N)
+    terms = {name: normal(rng, shape, dtype) for name, shape in distance_shapes(case).items()}
+    arrays |= terms
+    if "r" in terms:
+        options["relative"] = terms["r"], terms["u"]
+    if "t" in terms:
+        options["distance_bias"] = terms["t"]
     if case["position"]:
         blocks, tokens = case["position"]
         position = blocks * case["block"] + tokens % case["block"]
@@ -91,7 +104,7 @@ def run(index, case):
         sums = state(dtype) if case["sums"] else dtype
         d_next = make_gradient(rng, read_tokens(case), B, G, S, D, E, dtype, sums)
         arrays |= dict(zip(("nm", "nk", "nv"), d_next))
-    expected = dict(zip(("dq", "dk", "dv", "db", "dm", "dkk", "dkv"), backward(
+    expected = dict(zip(("dq", "dk", "dv", "db", "dr", "du", "dt", "dm", "dkk", "dkv"), backward(
         check.reference, arrays["d_out"], inputs, parts, d_next, **options)))  # fmt: skip
     text, names = backward_module(case, {name: array.shape for name, array in arrays.items()})
     alone = N == 1 and case["weighting"] == "softmax" and not (parts and parts[4])

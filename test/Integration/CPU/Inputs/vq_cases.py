@@ -51,6 +51,24 @@ def codebook_type(case):
     return state(case["dtype"]) if case.get("wide") else case["dtype"]
 
 
+def distance_shapes(case):
+    """The shapes of a case's terms by distance, by name: `relative` and `distance_bias` say
+    whether heads share them."""
+    (D, _), (_, H, _, _) = case["width"], case["heads"]
+    distances, shapes = read_tokens(case) + case.get("spare", 0), {}
+    if case.get("relative") is not None:
+        heads = 1 if case["relative"] else H
+        shapes |= {"r": (heads, distances, D), "u": (heads, D)}
+    if case.get("distance_bias") is not None:
+        shapes["t"] = (1 if case["distance_bias"] else H, distances)
+    return shapes
+
+
+def distance_clauses(types):
+    text = f"    relative(%r, %u : {types['r']}, {types['u']})\n" if "r" in types else ""
+    return text + (f"    distance_bias(%t : {types['t']})\n" if "t" in types else "")
+
+
 def module(case, N, has_state, returns_state, has_bias):
     (D, E), (B, H, G, shared) = case["width"], case["heads"]
     dtype, dynamic, S, kept = case["dtype"], case["dynamic"], case["codes"], read_tokens(case)
@@ -67,6 +85,9 @@ def module(case, N, has_state, returns_state, has_bias):
         bias = tensor(shape, dtype)
         arguments.append(f"%b: {bias}")
         text += f"    bias(%b : {bias})\n"
+    types = {name: tensor(shape, codebook_type(case)) for name, shape in distance_shapes(case).items()}
+    arguments += [f"%{name}: {type}" for name, type in types.items()]
+    text += distance_clauses(types)
     parts = state_types(case, E)
     names = [f"%s{i}" for i in range(5)]
     if has_state:
@@ -91,8 +112,8 @@ def module(case, N, has_state, returns_state, has_bias):
     types = ", ".join(results)
     return (
         f"func.func @f({', '.join(arguments)}) -> ({types}) {{\n{body}"
-        f"  %r:{len(results)} = {text}    {{{', '.join(attributes)}}} -> {types}\n"
-        f"  return {', '.join(f'%r#{i}' for i in range(len(results)))} : {types}\n}}\n"
+        f"  %found:{len(results)} = {text}    {{{', '.join(attributes)}}} -> {types}\n"
+        f"  return {', '.join(f'%found#{i}' for i in range(len(results)))} : {types}\n}}\n"
     )
 
 
@@ -116,8 +137,8 @@ def decoder(case, has_bias):
     arguments = ", ".join(f"{n}: {t}" for n, t in zip(names + names_of_state, types + parts))
     attributes = attributes_of(case) + ["padded"] * case.get("padded", False)
     return (
-        f"func.func @f({arguments}) -> ({results}) {{\n  %o = tensor.empty() : {out}\n  %r:6 = {text}"
-        f"    {{{', '.join(attributes)}}} -> {results}\n  return {', '.join(f'%r#{i}' for i in range(6))} : {results}\n}}\n"
+        f"func.func @f({arguments}) -> ({results}) {{\n  %o = tensor.empty() : {out}\n  %found:6 = {text}"
+        f"    {{{', '.join(attributes)}}} -> {results}\n  return {', '.join(f'%found#{i}' for i in range(6))} : {results}\n}}\n"
     )
 
 
@@ -149,6 +170,7 @@ def backward_module(case, shapes):
     results["dk"] = tensor((B, G, length, shapes["q"][3]), sums)
     if "bias" in types and case["d_bias"]:
         results["db"] = types["bias"]
+    results |= {"d" + name: types[name] for name in "rut" if name in types and case["d_bias"]}
     if "mean" in types:
         S, kept = shapes["count"][2], shapes["kz"][2]
         results |= {"dm": tensor((B, G, S, shapes["v"][3]), state(dtype)),
@@ -166,23 +188,25 @@ def backward_module(case, shapes):
     for name, kind in results.items():
         body += f"  %{name} = tensor.empty({'%n' if '?' in kind else ''}) : {kind}\n"
     text = "attn.vq_backward" + clause("ins", ["q", "z", "v", "c"]) + clause("bias", ["bias"])
+    text += clause("relative", ["r", "u"]) + clause("distance_bias", ["t"])
     text += clause("state", ["mean", "count", "kz", "kv", "position"])
     text += clause("forward", ["out", "lse"]) + clause("gradient", ["d_out", "d_lse"])
     text += clause("d_next_state", ["nm", "nk", "nv"]) + clause("outs", ["dq", "dk", "dv"])
-    text += clause("d_bias", ["db"]) + clause("d_state", ["dm", "dkk", "dkv"])
+    text += clause("d_bias", ["db"]) + clause("d_relative", ["dr", "du"])
+    text += clause("d_distance_bias", ["dt"]) + clause("d_state", ["dm", "dkk", "dkv"])
     attributes = [*attributes_of(case), *flags(case)]
     found = ", ".join(results.values())
     arguments = ", ".join(f"%{n}: {t}" for n, t in types.items())
     text = (
-        f"func.func @f({arguments}) -> ({found}) {{\n{body}  %r:{len(results)} = {text}\n"
+        f"func.func @f({arguments}) -> ({found}) {{\n{body}  %found:{len(results)} = {text}\n"
         f"    {{{', '.join(attributes)}}} -> {found}\n"
-        f"  return {', '.join(f'%r#{i}' for i in range(len(results)))} : {found}\n}}\n"
+        f"  return {', '.join(f'%found#{i}' for i in range(len(results)))} : {found}\n}}\n"
     )
     return text, list(results)
 
 
-def expected(case, q, z, v, c, bias):
-    """Dense attention over C[codes] with the local bias."""
+def expected(case, q, z, v, c, bias, terms=None):
+    """Dense attention over C[codes] with the local bias and terms by distance."""
     B, H, N, _ = q.shape
     G, block, kept = v.shape[1], case["block"], read_tokens(case)
     groups = H // G
@@ -199,6 +223,13 @@ def expected(case, q, z, v, c, bias):
         full = np.broadcast_to(bias.astype(float), (B, H, N, kept))
         local = np.take_along_axis(full, np.broadcast_to(np.clip(column, 0, kept - 1), score.shape), -1)
         score = score + np.where((column >= 0) & (column < kept), local, 0)
+    terms = {name: array.astype(float) for name, array in (terms or {}).items()}
+    nearest, near = np.clip(i - j, 0, kept - 1), (j <= i) & (j >= (i // block - case["memory"]) * block)
+    if "r" in terms:
+        r = np.broadcast_to(terms["r"], (H, *terms["r"].shape[1:]))[:, nearest]
+        score = score + np.where(near, 0.3 * np.einsum("bhnd,hnmd->bhnm", q + terms["u"][:, None], r), 0)
+    if "t" in terms:
+        score = score + np.where(near, terms["t"][:, nearest], 0)
     values = np.repeat(v.astype(float), groups, 1)
     holds = j <= i if case["causal"] else np.ones((N, N), bool)
     holds = holds & ~absent[:, :, None, :] & ~absent[..., None]

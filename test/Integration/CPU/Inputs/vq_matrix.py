@@ -6,7 +6,7 @@ NumPy, and against the reference pipeline: whole, and in windows with a state.""
 
 import numpy as np
 from cases import BOUNDS, Checker, normal, state
-from vq_cases import codebook_type, drop_tokens, expected, module, read_tokens, spoil_absent
+from vq_cases import codebook_type, distance_shapes, drop_tokens, expected, module, read_tokens, spoil_absent
 
 check = Checker()
 
@@ -20,6 +20,10 @@ FACTORS = {
     "heads": [(1, 1, 1, True), (2, 2, 2, False), (2, 4, 2, True), (1, 4, 1, False), (1, 6, 2, False)],
     "causal": [True, True, False],
     "bias": [None, "full", "broadcast"],
+    # Whether heads share a term by distance; None for none of it.
+    "relative": [None, None, False, True],
+    "distance_bias": [None, None, False, True],
+    "spare": [0, 5],
     "reduction": ["auto", "serial", "matmul", "associative", "input_scan"],
     "weighting": ["softmax", "softmax", "squared_relu"],
     "lse": [True, False],
@@ -49,7 +53,7 @@ def run(index, case):
     (D, E), (B, H, G, shared) = case["width"], case["heads"]
     N, S, block, dtype = (case[key] for key in ("N", "codes", "block", "dtype"))
     if not case["causal"]:
-        case = case | {"bias": None, "cut": None}
+        case = case | {"bias": None, "cut": None, "relative": None, "distance_bias": None}
     q, v = normal(rng, (B, H, N, D), dtype), normal(rng, (B, G, N, E), dtype)
     c = normal(rng, (1 if shared else G, S, D), codebook_type(case))
     limit = {"random": S, "one code": 1, "half the codes": (S + 1) // 2}[case["spread"]]
@@ -63,7 +67,8 @@ def run(index, case):
     if case["bias"]:
         kept = read_tokens(case)
         bias = normal(rng, (B, H, N, kept) if case["bias"] == "full" else (1, H, 1, kept), dtype)
-    out, lse = expected(case, q, z, v, c, bias)
+    terms = {name: normal(rng, shape, codebook_type(case)) for name, shape in distance_shapes(case).items()}
+    out, lse = expected(case, q, z, v, c, bias, terms)
     has_lse = case["lse"] and lse is not None
     cuts = [0, N]
     if case["cut"]:
@@ -76,6 +81,7 @@ def run(index, case):
             arrays = [np.ascontiguousarray(x) for x in (q[:, :, low:high], z[:, :, low:high], v[:, :, low:high], c)]
             if bias is not None:
                 arrays.append(np.ascontiguousarray(bias[:, :, low:high]) if case["bias"] == "full" else bias)
+            arrays += terms.values()
             if step:
                 arrays += found[-5:]
             found = check.library.compile(text, target=target, cpu=case["cpu"])(*arrays)

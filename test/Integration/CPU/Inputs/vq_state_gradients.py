@@ -47,8 +47,8 @@ def forward(reference, inputs, parts, *, causal, **options):
 
 
 def backward(reference, d_out, inputs, parts, d_next, *, block, memory, **options):
-    """What attn.vq_backward computes: the gradients of query, keys, values and bias,
-    and with a state of its three parts."""
+    """What attn.vq_backward computes: the gradients of query, keys, values, bias and
+    terms by distance, and with a state of its three parts."""
     length, kept = d_out.shape[2], (memory + 1) * block
     position = int(parts[4]) if parts else 0
     rows, next_rows = (kept_rows(end, block, memory) for end in (position, position + length))
@@ -58,6 +58,8 @@ def backward(reference, d_out, inputs, parts, d_next, *, block, memory, **option
         options["d_next_state"] = reference.VQStateGradient(
             d_next[0], *(part[:, :, next_rows] for part in d_next[1:]))  # fmt: skip
     d_q, d_k, d_v, d_bias, *last = reference.vq_backward(d_out, *inputs, block=block, memory=memory, **options)
+    has_distances = any(options.get(name) is not None for name in ("relative", "distance_bias"))
+    d_terms = last.pop(0) if has_distances else (None, None, None)
     d_state = []
     for gradient, part in ((d_k, 1), (d_v, 2)):
         d_kept = np.zeros((*gradient.shape[:2], kept, gradient.shape[3]))
@@ -76,4 +78,4 @@ def backward(reference, d_out, inputs, parts, d_next, *, block, memory, **option
         if parts:
             d_kept[parts[2] < 0] = 0
         d_state.append(d_kept)
-    return d_q, d_k, d_v, d_bias, *([last[0].mean, *d_state] if parts else [])
+    return d_q, d_k, d_v, d_bias, *d_terms, *([last[0].mean, *d_state] if parts else [])

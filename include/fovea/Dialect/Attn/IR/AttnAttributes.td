@@ -80,6 +80,10 @@ def Attn_SourceAttr : Attn_Attr<"Source", "source"> {
       begins instead of from row 0 of the source. There is one range then, and
       row `j` takes column `j - begin`, with the `begin` that the map gives, before
       it is clamped. The range ends with the last column at the latest.
+    - `relative`, `distance_bias`: whether the source has terms by distance, which
+      is `p - j - origin` between the query at row `p` of the sequence and row `j`.
+      `origin`, a map `()[rows, n] -> (position)`, is where row 0 stands among the
+      queries: at `n - rows` unless given, as in masks.
 
     The custom form of `attn.stream` writes all of it beside the operands. Alone:
 
@@ -96,15 +100,26 @@ def Attn_SourceAttr : Attn_Attr<"Source", "source"> {
     "bool":$hasBias,
     DefaultValuedParameter<"bool", "false">:$hasCodes,
     DefaultValuedParameter<"bool", "false">:$hasLocalBias,
-    DefaultValuedParameter<"bool", "false">:$hasLengths
+    DefaultValuedParameter<"bool", "false">:$hasLengths,
+    DefaultValuedParameter<"bool", "false">:$hasRelative,
+    DefaultValuedParameter<"bool", "false">:$hasDistanceBias,
+    OptionalParameter<"::mlir::AffineMap">:$origin
   );
   let assemblyFormat = [{
     `<` `ranges` `=` custom<Ranges>($ranges) `,` `mask` `=` $mask `,`
     `log_weight` `=` $hasLogWeight `,` `bias` `=` $hasBias
     (`codes` `=` $hasCodes^)? (`local_bias` `=` $hasLocalBias^)?
-    (`lengths` `=` $hasLengths^)? `>`
+    (`lengths` `=` $hasLengths^)?
+    (`relative` `=` $hasRelative^)? (`distance_bias` `=` $hasDistanceBias^)?
+    (`origin` `=` $origin^)? `>`
   }];
   let genVerifyDecl = 1;
+  let extraClassDeclaration = [{
+    /// Whether scores have terms that depend on the distance.
+    bool hasDistances() const { return getHasRelative() || getHasDistanceBias(); }
+    /// The position of row 0 among the queries, of symbols `rows` and `n`.
+    ::mlir::AffineExpr getOriginExpr() const;
+  }];
 }
 
 def Attn_SourceArrayAttr

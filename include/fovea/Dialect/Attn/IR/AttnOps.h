@@ -49,6 +49,8 @@ struct StreamSource {
   mlir::Value keys, values, logWeight, bias, codes;
   SourceAttr attr;
   mlir::Value lengths = {};
+  /// Terms by distance: of `relative` its keys and its bias.
+  mlir::Value relativeKeys = {}, relativeBias = {}, distanceBias = {};
 
   /// The operand whose extent 2 counts the rows of the source.
   mlir::Value getRowsOperand() const { return codes ? codes : keys; }

@@ -143,10 +143,12 @@ def Attn_StreamOp : Attn_TiledOp<"stream", 3, "getQuery()",
     `#attn.source`). The result is one soft-max over the union of all sources:
 
     ```
-    s[i, (u, j)] = scale * q[i] . key_u[j] + log_weight_u[j] + bias_u[i, j]   for rows j that block(i) reads and mask_u admits
+    s[i, (u, j)] = scale * q[i] . key_u[j] + log_weight_u[j] + bias_u[i, j] + distance_u[i, i - j]
+                                                               for rows j that block(i) reads and mask_u admits
     out[i] = sum_(u,j) exp(s[i, (u, j)] - lse[i]) * values_u[j]
     lse[i] = log(sum_(u,j) exp(s[i, (u, j)]) + exp(sink))
     key_u[j] = keys_u[codes_u[j]] with codes, keys_u[j] without
+    distance_u[i, d] = scale * (q[i] + v_u) . r_u[d] + t_u[d]    with relative(r_u, v_u) and distance_bias(t_u)
     ```
 
     With `weighting = squared_relu` the weight of an entry is
@@ -171,6 +173,15 @@ def Attn_StreamOp : Attn_TiledOp<"stream", 3, "getQuery()",
     a row is looked up by its code. Sources that name the same table, with codes or
     as their keys, share these scores. Codes outside `0 .. S_u - 1` are undefined;
     `attn.check_codes` refuses them.
+
+    Terms by distance are those of Transformer-XL: a key `r[d]` and a number `t[d]`
+    for each distance `d = i - j`, and a bias `v` of queries. `i` and `j` are positions:
+    the last query lines up with the last row, as in masks, unless the source says
+    by `origin` where its row 0 stands among the queries. Every distance of an entry
+    that is read is from 0 to `R - 1`: what the verifier cannot tell,
+    `--attn-check-shapes` checks. The products of a tile of queries with the keys of
+    its distances are shifted inside the tile; they are never stored. They go with
+    neither `score` nor `lengths` nor `query_lengths`.
 
     Sources, and the output, may have element types of their own: any of `f32`,
     `bf16` and `f16` together, or all `f64`. Data is never rounded to a narrower
@@ -231,6 +242,18 @@ def Attn_StreamOp : Attn_TiledOp<"stream", 3, "getQuery()",
         outs(%init : tensor<1x1x64x16xf32>)
         {block = 16 : i64, scale = 1.0 : f64} -> tensor<1x1x64x16xf32>
     ```
+
+    Terms by distance for the 32 distances that a window of two blocks has:
+
+    ```mlir
+    %out = attn.stream query(%q : tensor<1x1x64x16xf32>)
+        source(%k, %v : tensor<1x1x64x16xf32>, tensor<1x1x64x16xf32>)
+            relative(%r, %u : tensor<1x32x16xf32>, tensor<1x16xf32>)
+            distance_bias(%t : tensor<1x32xf32>)
+            ranges [affine_map<(b)[rows, n] -> (b * 16 - 16, b * 16 + 16)>] mask <causal>
+        outs(%init : tensor<1x1x64x16xf32>)
+        {block = 16 : i64, scale = 2.5e-01 : f64} -> tensor<1x1x64x16xf32>
+    ```
   }];
   let conditions = ["H % G == 0"];
   let arguments = (ins
@@ -248,6 +271,11 @@ def Attn_StreamOp : Attn_TiledOp<"stream", 3, "getQuery()",
     Attn_Arg<Variadic<Attn_Int3>,
         "", "`[B, G, M_u]`, one for each source that says `codes`">:$codes,
     Attn_Arg<Variadic<Attn_Int1>, "", "`[B]`, one for each source that says `lengths`">:$lengths,
+    Attn_Arg<Variadic<Attn_Rank3>,
+        "", "`[H, R, D]`, static extents of 1 of heads broadcast; with `relative_biases`, one for each source that says `relative`">:$relative_keys,
+    Attn_Arg<Variadic<Attn_Rank2>, "", "`[H, D]`, likewise">:$relative_biases,
+    Attn_Arg<Variadic<Attn_Rank2>,
+        "", "`[H, R]`, likewise; one for each source that says `distance_bias`">:$distance_biases,
     Attn_Arg<Optional<Attn_Rank2>, "T|sum[B~, H~]">:$sink,
     Attn_Arg<Optional<Attn_Int1>, "i32[B]">:$query_lengths,
     Variadic<Attn_Captured>:$captures,

@@ -42,6 +42,10 @@ def Attn_VQOp : Attn_Op<"vq", [AttrSizedOperandSegments]> {
     token `c` of block `n - M + m`. Without `causal` there is one soft-max over all
     `S` codewords, and no block matters.
 
+    With `relative(r, v)` and `distance_bias(t)` the scores of these tokens have
+    `scale * (q[i] + v) . r[i - j]` and `t[i - j]`, too, as in Transformer-XL (see
+    `attn.stream`). Their distances are 0 to `(M + 1) L - 1`.
+
     *State.* A long sequence may come in windows of any length. `state` is what
     earlier windows left, `next_state` what this one leaves:
 
@@ -89,6 +93,9 @@ def Attn_VQOp : Attn_Op<"vq", [AttrSizedOperandSegments]> {
     Attn_Arg<Attn_Rank4, "T[B, G, N, E!]">:$value,
     Attn_Arg<Attn_Rank3, "T|sum[G~, S!, D!]">:$codebook,
     Attn_Arg<Optional<Attn_Rank4>, "T|sum[B~, H~, N~, (memory + 1) * block!]", "with `causal` only">:$bias,
+    Attn_Arg<Optional<Attn_Rank3>, "T|sum[H~, R!, D!]", "with `causal` only; `R` is `(memory + 1) * block` at least">:$relative_keys,
+    Attn_Arg<Optional<Attn_Rank2>, "T|sum[H~, D!]", "with `relative_keys`">:$relative_bias,
+    Attn_Arg<Optional<Attn_Rank2>, "T|sum[H~, R!]", "with `causal` only">:$distance_bias,
     Attn_Arg<Variadic<Attn_VQStateOperand>,
         "{mean: sum[B, G, S, E]; count: i32[B, G, S]; kept codes: i32[B, G, (memory + 1) * block!]; kept values: T[B, G, (memory + 1) * block!, E]; position: i64[]}",
         "what earlier windows left">:$state,
@@ -113,6 +120,9 @@ def Attn_VQOp : Attn_Op<"vq", [AttrSizedOperandSegments]> {
     `ins` `(` $query `,` $codes `,` $value `,` $codebook `:` type($query) `,`
         type($codes) `,` type($value) `,` type($codebook) `)`
     (`bias` `(` $bias^ `:` type($bias) `)`)?
+    (`relative` `(` $relative_keys^ `,` $relative_bias `:`
+        type($relative_keys) `,` type($relative_bias) `)`)?
+    (`distance_bias` `(` $distance_bias^ `:` type($distance_bias) `)`)?
     (`state` `(` $state^ `:` type($state) `)`)?
     `outs` `(` $output (`,` $lse^)? `:` type($output) (`,` type($lse)^)? `)`
     (`next_state` `(` $next_state^ `:` type($next_state) `)`)?
@@ -121,6 +131,10 @@ def Attn_VQOp : Attn_Op<"vq", [AttrSizedOperandSegments]> {
   let hasCanonicalizer = 1;
   let extraClassDeclaration = [{
     ::mlir::MutableOperandRange getDpsInitsMutable();
+    /// Whether scores have terms by distance.
+    bool hasDistances() { return getRelativeKeys() || getDistanceBias(); }
+    /// Whether scores of the tokens read one by one have terms of their own.
+    bool hasLocalTerms() { return getBias() || hasDistances(); }
   }];
 }
 
@@ -203,6 +217,16 @@ def Attn_VQBackwardOp : Attn_Op<"vq_backward", [AttrSizedOperandSegments, Attn_S
     d_bias[i, column of j] = dS[i, j]            likewise
     ```
 
+    Terms by distance are added to the scores as in `attn.vq`. With
+    `T[i, d] = dS[i, i - d]` for the tokens read one by one, `d_query[i]` has
+    `scale sum_d T[i, d] r[d]`, too, and
+
+    ```
+    d_relative_keys[d] = scale sum_i T[i, d] (query[i] + v)
+    d_relative_bias    = scale sum_(i,d) T[i, d] r[d]
+    d_distance_bias[d] = sum_i T[i, d]           over all batch entries, and the heads that share a term
+    ```
+
     With `weighting = squared_relu` there are no `lse` and `output`;
     `P = max(s, 0)^2` and `dS = 2 max(s, 0) (d_output . value)`.
 
@@ -263,6 +287,9 @@ def Attn_VQBackwardOp : Attn_Op<"vq_backward", [AttrSizedOperandSegments, Attn_S
     Attn_Arg<Attn_Rank4, "T[B, G, N, E!]">:$value,
     Attn_Arg<Attn_Rank3, "T|sum[G~, S!, D!]">:$codebook,
     Attn_Arg<Optional<Attn_Rank4>, "T|sum[B~, H~, N~, (memory + 1) * block!]", "with `causal` only">:$bias,
+    Attn_Arg<Optional<Attn_Rank3>, "T|sum[H~, R!, D!]", "as in `attn.vq`">:$relative_keys,
+    Attn_Arg<Optional<Attn_Rank2>, "T|sum[H~, D!]", "as in `attn.vq`">:$relative_bias,
+    Attn_Arg<Optional<Attn_Rank2>, "T|sum[H~, R!]", "as in `attn.vq`">:$distance_bias,
     Attn_Arg<Variadic<Attn_VQStateOperand>,
         "{mean: sum[B, G, S, E]; count: i32[B, G, S]; kept codes: i32[B, G, (memory + 1) * block!]; kept values: T[B, G, (memory + 1) * block!, E]; position: i64[]}",
         "as in `attn.vq`">:$state,
@@ -276,6 +303,9 @@ def Attn_VQBackwardOp : Attn_Op<"vq_backward", [AttrSizedOperandSegments, Attn_S
     Attn_Arg<Attn_Rank4, "T|sum[B, G, N, D]">:$d_key,
     Attn_Arg<Attn_Rank4, "gradient of value">:$d_value,
     Attn_Arg<Optional<Attn_Rank4>, "gradient of bias">:$d_bias,
+    Attn_Arg<Optional<Attn_Rank3>, "gradient of relative_keys">:$d_relative_keys,
+    Attn_Arg<Optional<Attn_Rank2>, "gradient of relative_bias">:$d_relative_bias,
+    Attn_Arg<Optional<Attn_Rank2>, "gradient of distance_bias">:$d_distance_bias,
     Attn_Arg<Variadic<Attn_Rank4>,
         "{mean: T|sum[B, G, S, E]; kept keys: T|sum[B, G, (memory + 1) * block!, D]; kept values: T|sum[B, G, (memory + 1) * block!, E]}">:$d_state,
     I64Attr:$block,
@@ -292,6 +322,9 @@ def Attn_VQBackwardOp : Attn_Op<"vq_backward", [AttrSizedOperandSegments, Attn_S
     `ins` `(` $query `,` $codes `,` $value `,` $codebook `:` type($query) `,`
         type($codes) `,` type($value) `,` type($codebook) `)`
     (`bias` `(` $bias^ `:` type($bias) `)`)?
+    (`relative` `(` $relative_keys^ `,` $relative_bias `:`
+        type($relative_keys) `,` type($relative_bias) `)`)?
+    (`distance_bias` `(` $distance_bias^ `:` type($distance_bias) `)`)?
     (`state` `(` $state^ `:` type($state) `)`)?
     (`forward` `(` $output^ `,` $lse `:` type($output) `,` type($lse) `)`)?
     `gradient` `(` $d_output (`,` $d_lse^)? `:`
@@ -300,11 +333,17 @@ def Attn_VQBackwardOp : Attn_Op<"vq_backward", [AttrSizedOperandSegments, Attn_S
     `outs` `(` $d_query `,` $d_key `,` $d_value `:`
         type($d_query) `,` type($d_key) `,` type($d_value) `)`
     (`d_bias` `(` $d_bias^ `:` type($d_bias) `)`)?
+    (`d_relative` `(` $d_relative_keys^ `,` $d_relative_bias `:`
+        type($d_relative_keys) `,` type($d_relative_bias) `)`)?
+    (`d_distance_bias` `(` $d_distance_bias^ `:` type($d_distance_bias) `)`)?
     (`d_state` `(` $d_state^ `:` type($d_state) `)`)?
     attr-dict (`->` type($results)^)?
   }];
   let extraClassDeclaration = [{
     ::mlir::MutableOperandRange getDpsInitsMutable();
+    /// As in attn.vq.
+    bool hasDistances() { return getRelativeKeys() || getDistanceBias(); }
+    bool hasLocalTerms() { return getBias() || hasDistances(); }
   }];
 }
 

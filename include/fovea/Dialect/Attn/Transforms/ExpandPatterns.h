@@ -45,9 +45,10 @@ public:
            mlir::Value lengths = {});
 
   /// Adds a source of any kind; the attribute of `source` is not looked at.
+  /// `origin` is null for that of masks.
   void add(const StreamOp::Source &source,
            llvm::ArrayRef<mlir::AffineMap> ranges, MaskAttr mask = {},
-           bool hasLocalBias = false);
+           bool hasLocalBias = false, mlir::AffineMap origin = {});
 
   /// What every row has beside the sources; may be null.
   void setSink(mlir::Value entry) { sink = entry; }
@@ -91,7 +92,7 @@ public:
 
 private:
   llvm::SmallVector<mlir::Value> keys, values, logWeights, biases, codes,
-      lengths, captures;
+      lengths, captures, relativeKeys, relativeBiases, distanceBiases;
   mlir::Value sink, queryLengths;
   ScoreRegions score;
   llvm::SmallVector<mlir::Attribute> attrs;

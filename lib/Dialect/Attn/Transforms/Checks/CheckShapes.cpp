@@ -10,10 +10,12 @@
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
 #include "fovea/Dialect/Attn/IR/Levels.h"
 #include "fovea/Dialect/Attn/IR/RangeOverlap.h"
+#include "fovea/Dialect/Attn/IR/SourceDistances.h"
 #include "fovea/Dialect/Attn/Transforms/Passes.h"
 #include "fovea/Kernels/RuntimeCalls.h"
 #include "fovea/Kernels/StreamRanges.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
+#include "mlir/Dialect/Affine/Utils.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -69,12 +71,14 @@ private:
     SmallVector<RangePair> pairs = getRangePairs(op);
     llvm::erase_if(pairs,
                    [](const RangePair &pair) { return pair.areApart(); });
-    if (pairs.empty())
+    SmallVector<RangeDistances> distances = getRangeDistances(op);
+    if (pairs.empty() && distances.empty())
       return;
     OpBuilder builder(op);
     KernelBuilder b(op->getLoc(), builder, builder.getF32Type(), /*lanes=*/0);
     Value queries = getNumQueries(b, op);
-    int64_t block = pairs.front().extents.block;
+    int64_t block = pairs.empty() ? distances.front().extents.block
+                                  : pairs.front().extents.block;
     Value numBlocks =
         block ? b.ceilDiv(queries, block) : b.min(queries, b.index(1));
     SmallVector<Value> rows;
@@ -94,7 +98,40 @@ private:
             (op->getName().getStringRef() + ": " + pair.describe()).str(),
             arguments);
       }
+      for (const RangeDistances &range : distances)
+        emitDistanceCheck(b, op, range, number, queries, calls);
     });
+  }
+
+  static void emitDistanceCheck(KernelBuilder &b, Operation *op,
+                                const RangeDistances &range, Value block,
+                                Value queries, RuntimeCalls &calls) {
+    Value rows =
+        getExtent(b, {/*name=*/"", range.operands.getRowsOperand(), /*dim=*/2});
+    RangeBounds bounds =
+        emitRangeBounds(b, range.getRange(), block, rows, queries);
+    Value origin = affine::expandAffineExpr(b, b.getLoc(),
+                                            range.operands.attr.getOriginExpr(),
+                                            /*dimValues=*/{}, {rows, queries});
+    Value first = b.index(0), end = queries;
+    if (int64_t length = range.extents.block) {
+      first = b.mul(block, length);
+      end = b.min(b.add(first, length), queries);
+    }
+    Value least = b.sub(b.sub(first, origin), b.sub(bounds.high, b.index(1)));
+    Value greatest = b.sub(b.sub(b.sub(end, b.index(1)), origin), bounds.low);
+    if (std::optional<int64_t> admitted = range.getLeastAdmitted())
+      least = b.max(least, *admitted);
+    if (std::optional<int64_t> admitted = range.getGreatestAdmitted())
+      greatest = b.min(greatest, *admitted);
+    // No rows have no distances.
+    greatest = b.select(b.less(bounds.low, bounds.high), greatest,
+                        b.sub(least, b.index(1)));
+    calls.emitCheck(
+        b, "fovea_rt_check_distances",
+        (op->getName().getStringRef() + ": " + range.describe()).str(),
+        {asI64(b, block), asI64(b, least), asI64(b, greatest),
+         asI64(b, b.index(range.getNumTerms()))});
   }
 
   /// How many queries there are, of which a tile may be a part.

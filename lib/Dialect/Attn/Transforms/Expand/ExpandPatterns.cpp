@@ -58,7 +58,7 @@ void StreamSources::add(Value newKeys, Value newValues,
 
 void StreamSources::add(const StreamOp::Source &source,
                         ArrayRef<AffineMap> ranges, MaskAttr mask,
-                        bool hasLocalBias) {
+                        bool hasLocalBias, AffineMap origin) {
   MLIRContext *context = source.keys.getContext();
   if (!mask)
     mask = MaskAttr::get(context, /*causal=*/false, /*window=*/0);
@@ -72,12 +72,20 @@ void StreamSources::add(const StreamOp::Source &source,
     codes.push_back(source.codes);
   if (source.lengths)
     lengths.push_back(source.lengths);
-  attrs.push_back(SourceAttr::get(context, ranges, mask,
-                                  /*hasLogWeight=*/source.logWeight != nullptr,
-                                  /*hasBias=*/source.bias != nullptr,
-                                  /*hasCodes=*/source.codes != nullptr,
-                                  hasLocalBias,
-                                  /*hasLengths=*/source.lengths != nullptr));
+  if (source.relativeKeys) {
+    relativeKeys.push_back(source.relativeKeys);
+    relativeBiases.push_back(source.relativeBias);
+  }
+  if (source.distanceBias)
+    distanceBiases.push_back(source.distanceBias);
+  attrs.push_back(
+      SourceAttr::get(context, ranges, mask,
+                      /*hasLogWeight=*/source.logWeight != nullptr,
+                      /*hasBias=*/source.bias != nullptr,
+                      /*hasCodes=*/source.codes != nullptr, hasLocalBias,
+                      /*hasLengths=*/source.lengths != nullptr,
+                      /*hasRelative=*/bool(source.relativeKeys),
+                      /*hasDistanceBias=*/bool(source.distanceBias), origin));
 }
 
 StreamOp StreamSources::build(OpBuilder &builder, Location loc, Value query,
@@ -90,9 +98,9 @@ StreamOp StreamSources::build(OpBuilder &builder, Location loc, Value query,
       resultTypes.push_back(init.getType());
   auto op = StreamOp::create(
       builder, loc, resultTypes, query, keys, values, logWeights, biases, codes,
-      lengths, sink, queryLengths, captures, firstRow, numRows, output, lse,
-      builder.getArrayAttr(attrs), builder.getI64IntegerAttr(block),
-      builder.getF64FloatAttr(scale),
+      lengths, relativeKeys, relativeBiases, distanceBiases, sink, queryLengths,
+      captures, firstRow, numRows, output, lse, builder.getArrayAttr(attrs),
+      builder.getI64IntegerAttr(block), builder.getF64FloatAttr(scale),
       WeightingAttr::get(builder.getContext(), weighting), /*tiles=*/nullptr,
       score.size());
   cloneScoreRegion(score, op.getScore());

@@ -11,7 +11,8 @@
 //   local   the tokens of blocks n - memory to n, through their codes
 //   cache   the codebook, with mean values and log counts of older tokens
 //
-// Where neither a bias nor a state tells these blocks from older ones, all but
+// Where neither a bias, terms by distance nor a state tell these blocks from
+// older ones, all but
 // block n go to the cache as well: the local source is block n alone. Any block
 // gives the same result then. Where queries are computed block by block, blocks
 // become small: fewer tokens are read one by one.
@@ -62,7 +63,7 @@ public:
     bool hasState = !op.getState().empty() || !op.getNextState().empty();
     readState();
     readWindow = b.read(window, op.getPadded());
-    isFree = !hasState && !op.getBias();
+    isFree = !hasState && !op.hasLocalTerms();
     lag = isFree ? 1 : memory + 1;
     numRows = b.apply(b.s[0] + b.s[1], {first, numTokens});
     setBlock(op.getBlock());
@@ -115,20 +116,28 @@ private:
     MaskAttr causal = getCausalMask(context, true);
     bool hasBias = bias != nullptr;
     StreamSources sources;
+    // Tokens that a state keeps begin `origin` rows behind those of block 0 of
+    // the window, the window's own where masks say.
     auto addLocal = [&](const ReadTokens &tokens, AffineExpr begin,
-                        AffineExpr end, MaskAttr mask) {
+                        AffineExpr end, MaskAttr mask, AffineExpr origin = {}) {
+      AffineMap position;
+      if (origin && op.hasDistances())
+        position = AffineMap::get(/*dimCount=*/0, /*symbolCount=*/2, origin);
       sources.add({b.table, tokens.values, tokens.logWeights, bias,
-                   tokens.codes, SourceAttr()},
-                  exprs.range(begin, end), mask, hasBias);
+                   tokens.codes, SourceAttr(), /*lengths=*/Value(),
+                   op.getRelativeKeys(), op.getRelativeBias(),
+                   op.getDistanceBias()},
+                  exprs.range(begin, end), mask, hasBias, position);
     };
     AffineExpr tokenStart = start;
     AffineExpr reach = b.constantExpr((lag - 1) * block);
     if (!op.getState().empty()) {
       if (memory > 0)
-        addLocal(readOlder, start, exprs.rows, MaskAttr());
+        addLocal(readOlder, start, exprs.rows, MaskAttr(), -reach);
       if (memory > 1)
-        addLocal(readNewer, start - reach + exprs.rows, exprs.rows, MaskAttr());
-      addLocal(readBegun, start - reach, exprs.rows, MaskAttr());
+        addLocal(readNewer, start - reach + exprs.rows, exprs.rows, MaskAttr(),
+                 -exprs.rows);
+      addLocal(readBegun, start - reach, exprs.rows, MaskAttr(), exprs.zero);
       tokenStart = start + exprs.rows - exprs.queries;
     }
     addLocal(readWindow, tokenStart - reach, tokenStart + block, causal);
@@ -214,8 +223,9 @@ private:
     Summary last = takeKept(index, {carried[0], carried[1]});
     Summary all = b.insertEntry(last, {carried[2], carried[3]},
                                 b.apply(b.s[0] + 1, {index}));
-    scf::YieldOp::create(b.builder, b.loc,
-                         ValueRange{last.mean, last.count, all.mean, all.count});
+    scf::YieldOp::create(
+        b.builder, b.loc,
+        ValueRange{last.mean, last.count, all.mean, all.count});
     entries = {loop.getResult(2), loop.getResult(3)};
     return {loop.getResult(0), loop.getResult(1)};
   }

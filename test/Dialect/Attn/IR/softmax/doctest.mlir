@@ -138,3 +138,18 @@ func.func @stream_of_table(%q: tensor<1x1x64x16xf32>, %c: tensor<1x1x8x16xf32>, 
         {block = 16 : i64, scale = 1.0 : f64} -> tensor<1x1x64x16xf32>
   return %out : tensor<1x1x64x16xf32>
 }
+
+// CHECK-LABEL: func @stream_by_distance(
+// CHECK: attn.stream query
+// CHECK-NEXT: source({{.*}}) relative({{.*}} : tensor<1x32x16xf32>, tensor<1x16xf32>) distance_bias({{.*}} : tensor<1x32xf32>) ranges
+func.func @stream_by_distance(%q: tensor<1x1x64x16xf32>, %k: tensor<1x1x64x16xf32>, %v: tensor<1x1x64x16xf32>, %r: tensor<1x32x16xf32>,
+    %u: tensor<1x16xf32>, %t: tensor<1x32xf32>, %init: tensor<1x1x64x16xf32>) -> tensor<1x1x64x16xf32> {
+    %out = attn.stream query(%q : tensor<1x1x64x16xf32>)
+        source(%k, %v : tensor<1x1x64x16xf32>, tensor<1x1x64x16xf32>)
+            relative(%r, %u : tensor<1x32x16xf32>, tensor<1x16xf32>)
+            distance_bias(%t : tensor<1x32xf32>)
+            ranges [affine_map<(b)[rows, n] -> (b * 16 - 16, b * 16 + 16)>] mask <causal>
+        outs(%init : tensor<1x1x64x16xf32>)
+        {block = 16 : i64, scale = 2.5e-01 : f64} -> tensor<1x1x64x16xf32>
+  return %out : tensor<1x1x64x16xf32>
+}

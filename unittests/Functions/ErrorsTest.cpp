@@ -25,9 +25,10 @@ struct DenseCase {
   std::vector<int64_t> q{1, 4, 12, 16}, k{1, 2, 20, 16}, v{1, 2, 20, 8};
   ElementType type = ElementType::F32, keyType = ElementType::F32;
 };
+} // namespace
 
-std::string runDense(const DenseCase &shapes,
-                     const DenseOptions &options = {}) {
+static std::string runDense(const DenseCase &shapes,
+                            const DenseOptions &options = {}) {
   Array q(shapes.q, shapes.type), k(shapes.k, shapes.keyType),
       v(shapes.v, shapes.type);
   // Again: nothing of a call that failed is kept.
@@ -36,6 +37,7 @@ std::string runDense(const DenseCase &shapes,
   return text;
 }
 
+namespace {
 TEST(DenseErrors, Shapes) {
   DenseCase shapes;
   shapes.q = {4, 12, 16};

@@ -129,20 +129,26 @@ static SmallVector<std::optional<Atom>> flatten(ArrayRef<IndexList> dims) {
   return flat;
 }
 
+IndexLists AccessWriter::resolveAll(ArrayRef<IndexList> dims) const {
+  return llvm::map_to_vector<4>(
+      dims, [&](const IndexList &list) { return trace.resolve(list); });
+}
+
 Value AccessWriter::relayout(Value tensor, ArrayRef<IndexList> from,
                              ArrayRef<IndexList> to) {
   if (from == to)
     return tensor;
+  // What was written before may have split atoms.
   SmallVector<int64_t> shape;
   IndexList atoms;
-  for (std::optional<Atom> atom : flatten(from)) {
+  for (std::optional<Atom> atom : flatten(resolveAll(from))) {
     shape.push_back(atom ? trace.getExtent(*atom) : 1);
     if (atom)
       atoms.push_back(*atom);
   }
   IndexList order;
   SmallVector<int64_t> target;
-  for (std::optional<Atom> atom : flatten(to)) {
+  for (std::optional<Atom> atom : flatten(resolveAll(to))) {
     target.push_back(atom ? trace.getExtent(*atom) : 1);
     if (atom)
       order.push_back(*atom);
@@ -289,10 +295,10 @@ Value AccessWriter::writeSmallest(const Access &access,
   AtomSet atoms = getWrittenAtoms(trace, access);
   IndexLists used;
   for (const IndexList &dim : dims)
-    used.push_back(
-        llvm::any_of(dim, [&](Atom atom) { return atoms.contains(atom); })
-            ? dim
-            : IndexList());
+    used.push_back(llvm::any_of(trace.resolve(dim),
+                                [&](Atom atom) { return atoms.contains(atom); })
+                       ? dim
+                       : IndexList());
   return write(access, used);
 }
 
@@ -302,7 +308,7 @@ Value AccessWriter::write(const Access &access, ArrayRef<IndexList> dims) {
   // Directly, where nothing is repeated.
   IndexList order;
   for (const IndexList &dim : dims)
-    llvm::append_range(order, dim);
+    llvm::append_range(order, trace.resolve(dim));
   if (isReadAsTensor(trace, peeled) && atoms.size() == order.size())
     return relayout(peeled.value,
                     llvm::map_to_vector<4>(peeled.indices,

@@ -44,6 +44,7 @@ private:
   mlir::Value writeAtoms(const Access &access, llvm::ArrayRef<Atom> order);
   mlir::Value writeOperation(const Access &access, llvm::ArrayRef<Atom> order);
   mlir::Value writeIndex(llvm::ArrayRef<Atom> list, llvm::ArrayRef<Atom> order);
+  IndexLists resolveAll(llvm::ArrayRef<IndexList> dims) const;
   mlir::Value reshape(mlir::Value tensor, llvm::ArrayRef<int64_t> shape);
   llvm::SmallVector<int64_t> getExtents(llvm::ArrayRef<Atom> list) const;
   llvm::SmallVector<int64_t> getShape(llvm::ArrayRef<IndexList> dims) const;

@@ -168,8 +168,6 @@ std::optional<Product> FunctionMatcher::match(const Access &number) {
     fail(op, reason);
     return std::nullopt;
   };
-  if (context.isForGPU)
-    return end("GPU kernels of attention have no functions of scores");
   if (!isFunction(number))
     return end("the scores are no product of queries and keys");
   if (std::max(trace.getExtent(attention.softmax.axis.getArrayRef()),

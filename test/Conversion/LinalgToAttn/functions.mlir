@@ -1,14 +1,11 @@
-// Functions of scores become score regions; GPU kernels have none.
+// Functions of scores become score regions.
 
 // RUN: fovea-opt %s --attn-raise --canonicalize | FileCheck %s
 // RUN: fovea-opt %s --attn-raise=fully-masked=refuse --canonicalize | FileCheck %s --check-prefix=REFUSE
-// RUN: fovea-opt %s --attn-set-target=gpu=true --attn-raise --remarks-filter='attn.*' --remark-policy=all --remark-format=emitRemark 2>&1 \
-// RUN:   | FileCheck %s --check-prefix=GPU --implicit-check-not=attn.dense
 // RUN: fovea-run %s --entry=soft_cap --random --compare=reference
 // RUN: fovea-run %s --entry=of_rows --random --compare=reference
-
-// GPU-DAG: SoftmaxNotRaised{{.*}}GPU kernels of attention have no functions of scores, at 'math.tanh'
-// GPU-DAG: SoftmaxNotRaised{{.*}}GPU kernels of attention have no functions of scores, at 'arith.maximumf'
+// RUN: fovea-run %s --entry=soft_cap --target=gpu-sim --random --compare=reference
+// RUN: fovea-run %s --entry=of_rows --target=gpu-sim --random --compare=reference
 
 // What comes before the function is the scale.
 // CHECK-LABEL: func.func @soft_cap(

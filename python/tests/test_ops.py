@@ -21,8 +21,10 @@ from fovea import _fovea, reference
 def test_signatures_are_those_of_the_reference(name):
     found = inspect.signature(getattr(fovea, name)).parameters
     expected = inspect.signature(getattr(reference, name)).parameters
-    # Lengths are masks, and the reference has no memory, layouts or targets.
-    assert expected.keys() <= found.keys() <= {*expected, "lengths", "layout", "out", "target"}
+    # Lengths are masks, what is not admitted has a score of minus infinity, and the reference has no
+    # memory, layouts or targets.
+    more = ["lengths", "admit", "segments", "layout", "out", "target"]
+    assert expected.keys() <= found.keys() <= {*expected, *more}
     for key, parameter in expected.items():
         assert found[key].default == parameter.default
         assert found[key].kind == parameter.kind

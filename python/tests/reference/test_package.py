@@ -18,12 +18,13 @@ def test_signatures():
         "q k v scale causal window prefix log_weight bias sink lengths query_lengths score return_lse".split()
     )
     assert names(ref.fast_multipole) == (
-        "q k v key_weights value_weights group causal key_biases value_biases scale "
-        "multiplicity mask return_lse".split()
+        "q k v key_weights value_weights group causal key_biases value_biases key_summaries "
+        "value_summaries scale multiplicity mask return_lse".split()
     )
     assert names(ref.fast_multipole_linear) == (
         "q k v query_weights key_weights value_weights group causal "
-        "allow_query_lookahead query_biases key_biases value_biases scale mask".split()
+        "allow_query_lookahead query_biases key_biases value_biases query_summaries "
+        "key_summaries value_summaries scale mask".split()
     )
     assert names(ref.summarize) == "x weights bias interval".split()
     assert names(ref.dense_backward) == (
@@ -31,7 +32,7 @@ def test_signatures():
     )
     assert names(ref.fast_multipole_backward) == (
         "d_out q k v key_weights value_weights out lse group d_lse causal key_biases "
-        "value_biases scale multiplicity mask".split()
+        "value_biases key_summaries value_summaries scale multiplicity mask".split()
     )
 
 

@@ -9,7 +9,9 @@
 //  CHECK-SAME:     {block = 128 : i64, reduction = #attn.reduction<serial>}
 // Chunks have sums of their own, and rows for the tokens of the block before.
 //       CHECK:   %[[SUMS:.*]] = memref.alloc(%[[CHUNKS:.*]]) {alignment = 64 : i64} : memref<2x3x?x48x32xf32>
-//       CHECK:   memref.alloc(%[[CHUNKS]]) {alignment = 64 : i64} : memref<2x3x?x128x16xf32>
+// The first chunk has none before it.
+//       CHECK:   %[[LATER:.*]] = arith.subi %[[CHUNKS]], %c1
+//       CHECK:   memref.alloc(%[[LATER]]) {alignment = 64 : i64} : memref<2x3x?x128x16xf32>
 //       CHECK:   scf.forall (%[[B:[a-z0-9]+]], %[[G:[a-z0-9]+]], %[[C:[a-z0-9]+]]) in (2, 3, %[[CHUNKS]]) {
 // What later queries owe the values of every code.
 //       CHECK:     %[[OWED:.*]] = memref.subview %[[SUMS]][%[[B]], %[[G]], %[[C]], 0, 0]

@@ -26,17 +26,17 @@ struct Source {
   TensorRef k, v;
   /// As for `dense`: the last query stands at the last of these keys.
   bool causal = false;
-  std::optional<int64_t> window, prefix;
+  std::optional<int64_t> window = {}, prefix = {};
   /// Broadcast to [B,G,M] and [B,H,N,M]; of the type of q or of `lse`.
-  std::optional<TensorRef> logWeight, bias;
+  std::optional<TensorRef> logWeight = {}, bias = {};
   /// [B] of i32 or i64: the keys that each batch entry has of this source.
-  std::optional<TensorRef> lengths;
+  std::optional<TensorRef> lengths = {};
   /// The rows that block `b` of queries reads, as affine maps: `(b)[rows, n] ->
   /// (b * 16 - 16, b * 16 + 16)`, of this source's `rows` and `n` queries; see
   /// #attn.source. All rows without any.
-  llvm::SmallVector<std::string, 1> ranges;
+  llvm::SmallVector<std::string, 1> ranges = {};
   /// For the only source of a call.
-  std::optional<Segments> segments;
+  std::optional<Segments> segments = {};
 };
 
 /// What `stream` and its gradient have in common.

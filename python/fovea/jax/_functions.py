@@ -89,10 +89,12 @@ _STATIC = {"frequencies"}
 def _bind(signature: inspect.Signature, arguments: Any, options: Any) -> dict[str, Any]:
     """Arguments by name, NumPy's arrays as those of JAX."""
     bound = signature.bind(*arguments, **options).arguments
-    functions = [bound.pop(name, None) for name in ("score", "admit", "segments")]
-    if "q" in bound and any(each is not None for each in functions):
-        of = [bound.get(name) for name in ("q", "k", "lengths", "query_lengths")]
-        bound["score"] = trace_entries(*functions, *map(_convert, of), convert=jnp.asarray)
+    # The scores of tree_select are those of VIP rows.
+    if "admit" in signature.parameters:
+        functions = [bound.pop(name, None) for name in ("score", "admit", "segments")]
+        if any(each is not None for each in functions):
+            of = [bound.get(name) for name in ("q", "k", "lengths", "query_lengths")]
+            bound["score"] = trace_entries(*functions, *map(_convert, of), convert=jnp.asarray)
     for name, value in bound.items():
         if callable(value):
             raise ValueError(f"{name}: found a function, which programs of XLA cannot call, needed an array")

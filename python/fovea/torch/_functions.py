@@ -21,7 +21,7 @@ from .._documented import documented
 from .._entries import AdmitFunction, trace_entries
 from .._low_rank import Causal, DistinctColumns, DistinctRows, RowChange, RowInterval, check_mask
 from .._rope import rope_frequencies
-from .._trace import ScoreFunction
+from .._trace import NO_SCORE, ScoreFunction
 from .._weights import hierarchical_weights, key_weights_from_conv1d
 from ._tape import make_call
 from ._vq import VQState
@@ -102,8 +102,11 @@ def dense(
 ) -> Any:
     log_weight, bias, sink = _extend(log_weight, 3), _extend(bias, 4), _extend(sink, 2)
     run = _dense if return_lse else _dense_out
-    convert = partial(_captured, place=q.device)
-    traced = trace_entries(score, admit, segments, q, k, lengths, query_lengths, convert=convert)
+    traced = NO_SCORE
+    # Most calls have none, and are to cost little.
+    if score is not None or admit is not None or segments is not None:
+        convert = partial(_captured, place=q.device)
+        traced = trace_entries(score, admit, segments, q, k, lengths, query_lengths, convert=convert)
     return run(
         q, k, v, scale, causal, window, log_weight, bias, sink, prefix, lengths, query_lengths, *traced, target
     )

@@ -202,11 +202,12 @@ def report_ratios(lengths: Sequence[int], effort: Effort) -> None:
 
 
 def call_costs(rounds: int) -> None:
-    """Calls of 4 tokens are all overhead.  Time is that of the thread, which other work on
+    """Calls of 4 tokens are all overhead, those of one query of 8 heads almost.  Time is that of the thread, which other work on
     the machine does not lengthen."""
     tensors = [torch.randn(1, 1, 4, 16) for _ in range(3)]
     arrays = [each.numpy() for each in tensors]
     taped = [each.clone().requires_grad_() for each in tensors]
+    one = [torch.randn(1, 8, tokens, 64) for tokens in (1, 64, 64)]
 
     def provided(inputs: Sequence[torch.Tensor], count: int) -> None:
         with fovea.torch.sdpa():
@@ -219,8 +220,14 @@ def call_costs(rounds: int) -> None:
         "fovea.torch.dense, with a node of autograd": lambda: fovea.torch.dense(*taped),
         "SDPA": lambda: scaled_dot_product_attention(*tensors),
         "SDPA, with a node of autograd": lambda: scaled_dot_product_attention(*taped),
+        "one query of 64 keys: fovea.torch.dense": lambda: fovea.torch.dense(*one),
+        "one query of 64 keys: SDPA": lambda: scaled_dot_product_attention(*one),
     }
-    within = {"SDPA within fovea.torch.sdpa": tensors, "the same, with a node": taped}
+    within = {
+        "SDPA within fovea.torch.sdpa": tensors,
+        "the same, with a node": taped,
+        "one query of 64 keys: SDPA within fovea.torch.sdpa": one,
+    }
     times: dict[str, list[float]] = {name: [] for name in (*calls, *within)}
     for _ in range(20 * rounds):
         for name, call in calls.items():

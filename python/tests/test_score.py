@@ -131,9 +131,11 @@ def test_few_queries(N, heads, type):
         assert all(map(np.array_equal, before, fovea.dense(*arrays, **options)))
 
 
-@pytest.mark.parametrize("target", ["cpu", "gpu-sim"])
+# Chips decide on kernels of the emulated GPU alone.
+@pytest.mark.parametrize("target,chip", [("cpu", "sm_80"), ("gpu-sim", "sm_80"), ("gpu-sim", "sm_90a")])
 @pytest.mark.parametrize("type", ["float32", "bfloat16"])
-def test_values_of_removed_entries_are_not_read(type, target):
+def test_values_of_removed_entries_are_not_read(type, target, chip, monkeypatch):
+    monkeypatch.setenv("FOVEA_SIMT", f"chip={chip}")
     q, k, v = make(type, B=2, H=4, G=2, N=70, M=70, D=64)
     found = fovea.dense(q, k, v, score=functions(70, 70)["removed"], target=target)
     k[:, :, 2::5], v[:, :, 2::5] = np.nan, np.inf
@@ -141,6 +143,15 @@ def test_values_of_removed_entries_are_not_read(type, target):
     assert np.array_equal(found, hidden)
     out, lse = fovea.dense(q, k, v, score=lambda s, b, h, i, j: -np.inf, return_lse=True, target=target)
     assert not out.any() and np.isneginf(lse).all()
+    # Positions are those of each source, the second of which has other keys.
+    near_k, near_v, far_k, far_v = k[:, :, :33], v[:, :, :33], k[:, :, 30:], v[:, :, 30:]
+    sources = [fovea.Source(near_k, near_v), fovea.Source(far_k, far_v)]
+    assert not np.isfinite(near_v.astype(float)).all()
+    score = fovea.stream(q, sources, score=lambda s, b, h, i, j: where(j % 5 == 2, -np.inf, s), target=target)
+    kept = [np.nan_to_num(x.astype(np.float64), nan=0, posinf=0).astype(x.dtype) for x in (near_k, near_v, far_k, far_v)]
+    clean = [fovea.Source(*kept[:2]), fovea.Source(*kept[2:])]
+    expected = fovea.stream(q, clean, score=lambda s, b, h, i, j: where(j % 5 == 2, -np.inf, s), target=target)
+    assert np.array_equal(score, expected)
 
 
 @pytest.mark.parametrize("target", ["cpu", "gpu-sim", "reference"])

@@ -182,7 +182,7 @@ Value GPUStreamKernel::removesEntry(const Tile &tile, Value row, Value offset) {
       b.add(queryStart, b.toIndex(b.min(row, b.sub(blockQueries, b.i32(1)))));
   Value key =
       b.toIndex(getRow(tile, b.min(offset, b.sub(tile.count, b.i32(1)))));
-  Value zero = b.scalar(0.0), product;
+  Value zero = b.scalar(0.0), product = zero;
   for (auto [index, source] : llvm::enumerate(sources)) {
     auto multiply = [&, &source = source] {
       return b.loop(b.index(0), b.index(width), 1, {zero},
@@ -192,8 +192,9 @@ Value GPUStreamKernel::removesEntry(const Tile &tile, Value row, Value offset) {
                                     sum[0])};
                     })[0];
     };
+    // The row is one of this source, which others may not have.
     Value before = product;
-    product = !before
+    product = sources.size() == 1
                   ? multiply()
                   : b.select(b.equal(tile.source, b.i32(index)), b.getF32Type(),
                              multiply, [&] { return before; });

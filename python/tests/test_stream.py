@@ -267,9 +267,10 @@ def test_gradients_that_are_not_wanted():
     assert few[1][1].log_weight is None and np.array_equal(few[2], every[2])
 
 
+# Few queries have a kernel of their own.
+@pytest.mark.parametrize("N", [3, 65])
 @pytest.mark.parametrize("name", ["cap", "distance", "table"])
-def test_functions_of_scores(name):
-    N = 65
+def test_functions_of_scores(name, N):
     table = fovea.capture(np.random.default_rng(1).standard_normal(400).astype(np.float32))
     score = {
         "cap": lambda s, b, h, i, j: 2 * fovea.math.tanh(s / 2),
@@ -280,6 +281,10 @@ def test_functions_of_scores(name):
         q, sources, options = make_case("around", type, N)
         found = fovea.stream(q, sources, **options, score=score, return_lse=True)
         check(found, reference.stream(q, sources, **options, score=score, return_lse=True), type)
+    for type in ("float32", "bfloat16"):
+        q, sources, options = make_case("around", type, N)
+        found = fovea.stream(q, sources, **options, score=score, target="gpu-sim")
+        near(found, reference.stream(q, sources, **options, score=score), type)
     compare_gradients(*make_case("around", "float64", N)[:2], {"block": 8, "score": score}, "float64", bound=1e-7)
 
 

@@ -286,6 +286,16 @@ def normal(rng, shape, dtype, factor=1.0):
     return (rng.standard_normal(shape) * factor).astype(NAMES[dtype])
 
 
+def softmax_of(score):
+    """The weights of scores, and the logarithms of their sums; rows of minus infinity have none."""
+    top = score.max(axis=-1, keepdims=True)
+    p = np.exp(score - np.where(top == -np.inf, 0, top))
+    total = p.sum(axis=-1, keepdims=True)
+    with np.errstate(divide="ignore"):
+        lse = (np.where(total == 0, 0, top) + np.log(total))[..., 0]
+    return p / np.where(total == 0, 1, total), lse
+
+
 def plain(q, k, v, *, scale=None, causal=False, window=None, log_weight=None, bias=None,
           sink=None, type=np.float32):
     """Dense attention as one writes it down, every operation in `type`."""

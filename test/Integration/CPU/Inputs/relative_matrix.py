@@ -7,7 +7,7 @@ masks, origins, other terms, another source and a sink beside."""
 import math
 
 import numpy as np
-from cases import BOUNDS, Checker, mask_text, normal, state, tensor
+from cases import BOUNDS, Checker, mask_text, normal, softmax_of, state, tensor
 
 check = Checker()
 
@@ -158,12 +158,7 @@ def run(index, case):
         if case["sink"]:
             score = np.concatenate([score, np.broadcast_to(sink[..., None, None], (B, H, N, 1))], 3)
             value = np.concatenate([value, np.zeros((B, H, 1, E))], 2)
-        top = score.max(axis=-1, keepdims=True)
-        p = np.exp(score - np.where(top == -np.inf, 0, top))
-        total = p.sum(axis=-1, keepdims=True)
-        with np.errstate(divide="ignore"):
-            lse = (np.where(total == 0, 0, top) + np.log(total))[..., 0]
-        p = p / np.where(total == 0, 1, total)
+        p, lse = softmax_of(score)
     else:
         p = np.maximum(np.where(np.isfinite(score), score, 0), 0) ** 2 * np.exp(log)
     what = f"case {index} {case}"

@@ -6,7 +6,7 @@
 import math
 
 import numpy as np
-from cases import BOUNDS, Checker, normal, state, tensor
+from cases import BOUNDS, Checker, normal, softmax_of, state, tensor
 
 check = Checker()
 
@@ -127,12 +127,7 @@ def run(index, case):
     what = f"case {index} {case}"
     if softmax:
         score = score + log
-        top = score.max(axis=-1, keepdims=True)
-        p = np.exp(score - np.where(top == -np.inf, 0, top))
-        total = p.sum(axis=-1, keepdims=True)
-        with np.errstate(divide="ignore"):
-            lse = (np.where(total == 0, 0, top) + np.log(total))[..., 0]
-        p = p / np.where(total == 0, 1, total)
+        p, lse = softmax_of(score)
     else:
         p = np.maximum(np.where(np.isfinite(score), score, 0), 0) ** 2 * np.exp(log)
     out = np.einsum("bhnm,bhnme->bhne", p, value)

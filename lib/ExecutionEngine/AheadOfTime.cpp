@@ -146,8 +146,21 @@ static Error generateHostCode(Compilation &compilation, CodeKind kind,
   return Error::success();
 }
 
-static Expected<CompiledCode>
-compileHere(StringRef text, const CompileOptions &options, CodeKind kind) {
+static Error rename(Compilation &compilation, StringRef name) {
+  mlir::SymbolTable symbols(*compilation.module);
+  if (symbols.lookup(name) && symbols.lookup(name) != compilation.entry)
+    return createStringError("cannot call @" + compilation.impl->name + " '" +
+                             name + "': the module has another @" + name);
+  if (failed(symbols.rename(compilation.entry, name)))
+    return createStringError("cannot call @" + compilation.impl->name + " '" +
+                             name + "'");
+  compilation.impl->name = name.str();
+  return Error::success();
+}
+
+static Expected<CompiledCode> compileHere(StringRef text,
+                                          const CompileOptions &options,
+                                          CodeKind kind, StringRef name) {
   bool isKernels = kind == CodeKind::PTX || kind == CodeKind::Cubin;
   if (isKernels && options.target != fovea::Target::GPU)
     return createStringError("PTX and machine code of kernels need target "
@@ -155,6 +168,9 @@ compileHere(StringRef text, const CompileOptions &options, CodeKind kind) {
   Compilation compilation(options);
   if (Error error = compilation.parse(text))
     return std::move(error);
+  if (!name.empty())
+    if (Error error = rename(compilation, name))
+      return std::move(error);
   bool stopAtKernels = isKernels || (kind == CodeKind::MLIR &&
                                      options.target == fovea::Target::GPU);
   if (Error error = compilation.runPasses(stopAtKernels))
@@ -180,7 +196,8 @@ compileHere(StringRef text, const CompileOptions &options, CodeKind kind) {
 
 Expected<CompiledCode> fovea::compileAheadOfTime(StringRef text,
                                                  const CompileOptions &options,
-                                                 CodeKind kind) {
+                                                 CodeKind kind,
+                                                 StringRef name) {
   return fovea::detail::compileOnThread<CompiledCode>(
-      [&] { return compileHere(text, options, kind); });
+      [&] { return compileHere(text, options, kind, name); });
 }

@@ -250,8 +250,9 @@ Expected<std::string> fovea::detail::writeCHeader(const Kernel::Impl &impl,
                                                   StringRef target,
                                                   const Workspace &workspace) {
   if (!isCName(impl.name))
-    return createStringError("the entry function '@" + impl.name +
-                             "' has a name that C does not allow");
+    return createStringError(
+        "the entry function '@" + impl.name +
+        "' has a name that C does not allow; name it otherwise");
   std::string text;
   raw_string_ostream os(text);
   HeaderWriter(impl, os).write(packedName, target, workspace);

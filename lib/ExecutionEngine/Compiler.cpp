@@ -9,6 +9,7 @@
 #include "fovea/ExecutionEngine/Compiler.h"
 #include "Compilation.h"
 #include "CompilerThread.h"
+#include "ModuleConstants.h"
 #include "PackedEntry.h"
 #include "fovea/Differentiate/Passes.h"
 #include "fovea/ExecutionEngine/Elements.h"
@@ -335,6 +336,10 @@ llvm::Error Compilation::parse(StringRef text) {
     return found.takeError();
   entry = *found;
   SmallVector<std::string> names = getArgumentNames(entry, state);
+  if (!options.constantsPath.empty())
+    if (llvm::Error error =
+            fovea::detail::bindConstants(entry, options.constantsPath, names))
+      return error;
   if (options.vjp) {
     func::FuncOp gradient = differentiate(entry, *options.vjp, names);
     if (!gradient)

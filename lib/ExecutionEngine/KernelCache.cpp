@@ -97,6 +97,8 @@ void KernelCache::evictOldest() {
 
 Expected<Kernel> KernelCache::getOrCompile(StringRef text,
                                            const CompileOptions &options) {
+  if (!options.constantsPath.empty())
+    return compile(text, options);
   return getOrCompile(text, options, [&] { return compile(text, options); });
 }
 

@@ -29,6 +29,8 @@ EXAMPLES:
     fovea-compile dense.mlir --emit=so -o dense.so
   For another CPU than this one:
     fovea-compile dense.mlir --cpu=x86-64-v3 -o dense.o
+  A model of fovea-import, with the weights that lie beside it inside:
+    fovea-compile model.mlir --name=embed --emit=so -o model.so
   Its machine code, to read:
     fovea-compile dense.mlir --emit=asm
   Its GPU kernels:
@@ -70,6 +72,12 @@ EXAMPLES:
   cl::opt<std::string> chipName{
       "chip", cl::init("sm_80"), cl::cat(category),
       cl::desc("GPU to compile for, as LLVM names it, such as sm_90a")};
+  cl::opt<std::string> constantsPath{
+      "constants", cl::cat(category),
+      cl::desc("what the first arguments are, in the format safetensors with "
+               "names of the others; they become a part of the code (default: "
+               "the file of the input's name that ends so, if it is there)"),
+      cl::value_desc("file.safetensors")};
   cl::opt<bool> raise{"raise", cl::init(true), cl::cat(category),
                       cl::desc("find attention in linalg (default: true)")};
   cl::opt<std::string> f32Math{
@@ -79,6 +87,10 @@ EXAMPLES:
   cl::opt<std::string> entryName{
       "entry", cl::cat(category),
       cl::desc("function to compile (default: the first public one)"),
+      cl::value_desc("name")};
+  cl::opt<std::string> name{
+      "name", cl::cat(category),
+      cl::desc("what the function is called in C (default: as in the file)"),
       cl::value_desc("name")};
   cl::opt<unsigned> optLevel{"opt-level", cl::init(1), cl::cat(category),
                              cl::desc("effort of LLVM's optimizer on the "
@@ -126,13 +138,16 @@ static int run(const CommandLine &line) {
   options.entry = line.entryName;
   options.optLevel = line.optLevel;
   options.sourceName = line.inputPath;
+  options.constantsPath = line.constantsPath.getNumOccurrences()
+                              ? line.constantsPath.getValue()
+                              : findConstants(line.inputPath);
   ErrorOr<std::unique_ptr<MemoryBuffer>> file =
       MemoryBuffer::getFileOrSTDIN(line.inputPath);
   if (!file)
     return fail("cannot read '" + line.inputPath +
                 "': " + file.getError().message());
   Expected<CompiledCode> code =
-      compileAheadOfTime((*file)->getBuffer(), options, line.kind);
+      compileAheadOfTime((*file)->getBuffer(), options, line.kind, line.name);
   if (!code)
     return fail(toString(code.takeError()));
   if (!line.headerPath.empty() && code->header.empty())

@@ -35,7 +35,10 @@ run::Inspection run::inspect(llvm::StringRef text, llvm::StringRef entry,
   auto function = module->lookupSymbol<func::FuncOp>(entry);
 
   Inspection inspection;
+  // Constants come before the inputs.
   SmallVector<SmallVector<int64_t>> shapes;
+  for (Type type : function.getArgumentTypes().drop_back(inputs.size()))
+    shapes.emplace_back(cast<ShapedType>(type).getShape());
   for (const TensorRef &input : inputs)
     shapes.emplace_back(input.shape);
   inspection.usefulFlops = countUsefulFlops(function, shapes);

@@ -48,6 +48,12 @@ Expected<run::Options> run::parseOptions(int argc, char **argv) {
                "scalar. A bf16 argument takes elements '|V2', or "
                "'<u2' holding the bits"),
       cl::value_desc("file.npy"));
+  cl::opt<std::string> constantsPath(
+      "constants", cl::cat(category),
+      cl::desc("what the first arguments are, in the format safetensors with "
+               "names of the others (default: the file of the input's name "
+               "that ends so, if it is there)"),
+      cl::value_desc("file.safetensors"));
   cl::list<std::string> outputs("out", cl::cat(category),
                                 cl::desc("file for a result, in order"),
                                 cl::value_desc("file.npy"));
@@ -143,6 +149,9 @@ Expected<run::Options> run::parseOptions(int argc, char **argv) {
   options.compile.entry = entryName;
   options.compile.optLevel = optLevel;
   options.compile.sourceName = inputPath;
+  options.compile.constantsPath = constantsPath.getNumOccurrences()
+                                      ? constantsPath.getValue()
+                                      : findConstants(inputPath);
   if (optLevel > 3)
     return createStringError("expected --opt-level of 0 to 3, but got " +
                              Twine(optLevel));

@@ -32,10 +32,12 @@ struct CompiledCode {
 };
 
 /// Compiles one function of a module given as text. `cpu` and `chip` of the
-/// options need not be of this machine.
+/// options need not be of this machine. It is called `name`, or as in the
+/// module where that is empty.
 llvm::Expected<CompiledCode> compileAheadOfTime(llvm::StringRef text,
                                                 const CompileOptions &options,
-                                                CodeKind kind);
+                                                CodeKind kind,
+                                                llvm::StringRef name = {});
 
 } // namespace fovea
 

@@ -82,9 +82,17 @@ struct CompileOptions {
   /// Compiles not the entry, but its vector-Jacobian product, a function of its
   /// arguments and of one cotangent for each floating-point result.
   std::optional<VJPOptions> vjp;
+  /// A file with what the first arguments of the entry are, if they are
+  /// constants, as `fovea.import_torch` writes it beside a module. Kernels with
+  /// constants are in no cache.
+  std::string constantsPath;
   /// What diagnostics call the text.
   std::string sourceName = "<kernel>";
 };
+
+/// The file of constants beside that of a module, which has its name and ends
+/// in .safetensors; empty if there is none.
+std::string findConstants(llvm::StringRef modulePath);
 
 /// Compiles one function of a module given as text. An error carries all
 /// diagnostics of the compiler; nothing is printed. May be called from several

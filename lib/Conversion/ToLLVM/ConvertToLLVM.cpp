@@ -32,6 +32,8 @@
 #include "mlir/Dialect/AMX/AMXDialect.h"
 #include "mlir/Dialect/AMX/Transforms.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/ControlFlow/IR/ControlFlowOps.h"
+#include "mlir/Dialect/LLVMIR/FunctionCallUtils.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
@@ -42,6 +44,8 @@
 #include "mlir/Dialect/X86Vector/X86VectorDialect.h"
 #include "mlir/IR/SymbolTable.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/xxhash.h"
 
 namespace fovea::attn {
 #define GEN_PASS_DEF_CONVERTTOLLVMPASS
@@ -227,6 +231,64 @@ static void lowerVectors(ModuleOp module) {
 }
 
 //===----------------------------------------------------------------------===//
+// Assertions
+//===----------------------------------------------------------------------===//
+
+/// FOVEA_RT_INVALID_ARGUMENT of the runtime.
+static constexpr int32_t kInvalidArgument = 1;
+
+namespace {
+/// The assertions of frontends, such as that an index is one of a table, are
+/// failures of the invocation; upstream's lowering ends the process.
+struct AssertConversion : ConvertOpToLLVMPattern<cf::AssertOp> {
+  AssertConversion(const LLVMTypeConverter &converter,
+                   SymbolTableCollection &symbols)
+      : ConvertOpToLLVMPattern(converter), symbols(symbols) {}
+
+  LogicalResult
+  matchAndRewrite(cf::AssertOp op, OpAdaptor adaptor,
+                  ConversionPatternRewriter &rewriter) const override {
+    Location loc = op.getLoc();
+    auto module = op->getParentOfType<ModuleOp>();
+    Type code = rewriter.getI32Type();
+    FailureOr<LLVM::LLVMFuncOp> fail = LLVM::lookupOrCreateFn(
+        rewriter, module, "fovea_rt_fail",
+        {code, LLVM::LLVMPointerType::get(getContext())},
+        LLVM::LLVMVoidType::get(getContext()), /*isVarArg=*/false,
+        /*isReserved=*/false, &symbols);
+    if (failed(fail))
+      return failure();
+    Block *before = rewriter.getInsertionBlock();
+    Block *after = rewriter.splitBlock(before, std::next(op->getIterator()));
+    Block *failing = rewriter.createBlock(after->getParent());
+    Value text = getText(rewriter, loc, module, op.getMsg());
+    Value status = LLVM::ConstantOp::create(
+        rewriter, loc, code, rewriter.getI32IntegerAttr(kInvalidArgument));
+    LLVM::CallOp::create(rewriter, loc, *fail, ValueRange{status, text});
+    LLVM::UnreachableOp::create(rewriter, loc);
+    rewriter.setInsertionPointToEnd(before);
+    rewriter.replaceOpWithNewOp<LLVM::CondBrOp>(op, adaptor.getArg(), after,
+                                                failing);
+    return success();
+  }
+
+private:
+  /// One for each message: a model checks each of its tables.
+  static Value getText(OpBuilder &builder, Location loc, ModuleOp module,
+                       StringRef message) {
+    std::string name =
+        "assertion_" + llvm::utohexstr(llvm::xxh3_64bits(message));
+    if (auto global = module.lookupSymbol<LLVM::GlobalOp>(name))
+      return LLVM::AddressOfOp::create(builder, loc, global);
+    return LLVM::createGlobalString(loc, builder, name, message.str() + '\0',
+                                    LLVM::Linkage::Internal);
+  }
+
+  SymbolTableCollection &symbols;
+};
+} // namespace
+
+//===----------------------------------------------------------------------===//
 // The pass
 //===----------------------------------------------------------------------===//
 
@@ -263,7 +325,7 @@ struct ConvertToLLVMPass
     populateComplexToLLVMConversionPatterns(converter, patterns);
     index::populateIndexToLLVMConversionPatterns(converter, patterns);
     cf::populateControlFlowToLLVMConversionPatterns(converter, patterns);
-    cf::populateAssertToLLVMConversionPattern(converter, patterns);
+    patterns.add<AssertConversion>(converter, symbols);
     ub::populateUBToLLVMConversionPatterns(converter, patterns);
 
     LLVMConversionTarget target(*context);

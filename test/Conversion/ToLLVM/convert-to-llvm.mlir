@@ -86,3 +86,23 @@ func.func @rest(%c: i1, %a: vector<8xf32>, %b: vector<8xf32>) -> (memref<8xf32>,
   %0 = vector.interleave %a, %b : vector<8xf32> -> vector<16xf32>
   return %x, %0 : memref<8xf32>, vector<16xf32>
 }
+
+// -----
+
+// An assertion that fails ends the invocation, not the process. Its text is there once.
+
+// CHECK: llvm.mlir.global internal constant @assertion_[[TEXT:[0-9A-F]+]]("index must be smaller than dim size\00")
+// CHECK-NOT:     @assertion_[[TEXT]](
+// CHECK-LABEL: llvm.func @asserts(
+//       CHECK:   %[[CODE:.*]] = llvm.mlir.constant(1 : i32)
+//       CHECK:   llvm.cond_br %{{.*}}, ^[[SECOND:bb[0-9]+]], ^[[FAIL:bb[0-9]+]]
+//       CHECK: ^[[SECOND]]:
+//       CHECK:   llvm.cond_br
+//       CHECK: ^[[FAIL]]:
+//       CHECK:   llvm.call @fovea_rt_fail(%[[CODE]], %{{.*}}) : (i32, !llvm.ptr) -> ()
+//       CHECK:   llvm.unreachable
+func.func @asserts(%a: i1, %b: i1) {
+  cf.assert %a, "index must be smaller than dim size"
+  cf.assert %b, "index must be smaller than dim size"
+  return
+}

@@ -6,6 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "fovea/Conversion/ConvolutionToProduct.h"
 #include "fovea/Conversion/Passes.h"
 #include "fovea/Dialect/Attn/Transforms/Passes.h"
 #include "fovea/Pipelines/LowerToLLVM.h"
@@ -35,6 +36,7 @@ void fovea::buildCPUPipeline(OpPassManager &pm, const CPUInfo &cpu,
     pm.addPass(createInlinerPass());
     pm.addNestedPass<func::FuncOp>(attn::createRaiseAttentionPass());
   }
+  pm.addNestedPass<func::FuncOp>(attn::createConvolutionToProductPass());
   pm.addPass(createCanonicalizerPass());
   pm.addNestedPass<func::FuncOp>(attn::createExpandTreeSelectPass());
   pm.addNestedPass<func::FuncOp>(attn::createExpandConvPass());

@@ -6,6 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "fovea/Conversion/ConvolutionToProduct.h"
 #include "fovea/Conversion/Interfaces/Lowerings.h"
 #include "fovea/Conversion/Passes.h"
 #include "fovea/Dialect/Attn/IR/AttnDialect.h"
@@ -44,6 +45,7 @@ void fovea::registerAllPasses() {
   mlir::registerAllPasses();
   attn::registerAttnTransformsPasses();
   attn::registerConversionPasses();
+  attn::registerConvolutionToProductPass();
   attn::registerDifferentiatePasses();
   registerFoveaNVVMTargetPasses();
   registerPipelines();

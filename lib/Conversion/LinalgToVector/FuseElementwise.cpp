@@ -21,12 +21,15 @@ namespace fovea::attn {
 using namespace mlir;
 
 /// A product of matrices reads every element many times: what computes it would
-/// be repeated each time, and the product would not be one any more.
+/// be repeated each time, and the product would not be one any more. So does
+/// what copies patches that overlap.
 static bool isWorthFusing(OpOperand *operand) {
   Operation *producer = operand->get().getDefiningOp();
   auto consumer = dyn_cast<linalg::LinalgOp>(operand->getOwner());
   return producer && producer->hasOneUse() && consumer &&
-         !linalg::isaContractionOpInterface(consumer);
+         !linalg::isaContractionOpInterface(consumer) &&
+         consumer.getMatchingIndexingMap(operand).isProjectedPermutation(
+             /*allowZeroInResults=*/true);
 }
 
 namespace {

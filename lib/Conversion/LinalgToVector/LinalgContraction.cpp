@@ -43,8 +43,7 @@ static BlockArgument getExtendedArgument(Value value) {
   return dyn_cast<BlockArgument>(value);
 }
 
-/// Whether the body is `output + left * right`.
-static bool isSumOfProducts(linalg::LinalgOp op) {
+bool fovea::attn::isSumOfProducts(linalg::LinalgOp op) {
   Block *body = op.getBlock();
   auto yield = cast<linalg::YieldOp>(body->getTerminator());
   if (yield.getNumOperands() != 1 || body->getNumArguments() != 3)

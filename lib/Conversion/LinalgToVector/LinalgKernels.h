@@ -20,6 +20,9 @@
 
 namespace fovea::attn {
 
+/// Whether the body is `output + left * right` of floating-point numbers.
+bool isSumOfProducts(mlir::linalg::LinalgOp op);
+
 /// Emits a register-tiled product before `op` and returns true, when `op` sums
 /// products of two floating-point operands over permutations of its loops.
 bool emitLinalgContraction(mlir::linalg::LinalgOp op, RegisterFile registers);

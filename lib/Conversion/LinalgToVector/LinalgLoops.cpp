@@ -136,8 +136,10 @@ bool LoopsKernel::isContiguous(OpOperand &operand, unsigned loop) {
   AffineMap map = op.getMatchingIndexingMap(&operand);
   if (!type || map.getNumResults() == 0 || !type.isLastDimUnitStride())
     return false;
-  auto last = dyn_cast<AffineDimExpr>(map.getResults().back());
-  return last && last.getPosition() == loop &&
+  AffineExpr rest = simplifyAffineExpr(
+      map.getResults().back() - getAffineDimExpr(loop, op.getContext()),
+      map.getNumDims(), /*numSymbols=*/0);
+  return !rest.isFunctionOfDim(loop) &&
          llvm::none_of(map.getResults().drop_back(), [&](AffineExpr expr) {
            return expr.isFunctionOfDim(loop);
          });

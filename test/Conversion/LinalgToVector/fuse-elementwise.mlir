@@ -37,3 +37,22 @@ func.func @product(%a: tensor<8x16xf32>, %b: tensor<16x4xf32>,
   } -> tensor<8x4xf32>
   return %1 : tensor<8x4xf32>
 }
+
+// Nor is it taken again for every patch that an element is in.
+
+// CHECK-LABEL: func.func @patches(
+//       CHECK:   %[[EXP:.*]] = linalg.generic
+//       CHECK:     math.exp
+//       CHECK:   linalg.generic {{.*}} ins(%[[EXP]] :
+//   CHECK-NOT:     math.exp
+#window = affine_map<(i, j) -> (i + j)>
+#identity = affine_map<(i, j) -> (i, j)>
+func.func @patches(%a: tensor<18xf32>, %init: tensor<16x3xf32>) -> tensor<16x3xf32> {
+  %0 = math.exp %a : tensor<18xf32>
+  %1 = linalg.generic {indexing_maps = [#window, #identity], iterator_types = ["parallel", "parallel"]}
+      ins(%0 : tensor<18xf32>) outs(%init : tensor<16x3xf32>) {
+  ^bb0(%x: f32, %old: f32):
+    linalg.yield %x : f32
+  } -> tensor<16x3xf32>
+  return %1 : tensor<16x3xf32>
+}

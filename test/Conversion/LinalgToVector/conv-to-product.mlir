@@ -1,0 +1,97 @@
+// RUN: fovea-opt %s --attn-conv-to-product | FileCheck %s
+
+// Taps are in the order of the filter, and neighbours in the input lie together
+// in the patches. Those of a filter that moves by less than its width overlap.
+
+//   CHECK-DAG: #[[$TAP:.*]] = affine_map<(d0, d1, d2, d3) -> (d0, d1, d3 + d2 * 2)>
+//   CHECK-DAG: #[[$PATCH:.*]] = affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d3, d1 * 16 + d4, d2 * 16 + d5)>
+//   CHECK-DAG: #[[$IDENTITY:.*]] = affine_map<(d0, d1, d2, d3) -> (d0, d1, d2, d3)>
+//   CHECK-DAG: #[[$COLUMNS:.*]] = affine_map<(d0, d1, d2, d3) -> (d0, d3, d1)>
+//   CHECK-DAG: #[[$ROWS:.*]] = affine_map<(d0, d1, d2, d3) -> (d0, d1, d3)>
+//   CHECK-DAG: #[[$FILTER:.*]] = affine_map<(d0, d1, d2, d3) -> (d2, d3)>
+//   CHECK-DAG: #[[$LAST:.*]] = affine_map<(d0, d1, d2, d3) -> (d3, d2)>
+//   CHECK-DAG: #[[$OUT:.*]] = affine_map<(d0, d1, d2, d3) -> (d0, d2, d1)>
+//   CHECK-DAG: #[[$OUT_ROWS:.*]] = affine_map<(d0, d1, d2, d3) -> (d0, d1, d2)>
+
+// CHECK-LABEL: func.func @overlapping(
+//  CHECK-SAME:   %[[X:.*]]: tensor<2x80x100xf32>, %[[W:.*]]: tensor<256x80x3xf32>, %[[O:.*]]: tensor<2x256x96xf32>)
+//       CHECK:   %[[EMPTY:.*]] = tensor.empty() : tensor<2x80x3x96xf32>
+//       CHECK:   %[[TAPS:.*]] = linalg.generic {indexing_maps = [#[[$TAP]], #[[$IDENTITY]]]
+//  CHECK-SAME:     ins(%[[X]] : tensor<2x80x100xf32>) outs(%[[EMPTY]] : tensor<2x80x3x96xf32>)
+//       CHECK:   %[[P:.*]] = tensor.collapse_shape %[[TAPS]] {{\[}}[0], [1, 2], [3]] : {{.*}} into tensor<2x240x96xf32>
+//       CHECK:   %[[F:.*]] = tensor.collapse_shape %[[W]] {{\[}}[0], [1, 2]] : {{.*}} into tensor<256x240xf32>
+//       CHECK:   %[[R:.*]] = linalg.generic {indexing_maps = [#[[$COLUMNS]], #[[$FILTER]], #[[$OUT]]]
+//  CHECK-SAME:     iterator_types = ["parallel", "parallel", "parallel", "reduction"]
+//  CHECK-SAME:     ins(%[[P]], %[[F]] : {{.*}}) outs(%[[O]] : tensor<2x256x96xf32>)
+//       CHECK:   return %[[R]]
+func.func @overlapping(%x: tensor<2x80x100xf32>, %w: tensor<256x80x3xf32>, %o: tensor<2x256x96xf32>) -> tensor<2x256x96xf32> {
+  %r = linalg.conv_1d_ncw_fcw {dilations = dense<2> : tensor<1xi64>, strides = dense<1> : tensor<1xi64>}
+      ins(%x, %w : tensor<2x80x100xf32>, tensor<256x80x3xf32>) outs(%o : tensor<2x256x96xf32>) -> tensor<2x256x96xf32>
+  return %r : tensor<2x256x96xf32>
+}
+
+// CHECK-LABEL: func.func @patches(
+//       CHECK:   linalg.generic {indexing_maps = [#[[$PATCH]], #{{.*}}]
+//  CHECK-SAME:     outs(%{{.*}} : tensor<1x14x14x3x16x16xf32>)
+//       CHECK:   tensor.collapse_shape %{{.*}} {{\[}}[0], [1, 2], [3, 4, 5]] : {{.*}} into tensor<1x196x768xf32>
+//       CHECK:   %[[R:.*]] = linalg.generic {indexing_maps = [#[[$ROWS]], #[[$FILTER]], #[[$OUT]]]
+//       CHECK:   tensor.expand_shape %[[R]] {{\[}}[0], [1], [2, 3]] output_shape [1, 256, 14, 14]
+func.func @patches(%x: tensor<1x3x224x224xf32>, %w: tensor<256x3x16x16xf32>, %o: tensor<1x256x14x14xf32>)
+    -> tensor<1x256x14x14xf32> {
+  %r = linalg.conv_2d_nchw_fchw {dilations = dense<1> : tensor<2xi64>, strides = dense<16> : tensor<2xi64>}
+      ins(%x, %w : tensor<1x3x224x224xf32>, tensor<256x3x16x16xf32>) outs(%o : tensor<1x256x14x14xf32>)
+      -> tensor<1x256x14x14xf32>
+  return %r : tensor<1x256x14x14xf32>
+}
+
+// A filter of one pixel needs no copy, unless it leaves pixels out.
+
+// CHECK-LABEL: func.func @pixel(
+//       CHECK:   %[[P:.*]] = tensor.collapse_shape %{{.*}} {{\[}}[0], [1, 2], [3]] : tensor<2x8x9x4xf32> into tensor<2x72x4xf32>
+//       CHECK:   linalg.generic {indexing_maps = [#[[$ROWS]], #[[$LAST]], #[[$OUT_ROWS]]]{{.*}} ins(%[[P]], %{{.*}} : tensor<2x72x4xf32>, tensor<4x5xf32>)
+//       CHECK:   tensor.expand_shape
+func.func @pixel(%x: tensor<2x8x9x4xf32>, %w: tensor<1x1x4x5xf32>, %o: tensor<2x8x9x5xf32>) -> tensor<2x8x9x5xf32> {
+  %r = linalg.conv_2d_nhwc_hwcf {dilations = dense<1> : tensor<2xi64>, strides = dense<1> : tensor<2xi64>}
+      ins(%x, %w : tensor<2x8x9x4xf32>, tensor<1x1x4x5xf32>) outs(%o : tensor<2x8x9x5xf32>) -> tensor<2x8x9x5xf32>
+  return %r : tensor<2x8x9x5xf32>
+}
+
+// CHECK-LABEL: func.func @cropped(
+//       CHECK:   tensor.empty() : tensor<2x7x9x1x1x4xf32>
+func.func @cropped(%x: tensor<2x8x9x4xf32>, %w: tensor<1x1x4x5xf32>, %o: tensor<2x7x9x5xf32>) -> tensor<2x7x9x5xf32> {
+  %r = linalg.conv_2d_nhwc_hwcf {dilations = dense<1> : tensor<2xi64>, strides = dense<1> : tensor<2xi64>}
+      ins(%x, %w : tensor<2x8x9x4xf32>, tensor<1x1x4x5xf32>) outs(%o : tensor<2x7x9x5xf32>) -> tensor<2x7x9x5xf32>
+  return %r : tensor<2x7x9x5xf32>
+}
+
+// Extents may be unknown, and the bodies of narrow types stay as they are.
+
+// CHECK-LABEL: func.func @dynamic(
+//   CHECK-DAG:   tensor.dim
+//       CHECK:   tensor.empty(%{{.*}}) : tensor<?x?x?x?x?x?xbf16>
+//       CHECK:   linalg.generic
+//       CHECK:     arith.extf %{{.*}} : bf16 to f32
+//       CHECK:   tensor.expand_shape
+func.func @dynamic(%x: tensor<?x?x?x?xbf16>, %w: tensor<?x?x?x?xbf16>, %o: tensor<?x?x?x?xf32>) -> tensor<?x?x?x?xf32> {
+  %r = linalg.conv_2d_nhwc_fhwc {dilations = dense<1> : tensor<2xi64>, strides = dense<1> : tensor<2xi64>}
+      ins(%x, %w : tensor<?x?x?x?xbf16>, tensor<?x?x?x?xbf16>) outs(%o : tensor<?x?x?x?xf32>) -> tensor<?x?x?x?xf32>
+  return %r : tensor<?x?x?x?xf32>
+}
+
+// Channels of their own, and integers, stay loops; so does a pooling.
+
+// CHECK-LABEL: func.func @others(
+//       CHECK:   linalg.depthwise_conv_2d_nchw_chw
+//       CHECK:   linalg.conv_1d_ncw_fcw
+//       CHECK:   linalg.pooling_nchw_max
+func.func @others(%x: tensor<1x4x8x8xf32>, %w: tensor<4x3x3xf32>, %o: tensor<1x4x6x6xf32>, %i: tensor<1x4x8xi32>,
+                  %j: tensor<4x4x3xi32>, %k: tensor<1x4x6xi32>, %size: tensor<3x3xf32>)
+    -> (tensor<1x4x6x6xf32>, tensor<1x4x6xi32>, tensor<1x4x6x6xf32>) {
+  %r = linalg.depthwise_conv_2d_nchw_chw {dilations = dense<1> : tensor<2xi64>, strides = dense<1> : tensor<2xi64>}
+      ins(%x, %w : tensor<1x4x8x8xf32>, tensor<4x3x3xf32>) outs(%o : tensor<1x4x6x6xf32>) -> tensor<1x4x6x6xf32>
+  %s = linalg.conv_1d_ncw_fcw {dilations = dense<1> : tensor<1xi64>, strides = dense<1> : tensor<1xi64>}
+      ins(%i, %j : tensor<1x4x8xi32>, tensor<4x4x3xi32>) outs(%k : tensor<1x4x6xi32>) -> tensor<1x4x6xi32>
+  %t = linalg.pooling_nchw_max {dilations = dense<1> : tensor<2xi64>, strides = dense<1> : tensor<2xi64>}
+      ins(%x, %size : tensor<1x4x8x8xf32>, tensor<3x3xf32>) outs(%o : tensor<1x4x6x6xf32>) -> tensor<1x4x6x6xf32>
+  return %r, %s, %t : tensor<1x4x6x6xf32>, tensor<1x4x6xi32>, tensor<1x4x6x6xf32>
+}

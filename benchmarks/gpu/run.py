@@ -43,7 +43,7 @@ class Bench:
         for _ in range(3):
             run()
         torch.cuda.synchronize()
-        times = []
+        times: list[float] = []
         while sum(times) < self.seconds or len(times) < 5:
             begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
             begin.record()

@@ -12,7 +12,7 @@ import random
 import sys
 
 import numpy as np
-from kernels import NAMES, Failure, Library
+from kernels import NAMES, Failure, open_library
 
 # Bounds of shared accuracy: max|out - ref| / max|ref| on unit-normal inputs.
 BOUNDS = {"f32": 5e-6, "f64": 1e-13, "bf16": 1e-2, "f16": 2e-3}
@@ -32,7 +32,7 @@ class Checker:
 
     def __init__(self):
         parser = argparse.ArgumentParser()
-        parser.add_argument("library")
+        parser.add_argument("library", help="libfovea_c.so, or 'package'")
         parser.add_argument("source")
         # For canaries: every bound is multiplied by this, and the first check that fails ends the run.
         parser.add_argument("--bound-factor", type=float, default=1.0)
@@ -47,7 +47,7 @@ class Checker:
         arguments = parser.parse_args()
         self.chip = arguments.chip
         os.environ["FOVEA_SIMT"] = ",".join(filter(None, (os.environ.get("FOVEA_SIMT"), f"chip={self.chip}")))
-        self.library = Library(arguments.library, arguments.target)
+        self.library = open_library(arguments.library, arguments.target)
         self.reference = load_reference(arguments.source)
         self.factor = arguments.bound_factor
         self.only, self.seed = arguments.only, arguments.seed

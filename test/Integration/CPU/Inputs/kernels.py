@@ -82,6 +82,43 @@ class Library:
         return Kernel(self, kernel)
 
 
+class PackageLibrary:
+    """The same of the installed package `fovea`, where there is no library for C."""
+
+    class _Kernel:
+        def __init__(self, library, kernel):
+            self._library, self._kernel = library, kernel
+
+        def vjp(self, arguments=(), primal_results=False):
+            return type(self)(self._library, self._library.call(self._kernel.vjp, list(arguments), primal_results))
+
+        def __call__(self, *arrays):
+            found = self._library.call(self._kernel, *arrays)
+            return [] if found is None else list(found) if isinstance(found, tuple) else [found]
+
+    def __init__(self, target="cpu"):
+        import fovea
+
+        self._fovea, self.target = fovea, target
+
+    def set_num_threads(self, count):
+        self._fovea.set_num_threads(count)
+
+    def compile(self, text, target=None, cpu="native"):
+        return self._Kernel(self, self.call(self._fovea.compile, text, target=target or self.target, cpu=cpu))
+
+    def call(self, function, *arguments, **options):
+        try:
+            return function(*arguments, **options)
+        except self._fovea.FoveaError as problem:
+            raise Failure(str(problem)) from None
+
+
+def open_library(path, target="cpu"):
+    """The library for C at `path`, or the Python package with the path "package"."""
+    return PackageLibrary(target) if path == "package" else Library(path, target)
+
+
 class Kernel:
     def __init__(self, library, handle):
         self._library, self._handle = library, handle

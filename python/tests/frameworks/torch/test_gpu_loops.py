@@ -26,3 +26,12 @@ def test_loops_take_no_more_cycles_than_stated():
     if "not compared" in done.stdout:
         pytest.skip(done.stdout)
     assert "6 loops as stated" in done.stdout
+
+
+@pytest.mark.skipif(not (PROGRAMS / "nvdisasm").exists(), reason="this triton has no nvdisasm")
+def test_kernels_of_the_calibration_have_what_they_count(tmp_path):
+    subprocess.run([sys.executable, ROOT / "benchmarks/gpu/calibrate.py", "--ptx", tmp_path], check=True)
+    script = ROOT / "test/Target/GPU/Inputs/calibration_kernels.py"
+    tools = [f"--{name}={PROGRAMS / name}" for name in ("ptxas", "nvdisasm")]
+    done = subprocess.run([sys.executable, script, tmp_path, *tools], capture_output=True, text=True)
+    assert done.returncode == 0 and "all as counted" in done.stdout, done.stdout + done.stderr

@@ -255,13 +255,12 @@ void Call::results(Checker &check, StringRef prefix, ArrayRef<Argument> like) {
   initSegments.push_back(like.size());
 }
 
-void Call::results(Checker &check, StringRef prefix, ArrayRef<Element> like,
-                   ArrayRef<unsigned> places) {
+void Call::results(Checker &check, StringRef prefix, ArrayRef<Element> like) {
   addToKey(char(like.size()));
-  for (auto [element, place] : zip_equal(like, places))
-    addDestination(element.declared, check,
-                   (prefix + element.argument.name).str(),
-                   element.argument.elementType, element.argument.shape, place);
+  for (const Element &each : like)
+    addDestination(each.declared, check, (prefix + each.argument.name).str(),
+                   each.argument.elementType, each.argument.shape,
+                   /*place=*/{});
   initSegments.push_back(like.size());
 }
 

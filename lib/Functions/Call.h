@@ -139,10 +139,8 @@ public:
   /// One destination of as many results, called `prefix` and their names.
   void results(Checker &check, llvm::StringRef prefix,
                llvm::ArrayRef<Argument> like);
-  /// The same for elements, in the memory for the results with the numbers
-  /// `places`.
   void results(Checker &check, llvm::StringRef prefix,
-               llvm::ArrayRef<Element> like, llvm::ArrayRef<unsigned> places);
+               llvm::ArrayRef<Element> like);
   /// One destination of values that the operation updates: where they lie, or,
   /// unless `inPlace`, in results.
   void update(Checker &check, llvm::ArrayRef<Argument> arguments,

@@ -231,37 +231,23 @@ fovea::stream_backward(const TensorRef &dOut, const TensorRef &q,
   const Checker::Attention &first = arguments.getFirst();
   addForward(call, check, first, {dOut, options.dLse, &out, &lse});
 
-  // The operation has lists by what they are of; callers have a list of
-  // sources.
   StreamGradients gradients;
   gradients.sources.resize(sources.size());
-  SmallVector<OwnedTensor *> byPlace{&gradients.q}, byResult = byPlace;
-  struct List {
-    ArrayRef<Element> elements;
-    OwnedTensor SourceGradients::*member;
-    SmallVector<unsigned> places = {};
+  SmallVector<OwnedTensor *> byResult{&gradients.q};
+  auto add = [&](ArrayRef<Element> elements,
+                 OwnedTensor SourceGradients::*member) {
+    call.results(check, "d_", elements);
+    for (const Element &each : elements)
+      byResult.push_back(&(gradients.sources[each.declared.index].*member));
   };
-  List lists[] = {{arguments.keys, &SourceGradients::k},
-                  {arguments.values, &SourceGradients::v},
-                  {arguments.logWeights, &SourceGradients::logWeight},
-                  {arguments.biases, &SourceGradients::bias}};
-  if (!options.returnDLogWeight)
-    lists[2].elements = {};
-  if (!options.returnDBias)
-    lists[3].elements = {};
-  for (unsigned source = 0; source < sources.size(); ++source)
-    for (List &list : lists)
-      if (any_of(list.elements, [&](const Element &each) {
-            return each.declared.index == source;
-          })) {
-        list.places.push_back(byPlace.size());
-        byPlace.push_back(&(gradients.sources[source].*list.member));
-      }
-  for (const List &list : lists) {
-    call.results(check, "d_", list.elements, list.places);
-    for (unsigned place : list.places)
-      byResult.push_back(byPlace[place]);
-  }
+  add(arguments.keys, &SourceGradients::k);
+  add(arguments.values, &SourceGradients::v);
+  add(options.returnDLogWeight ? ArrayRef<Element>(arguments.logWeights)
+                               : ArrayRef<Element>(),
+      &SourceGradients::logWeight);
+  add(options.returnDBias ? ArrayRef<Element>(arguments.biases)
+                          : ArrayRef<Element>(),
+      &SourceGradients::bias);
   call.results(check, "d_",
                arguments.sink ? ArrayRef(*arguments.sink)
                               : ArrayRef<Argument>());

@@ -54,14 +54,10 @@ def tokens(mask: Any, lengths: Any, name: str = "mask") -> tuple[Any, Any]:
     return mask, None if lengths is None else to_numpy("lengths", lengths)
 
 
-def segments(name: str, given: Any) -> tuple[Any, Any]:
-    """Numbers of the segments of queries and keys, [B,N] and [B,M], as int32."""
-    if given is None:
-        return None, None
+def pair(name: str, given: Any) -> tuple[Any, Any]:
     if not isinstance(given, (list, tuple)) or len(given) != 2:
         raise ValueError(f"{name}: found {type(given).__name__}, needed a pair (query_ids, key_ids)")
-    queries, keys = (integers(f"{name}[{side}]", each, rank=2) for side, each in enumerate(given))
-    return queries, keys
+    return given[0], given[1]
 
 
 def to_numpy(name: str, values: Any) -> Any:

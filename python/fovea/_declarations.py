@@ -16,7 +16,8 @@ An entry of FUNCTIONS reads
 The first line has the arguments of the compiled function, in its order and without the
 target.  A letter in brackets is an axis; extents that do not follow from arguments are
 given by name.  An argument without a type is a flag that asks for a result, and always
-set; `int[]` is a dictionary, whose keys and values follow each other.  A result `if` some
+set; `int[]` is a dictionary, whose keys and values follow each other; entries of `Tensor?[]`
+may be None.  A result `if` some
 arguments is there where one of them is given or true.  The third line has the arguments of
 the backward function: arguments and results by their names, gradients of results behind
 "d_", a/b for a where b is there, and "return_d_" before an argument for a flag that asks
@@ -41,7 +42,8 @@ ASKS = "return_d_"
 
 class Argument(NamedTuple):
     """`kind` is the type as PyTorch writes it in schemas, empty for a flag that is set; `axes`
-    are None where an array is broadcast or its rank is no constant."""
+    are None where an array is broadcast or its rank is no constant, and those of each entry of a
+    list, whose extents may differ."""
 
     name: str
     kind: str
@@ -53,7 +55,7 @@ class Argument(NamedTuple):
 
     @property
     def is_list(self) -> bool:
-        return self.kind.startswith("Tensor[]")
+        return self.kind.startswith(("Tensor[]", "Tensor?[]"))
 
     @property
     def is_optional(self) -> bool:
@@ -113,7 +115,7 @@ class Declaration(NamedTuple):
     def _find(self, holds: Callable[[str, str], bool]) -> int | None:
         """The first of `values` for whose name and axes this holds."""
         for index, each in enumerate(self.values):
-            if each.axes and holds(each.name, each.axes):
+            if each.axes and not each.is_list and holds(each.name, each.axes):
                 return index
         return None
 
@@ -135,7 +137,7 @@ class Declaration(NamedTuple):
         function.  Raises ValueError for an array of another rank."""
         extents: dict[str, Any] = {}
         for argument, value in zip(arguments, values):
-            if argument.axes is None or value is None:
+            if argument.axes is None or argument.is_list or value is None:
                 continue
             if len(value.shape) != len(argument.axes):
                 raise ValueError(
@@ -236,6 +238,11 @@ _DENSE = (
     "float? scale, bool causal, SymInt? window, Tensor? log_weight, Tensor? bias, Tensor? sink, SymInt? prefix, "
     "Tensor? lengths, Tensor? query_lengths, str? score, Tensor[]? captures"
 )
+_STREAM = (
+    "Tensor[] k[BGMD], Tensor[] v[BGME], bool[] causal, SymInt?[] window, SymInt?[] prefix, Tensor?[] log_weight, "
+    "Tensor?[] bias, Tensor?[] lengths, str[] ranges, SymInt block, float? scale, Tensor? sink, Tensor? query_lengths, "
+    "str? score, Tensor[]? captures"
+)
 _VARLEN = "float? scale, bool causal, SymInt? window, SymInt? prefix, Tensor? sink"
 _MULTIPOLE = (
     "Tensor[]? key_weights, Tensor[]? value_weights, Tensor[]? key_biases, Tensor[]? value_biases, "
@@ -268,6 +275,13 @@ FUNCTIONS: dict[str, Declaration] = {
         "out[BHNE] like q, lse[BHN] of sums",
         "d_out q k v out lse d_lse " + _names(_DENSE) + " return_d_log_weight return_d_bias",
         "q k v log_weight bias sink",
+    ),
+    "stream": declare(
+        "Tensor q[BHND], " + _STREAM + ", return_lse",
+        "out[BHNE] like q, lse[BHN] of sums",
+        "d_out q out lse d_lse " + _names(_STREAM) + " return_d_log_weight return_d_bias",
+        "q k v log_weight bias sink",
+        E=lambda v, **_: v[0].shape[-1],
     ),
     "varlen": declare(
         "Tensor q[THD], Tensor k[SGD], Tensor v[SGE], Tensor cu_seqlens_q, Tensor cu_seqlens_k, " + _VARLEN + ", return_lse",

@@ -5,16 +5,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import KW_ONLY, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
 from . import _arguments as check
 from . import _fovea, _layout
-from ._entries import AdmitFunction
+from ._entries import AdmitFunction, trace_entries
 from ._ranges import trace_ranges
-from ._trace import ScoreFunction, trace_score
+from ._trace import ScoreFunction
 
 __all__ = ["Source", "SourceGradients", "stream", "stream_backward"]
 
@@ -69,13 +69,25 @@ class Source:
             if getattr(self, name) is not None:
                 raise ValueError(f"{name}: found one of a source, needed that of the call, which holds for all sources")
 
-    def _pass(self, name: str, heads_first: bool) -> Iterator[Any]:
-        """What the extension takes."""
-        arrays = {f"{name}.k": self.k, f"{name}.v": self.v}
-        yield from arrays.values() if heads_first else _layout.all_heads_first(**arrays)
-        yield from (self.causal, self.window, self.prefix, self.log_weight, self.bias, self.lengths)
-        yield from check.segments(f"{name}.segments", self.segments)
-        yield trace_ranges(f"{name}.ranges", self.ranges)
+    def _pass(self, name: str, arrays: SourceArrays) -> tuple[Any, ...]:
+        """Its properties, in the order of FUNCTIONS["stream"]."""
+        return (
+            *arrays.rows(name, self.k, self.v), self.causal, self.window, self.prefix, arrays.term(self.log_weight, 3),
+            arrays.term(self.bias, 4), self.lengths, "; ".join(trace_ranges(f"{name}.ranges", self.ranges)),
+        )  # fmt: skip
+
+
+def _heads_first(name: str, k: Any, v: Any) -> tuple[Any, ...]:
+    return tuple(_layout.all_heads_first(**{f"{name}.k": k, f"{name}.v": v}))
+
+
+class SourceArrays(NamedTuple):
+    """What is made of the arrays of sources: of keys and values, of terms that may lack leading axes of `rank`, and of
+    what functions capture."""
+
+    rows: Callable[[str, Any, Any], Sequence[Any]] = lambda name, k, v: (k, v)
+    term: Callable[[Any, int], Any] = lambda term, rank: term
+    captured: Callable[[Any], Any] = lambda array: array
 
 
 class SourceGradients(NamedTuple):
@@ -87,15 +99,44 @@ class SourceGradients(NamedTuple):
     bias: Any = None
 
 
-def _pass_sources(sources: Sequence[Source], heads_first: bool) -> list[Any]:
+def without_segments(sources: Sequence[Source]) -> tuple[Any, list[Source]]:
+    """The segments of the only source, or None, and sources that have none."""
     if not isinstance(sources, (list, tuple)):
         raise ValueError(f"sources: found {type(sources).__name__}, needed a list of fovea.Source")
-    passed: list[Any] = [len(sources)]
+    if not sources:
+        raise ValueError("sources: found none, needed at least 1")
     for index, source in enumerate(sources):
         if not isinstance(source, Source):
             raise ValueError(f"sources[{index}]: found {type(source).__name__}, needed a fovea.Source")
-        passed.extend(source._pass(f"sources[{index}]", heads_first))
-    return passed
+        if source.segments is not None and len(sources) > 1:
+            raise ValueError(
+                f"sources[{index}].segments: found them beside other sources, needed a single source, or admit of the "
+                "call, which holds for all"
+            )
+    segments = sources[0].segments
+    return segments, list(sources) if segments is None else [replace(sources[0], segments=None)]
+
+
+def pass_call(
+    q: Any,
+    sources: Sequence[Source],
+    arrays: SourceArrays,
+    block: int,
+    scale: float | None,
+    sink: Any,
+    query_lengths: Any,
+    score: ScoreFunction | None,
+    admit: AdmitFunction | None,
+) -> tuple[Any, ...]:
+    """The arguments of FUNCTIONS["stream"] behind q, which has heads first: lists for each property of sources, and the
+    others."""
+    segments, sources = without_segments(sources)
+    passed = [source._pass(f"sources[{index}]", arrays) for index, source in enumerate(sources)]
+    k = passed[0][0]
+    traced = trace_entries(
+        score, admit, segments, q, k, sources[0].lengths, query_lengths, name="sources[0].segments", convert=arrays.captured
+    )
+    return *map(list, zip(*passed)), block, scale, sink, query_lengths, *traced
 
 
 def stream(
@@ -129,13 +170,13 @@ def stream(
     entries of all sources, and positions are those of the source that a key is of.
     """
     first_heads = not _layout.is_tokens_first(layout)
-    options = (
-        block, scale, sink, query_lengths, *trace_score(score, q, admit=admit), return_lse, *_pass_sources(sources, first_heads), target,
-    )  # fmt: skip
+    if not first_heads:
+        q = _layout.heads_first("q", q)
+    arrays = SourceArrays() if first_heads else SourceArrays(rows=_heads_first)
+    options = *pass_call(q, sources, arrays, block, scale, sink, query_lengths, score, admit), return_lse, target
     if first_heads:
         return _fovea.stream(q, *options, out=out)
-    q = _layout.heads_first("q", q)
-    width = _fovea.describe("sources[0].v", sources[0].v)[1][3] if sources else 0
+    width = _fovea.describe("sources[0].v", sources[0].v)[1][3]
     return _layout.attend(partial(_fovea.stream, q, *options), q, width, out, return_lse)
 
 
@@ -170,50 +211,49 @@ def stream_backward(
     functions capture are constant.  `gradients` is memory for them, arranged like them.
     """
     first_heads = not _layout.is_tokens_first(layout)
+    arrays = SourceArrays() if first_heads else SourceArrays(rows=_heads_first)
+    own = q if first_heads else _layout.heads_first("q", q)
     options = (
-        lse, d_lse, block, scale, sink, query_lengths, *trace_score(score, q, admit=admit), return_d_log_weight, return_d_bias,
-        *_pass_sources(sources, first_heads), target,
+        lse, d_lse, *pass_call(own, sources, arrays, block, scale, sink, query_lengths, score, admit), return_d_log_weight,
+        return_d_bias, target,
     )  # fmt: skip
     check.flags(return_d_log_weight=return_d_log_weight, return_d_bias=return_d_bias)
+    wanted = {"k": True, "v": True, "log_weight": return_d_log_weight, "bias": return_d_bias}
+    given = [
+        (name, index)
+        for name, is_wanted in wanted.items()
+        for index, source in enumerate(sources)
+        if is_wanted and getattr(source, name) is not None
+    ]
     # Arrays whose gradients have heads behind tokens with another layout, None for others.
-    arrays: dict[str, Any] = {"q": q}
-    given = [("k", "v", *_terms(source, return_d_log_weight, return_d_bias)) for source in sources]
-    for index, (source, names) in enumerate(zip(sources, given)):
-        for name in names:
-            arrays[f"sources[{index}].{name}"] = getattr(source, name) if name in ("k", "v") else None
+    like: dict[str, Any] = {"q": q}
+    for name, index in given:
+        like[f"sources[{index}].{name}"] = getattr(sources[index], name) if name in ("k", "v") else None
     if sink is not None:
-        arrays["sink"] = None
-    memory = None if gradients is None else _flatten(gradients, given, sink is not None)
+        like["sink"] = None
+    memory = None if gradients is None else _flatten(gradients, given, len(sources), sink is not None)
     if first_heads:
         found = _fovea.stream_backward(d_out, q, out, *options, gradients=memory)
     else:
-        views = {name: None if array is None else _layout.heads_first(name, array) for name, array in arrays.items()}
+        views = {name: None if array is None else _layout.heads_first(name, array) for name, array in like.items()}
         d_out, out = _layout.all_heads_first(d_out=d_out, out=out)
         call = partial(_fovea.stream_backward, d_out, views["q"], out, *options)
         found = _layout.differentiate(call, views, memory)
     rest = iter(found[1:])
-    of_sources = [SourceGradients(**{name: next(rest) for name in names}) for names in given]
-    return (found[0], of_sources, *rest)
+    of_sources: list[dict[str, Any]] = [{} for _ in sources]
+    for name, index in given:
+        of_sources[index][name] = next(rest)
+    return (found[0], [SourceGradients(**each) for each in of_sources], *rest)
 
 
-def _terms(source: Source, log_weight: bool, bias: bool) -> Iterator[str]:
-    """Those that have a gradient."""
-    if source.log_weight is not None and log_weight:
-        yield "log_weight"
-    if source.bias is not None and bias:
-        yield "bias"
-
-
-def _flatten(gradients: Any, given: list[tuple[str, ...]], has_sink: bool) -> list[Any]:
+def _flatten(gradients: Any, given: list[tuple[str, int]], count: int, has_sink: bool) -> list[Any]:
     """The arrays of memory that is arranged like the gradients."""
-    needed = 3 if has_sink else 2
-    check.match("gradients", "parts", len(gradients), needed)
-    check.match("gradients[1]", "sources", len(gradients[1]), len(given))
-    flat = [gradients[0]]
-    for index, (memory, names) in enumerate(zip(gradients[1], given)):
-        by_name = dict(zip(SourceGradients._fields, memory))
-        for name, array in by_name.items():
-            if name not in names and array is not None:
-                raise ValueError(f"gradients[1][{index}].{name}: found an array, needed None: it is not computed")
-        flat.extend(by_name.get(name) for name in names)
-    return flat + list(gradients[2:])
+    check.match("gradients", "parts", len(gradients), 3 if has_sink else 2)
+    check.match("gradients[1]", "sources", len(gradients[1]), count)
+    memory = {
+        (name, index): array for index, each in enumerate(gradients[1]) for name, array in zip(SourceGradients._fields, each)
+    }
+    for name, index in memory:
+        if memory[name, index] is not None and (name, index) not in given:
+            raise ValueError(f"gradients[1][{index}].{name}: found an array, needed None: it is not computed")
+    return [gradients[0], *(memory.get(each) for each in given), *gradients[2:]]

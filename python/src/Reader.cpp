@@ -234,6 +234,16 @@ std::optional<SmallVector<TensorRef>> Reader::optionalArrays(StringRef name,
   return std::nullopt;
 }
 
+nb::args Reader::enter(StringRef name, size_t count) {
+  nb::object entries = nb::steal(PySequence_Tuple(object().ptr()));
+  if (!entries.is_valid())
+    throw nb::python_error();
+  if (size_t size = nb::len(entries); size != count)
+    raiseValueError(name + ": found " + Twine(size) + " entries, needed " +
+                    Twine(count));
+  return std::exchange(given, nb::borrow<nb::args>(entries));
+}
+
 OwnedTensor Reader::view(StringRef name) {
   return loadView(object(), name, /*needsWrite=*/false);
 }

@@ -23,6 +23,7 @@
 #include "fovea/Functions/ScoreFunction.h"
 #include "fovea/Functions/Tokens.h"
 #include <forward_list>
+#include <utility>
 
 namespace fovea::python {
 
@@ -71,6 +72,17 @@ public:
   std::optional<llvm::SmallVector<OwnedTensor>>
   optionalParts(llvm::StringRef name, llvm::ArrayRef<llvm::StringRef> names,
                 bool needsWrite);
+
+  /// A list of `count` arguments, which `read(i)` reads one after the other.
+  template <typename Function>
+  void list(llvm::StringRef name, size_t count, Function read) {
+    nanobind::args outer = enter(name, count);
+    size_t resumed = std::exchange(next, 0);
+    for (size_t i = 0; i < count; ++i)
+      read(i);
+    given = std::move(outer);
+    next = resumed;
+  }
 
   /// A function of scores: a text, which may be None, and a list of the arrays
   /// that it reads.
@@ -132,6 +144,9 @@ public:
 
 private:
   Target findTarget(nanobind::handle object) const;
+  /// Makes the entries of the next argument those that are read, and returns
+  /// what was read before.
+  nanobind::args enter(llvm::StringRef name, size_t count);
   bool nextIsNone() const { return peek().is_none(); }
   TensorRef load(nanobind::handle object, llvm::StringRef name);
   /// Puts a result into the next destination.

@@ -81,7 +81,7 @@ bool Shortcut::arePlain(nb::handle value,
                         SmallVectorImpl<nb::handle> &tensors) const {
   if (PyList_Check(value.ptr()) || PyTuple_Check(value.ptr())) {
     for (nb::handle entry : value)
-      if (!isPlain(tensors.emplace_back(entry)))
+      if (!isPlain(tensors.emplace_back(entry)) && !entry.is_none())
         return false;
     return true;
   }
@@ -102,7 +102,8 @@ nb::object Shortcut::look(nb::tuple values) const {
       return nb::none();
     counts.push_back(tensors.size() - begin);
     for (nb::handle tensor : ArrayRef(tensors).drop_front(begin)) {
-      bool isTrained = mayTape && isTrue(nb::getattr(tensor, requiresGrad));
+      bool isTrained = mayTape && !tensor.is_none() &&
+                       isTrue(nb::getattr(tensor, requiresGrad));
       // Which is an error.
       if (isTrained && !hasGradient)
         return nb::none();

@@ -16,34 +16,41 @@ using namespace llvm;
 using namespace fovea;
 using namespace fovea::python;
 
-/// Two arrays behind each other, either both or none.
-static std::optional<Segments> readSegments(Reader &in, StringRef name) {
-  std::optional<TensorRef> queries = in.optionalArray((name + "[0]").str()),
-                           keys = in.optionalArray((name + "[1]").str());
-  if (!queries || !keys)
-    return std::nullopt;
-  return Segments{*queries, *keys};
+/// Affine maps, with semicolons between them.
+static SmallVector<std::string, 1> readRanges(Reader &in) {
+  std::string text = nb::str(in.object()).c_str();
+  SmallVector<StringRef> maps;
+  StringRef(text).split(maps, "; ", /*MaxSplit=*/-1, /*KeepEmpty=*/false);
+  return SmallVector<std::string, 1>(maps.begin(), maps.end());
 }
 
-/// All sources are arguments one after the other, behind their number.
+/// Each property is a list for all sources.
 static SmallVector<Source, 2> readSources(Reader &in) {
-  SmallVector<Source, 2> sources;
-  for (int64_t i = 0, count = in.integer("sources", 0); i < count; ++i) {
-    std::string name = ("sources[" + Twine(i) + "].").str();
-    Source source;
-    source.k = in.array(name + "k");
-    source.v = in.array(name + "v");
-    source.causal = in.flag(name + "causal");
-    source.window = in.optionalInteger(name + "window", 0);
-    source.prefix = in.optionalInteger(name + "prefix", 0);
-    source.logWeight = in.optionalArray(name + "log_weight");
-    source.bias = in.optionalArray(name + "bias");
-    source.lengths = in.optionalArray(name + "lengths");
-    source.segments = readSegments(in, name + "segments");
-    for (nb::handle range : in.object())
-      source.ranges.push_back(nb::cast<std::string>(range));
-    sources.push_back(std::move(source));
-  }
+  SmallVector<Source, 2> sources(nb::len(in.peek()));
+  auto read = [&](StringRef property, auto set) {
+    in.list(property, sources.size(), [&](size_t i) {
+      set(sources[i], ("sources[" + Twine(i) + "]." + property).str());
+    });
+  };
+  read("k", [&](Source &to, StringRef name) { to.k = in.array(name); });
+  read("v", [&](Source &to, StringRef name) { to.v = in.array(name); });
+  read("causal",
+       [&](Source &to, StringRef name) { to.causal = in.flag(name); });
+  read("window", [&](Source &to, StringRef name) {
+    to.window = in.optionalInteger(name, 0);
+  });
+  read("prefix", [&](Source &to, StringRef name) {
+    to.prefix = in.optionalInteger(name, 0);
+  });
+  read("log_weight", [&](Source &to, StringRef name) {
+    to.logWeight = in.optionalArray(name);
+  });
+  read("bias",
+       [&](Source &to, StringRef name) { to.bias = in.optionalArray(name); });
+  read("lengths", [&](Source &to, StringRef name) {
+    to.lengths = in.optionalArray(name);
+  });
+  read("ranges", [&](Source &to, StringRef) { to.ranges = readRanges(in); });
   return sources;
 }
 
@@ -59,9 +66,9 @@ template <typename Options> static Options readForm(Reader &in) {
 
 static nb::object callStream(Reader &in) {
   TensorRef q = in.array("q");
+  SmallVector<Source, 2> sources = readSources(in);
   auto options = readForm<StreamOptions>(in);
   options.returnLse = in.flag("return_lse");
-  SmallVector<Source, 2> sources = readSources(in);
   return giveAttention(in, in.run([&] { return stream(q, sources, options); }),
                        options.returnLse);
 }
@@ -70,26 +77,30 @@ static nb::object callStreamBackward(Reader &in) {
   TensorRef dOut = in.array("d_out"), q = in.array("q"), out = in.array("out"),
             lse = in.array("lse");
   std::optional<TensorRef> dLse = in.optionalArray("d_lse");
+  SmallVector<Source, 2> sources = readSources(in);
   auto options = readForm<StreamBackwardOptions>(in);
   options.dLse = dLse;
   options.returnDLogWeight = in.flag("return_d_log_weight");
   options.returnDBias = in.flag("return_d_bias");
-  SmallVector<Source, 2> sources = readSources(in);
   StreamGradients gradients = in.run(
       [&] { return stream_backward(dOut, q, sources, out, lse, options); });
   nb::list found;
-  auto add = [&](bool isThere, OwnedTensor &gradient) {
-    if (isThere)
-      found.append(in.give(std::move(gradient)));
+  found.append(in.give(std::move(gradients.q)));
+  auto add = [&](OwnedTensor SourceGradients::*member, auto isThere) {
+    for (auto [source, each] : zip_equal(sources, gradients.sources))
+      if (isThere(source))
+        found.append(in.give(std::move(each.*member)));
   };
-  add(true, gradients.q);
-  for (auto [source, each] : zip_equal(sources, gradients.sources)) {
-    add(true, each.k);
-    add(true, each.v);
-    add(source.logWeight && options.returnDLogWeight, each.logWeight);
-    add(source.bias && options.returnDBias, each.bias);
-  }
-  add(options.sink.has_value(), gradients.sink);
+  auto always = [](const Source &) { return true; };
+  add(&SourceGradients::k, always);
+  add(&SourceGradients::v, always);
+  add(&SourceGradients::logWeight, [&](const Source &source) {
+    return source.logWeight && options.returnDLogWeight;
+  });
+  add(&SourceGradients::bias,
+      [&](const Source &source) { return source.bias && options.returnDBias; });
+  if (options.sink)
+    found.append(in.give(std::move(gradients.sink)));
   return nb::tuple(found);
 }
 

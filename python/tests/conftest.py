@@ -145,9 +145,6 @@ OF_NO_FRAMEWORK = {
     "programs, and what is known of them": {
         "Explanation", "Kernel", "Program", "TARGETS", "compile", "explain", "import_jax", "import_torch", "load",
     },
-    "lists of sources, which operators of PyTorch and programs of XLA do not take yet": {
-        "Source", "SourceGradients", "stream", "stream_backward",
-    },
     "errors and settings of the process": {
         "FoveaError", "clear_cache", "gpu_stream", "num_threads", "set_num_threads", "set_shapes", "shapes",
     },

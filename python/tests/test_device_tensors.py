@@ -131,3 +131,16 @@ def test_functions_of_scores():
     assert call(table)[0].place == (CUDA, 1) and last_stream() == CURRENT + 1
     with pytest.raises(ValueError, match=r"captures\[0\]: found an array on GPU 0, needed one on GPU 1"):
         call(elsewhere)
+
+
+def test_lists_of_sources():
+    q, k, v = tensors(1)
+    other, *_ = tensors(0)
+
+    def call(second):
+        lists = [k, second], [v, v], [True, False], [None] * 2, [None] * 2, [None] * 2, [None] * 2, [None] * 2, ["", ""]
+        return _fovea.tensors.stream(q, *lists, 0, None, None, None, None, None, True, None)
+
+    assert [each.place for each in call(k)] == [(CUDA, 1)] * 2 and last_stream() == CURRENT + 1
+    with pytest.raises(ValueError, match=r"^sources\[1\].k: found an array on GPU 0, needed one on GPU 1"):
+        call(other)

@@ -373,7 +373,7 @@ def test_errors():
     fails(r"^sources\[0\]\.ranges: found 2 beside lengths", Source(k, v, ranges=two), query_lengths=np.array([1, 5]))
     fails(r"^sources\[0\]\.segments: found ndarray, needed a pair", Source(k, v, segments=ids))
     fails(r"^sources\[0\]\.segments\[0\]: found element type float64", Source(k, v, segments=(ids + 0.5, ids)))
-    fails(r"^sources\[0\]\.segments\[1\]: found extent 30", Source(k, v, segments=(ids, ids[:, :30])))
+    fails(r"^sources\[0\]\.segments\[1\]: found shape \(2, 30\), needed \(2, 37\)", Source(k, v, segments=(ids, ids[:, :30])))
     fails(r"^sources\[1\]\.segments: found them beside other sources", Source(k, v), Source(k, v, segments=(ids, ids)))
     refused("^stride: found 4, needed 1", Source, k, v, stride=4)
     refused("^rows: found a list of rows", Source, k, v, rows=ids)

@@ -80,9 +80,9 @@ TEST_F(StreamTest, GradientsAreSlopes) {
         dFarK({B, G, 5, D}, ElementType::F64);
   StreamBackwardOptions backward;
   static_cast<StreamFormOptions &>(backward) = options;
-  // The places of the second source are behind those of the first.
-  backward.gradients = {std::nullopt,     std::nullopt, std::nullopt,
-                        TensorRef(dFarK), std::nullopt, std::nullopt,
+  // The keys of all sources come before their values.
+  backward.gradients = {std::nullopt, std::nullopt, TensorRef(dFarK),
+                        std::nullopt, std::nullopt, std::nullopt,
                         std::nullopt};
   StreamGradients found =
       get(stream_backward(dOut, q, getSources(), result.output.getRef(),

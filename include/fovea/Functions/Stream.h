@@ -74,8 +74,8 @@ struct StreamBackwardOptions : StreamFormOptions {
   /// The gradient for `lse`, zero if absent.
   std::optional<TensorRef> dLse;
   Target target = Target::CPU;
-  /// For q, for k, v, the log weight and the bias of each source, those that
-  /// are computed, and for the sink.
+  /// For q, for the keys of all sources, their values, log weights and biases,
+  /// those that are computed, and for the sink.
   GradientMemory gradients;
 };
 

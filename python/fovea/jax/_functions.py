@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import inspect
 from collections.abc import Callable
@@ -16,11 +17,13 @@ import numpy as np
 
 import fovea
 
+from .. import _layout
 from .._abstract import AbstractArray
 from .._conv import SlidingGroup
 from .._entries import trace_entries
 from .._low_rank import Causal, DistinctColumns, DistinctRows, RowChange, RowInterval
 from .._rope import rope_frequencies
+from .._stream import Source, SourceGradients, without_segments
 from .._vq import VQState, VQStateGradient
 from .._weights import hierarchical_weights, key_weights_from_conv1d
 from ..tree import Tree
@@ -34,6 +37,8 @@ __all__ = [
     "RowChange",
     "RowInterval",
     "SlidingGroup",
+    "Source",
+    "SourceGradients",
     "Tree",
     "VQState",
     "VQStateGradient",
@@ -62,6 +67,8 @@ __all__ = [
     "rope",
     "rope_backward",
     "rope_frequencies",
+    "stream",
+    "stream_backward",
     "tree_build",
     "tree_build_backward",
     "tree_fetch",
@@ -86,15 +93,47 @@ _OF_PROGRAMS = {"gradients", "out", "target"}
 _STATIC = {"frequencies"}
 
 
-def _bind(signature: inspect.Signature, arguments: Any, options: Any) -> dict[str, Any]:
+#: Arguments with heads and tokens, of which `layout` says which come first.
+_ROWS = {"d_out", "out", "q", "k", "v"}
+
+
+def _turn_arguments(bound: dict[str, Any]) -> None:
+    """Puts heads first."""
+    for name in _ROWS & bound.keys():
+        bound[name] = _layout.heads_first(name, bound[name])
+    for index, source in enumerate(bound.get("sources", ())):
+        if isinstance(source, Source):
+            rows = {name: _layout.heads_first(f"sources[{index}].{name}", getattr(source, name)) for name in "kv"}
+            bound["sources"] = [*bound["sources"][:index], dataclasses.replace(source, **rows), *bound["sources"][index + 1 :]]
+
+
+def _turn_results(name: str, found: Any) -> Any:
+    """Puts tokens first."""
+
+    def turn(array: Any) -> Any:
+        return array.swapaxes(1, 2)
+
+    if name == "stream_backward":
+        of_sources = [each._replace(k=turn(each.k), v=turn(each.v)) for each in found[1]]
+        return (turn(found[0]), of_sources, *found[2:])
+    if not isinstance(found, tuple):
+        return turn(found)
+    count = 3 if name == "dense_backward" else 1
+    return (*map(turn, found[:count]), *found[count:])
+
+
+def _bind(bound: dict[str, Any], signature: inspect.Signature) -> dict[str, Any]:
     """Arguments by name, NumPy's arrays as those of JAX."""
-    bound = signature.bind(*arguments, **options).arguments
     # The scores of tree_select are those of VIP rows.
     if "admit" in signature.parameters:
         functions = [bound.pop(name, None) for name in ("score", "admit", "segments")]
+        prefix, k, lengths = "", bound.get("k"), bound.get("lengths")
+        if "sources" in bound:
+            functions[2], bound["sources"] = without_segments(bound["sources"])
+            prefix, k, lengths = "sources[0].", bound["sources"][0].k, bound["sources"][0].lengths
         if any(each is not None for each in functions):
-            of = [bound.get(name) for name in ("q", "k", "lengths", "query_lengths")]
-            bound["score"] = trace_entries(*functions, *map(_convert, of), convert=jnp.asarray)
+            of = (bound.get("q"), k, lengths, bound.get("query_lengths"))
+            bound["score"] = trace_entries(*functions, *map(_convert, of), name=f"{prefix}segments", convert=jnp.asarray)
     for name, value in bound.items():
         if callable(value):
             raise ValueError(f"{name}: found a function, which programs of XLA cannot call, needed an array")
@@ -177,6 +216,21 @@ def _make_mask(kind: tuple[type, tuple[str, ...]], parts: Any) -> Any:
     return mask
 
 
+_SOURCE_ARRAYS = ("k", "v", "log_weight", "bias", "lengths", "segments")
+_SOURCE_CONSTANTS = tuple(each.name for each in dataclasses.fields(Source) if each.name not in _SOURCE_ARRAYS)
+
+
+def _make_source(constants: tuple[Any, ...], arrays: Any) -> Source:
+    source = object.__new__(Source)
+    source.__dict__.update(zip(_SOURCE_ARRAYS, arrays), **dict(zip(_SOURCE_CONSTANTS, constants)))
+    return source
+
+
+jax.tree_util.register_pytree_node(
+    Source,
+    lambda source: tuple(tuple(getattr(source, name) for name in names) for names in (_SOURCE_ARRAYS, _SOURCE_CONSTANTS)),
+    _make_source,
+)
 jax.tree_util.register_pytree_node(
     Tree, lambda tree: ((tree.nodes, tree.counts), (tree.ratio, tree.levels)), _make_tree
 )
@@ -202,7 +256,11 @@ def _define(name: str) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def wrapper(*arguments: Any, **options: Any) -> Any:
-        return _call(function, _bind(signature, arguments, options))
+        bound = signature.bind(*arguments, **options).arguments
+        if not _layout.is_tokens_first(bound.pop("layout", "bhnd")):
+            return _call(function, _bind(bound, signature))
+        _turn_arguments(bound)
+        return _turn_results(name, _call(function, _bind(bound, signature)))
 
     wrapper.__signature__ = signature  # type: ignore[attr-defined]
     wrapper.__module__ = "fovea.jax"
@@ -231,6 +289,8 @@ polynomial_features_backward = _define("polynomial_features_backward")
 quantize = _define("quantize")
 rope = _define("rope")
 rope_backward = _define("rope_backward")
+stream = _define("stream")
+stream_backward = _define("stream_backward")
 tree_build = _define("tree_build")
 tree_build_backward = _define("tree_build_backward")
 tree_fetch = _define("tree_fetch")

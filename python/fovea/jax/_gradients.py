@@ -50,7 +50,9 @@ def apply(name: str, arguments: Sequence[Any]) -> list[jax.Array]:
         depends = merge([each.perturbed for each in given])
         # Without leaves: what a gradient is asked for is known before a program runs.
         constants = {
-            each.name: None for each, value in zip(declaration.arguments, depends) if value is False
+            each.name: None
+            for each, value in zip(declaration.arguments, depends)
+            if not any(leaf is True for leaf in jax.tree.leaves(value))
         }
         return forward([each.value for each in given], constants)
 
@@ -75,7 +77,7 @@ def apply(name: str, arguments: Sequence[Any]) -> list[jax.Array]:
     # Only where a gradient may be left out: JAX cannot say of which there is none within
     # jax.shard_map, so that all are taken there.
     named = _named(declaration, arguments)
-    if any(ASKS + each in declaration.backward and value is not None for each, value in named.items()):
+    if any(ASKS + each in declaration.backward and _split([value])[0] for each, value in named.items()):
         try:
             return compute(symbolic=True)
         except NotImplementedError:

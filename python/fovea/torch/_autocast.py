@@ -16,7 +16,10 @@ from .._declarations import Declaration
 #: Attention is computed in the type of autocast, as PyTorch's own is.  Others take the widest
 #: type of their arguments, as those of PyTorch do that need all to be of one.
 _LOWER = frozenset(
-    ["conv", "conv_apply", "conv_recover", "dense", "fast_multipole", "fast_multipole_linear", "low_rank", "varlen", "vq"]
+    [
+        "conv", "conv_apply", "conv_recover", "dense", "fast_multipole", "fast_multipole_linear", "low_rank", "stream", "varlen",
+        "vq",
+    ]  # fmt: skip
 )
 #: These have types of their own, of sums as a rule.
 _KEPT = frozenset(["bias", "captures", "codebook", "counts", "log_weight", "sink", "state", "sums"])

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from .. import _conv, _low_rank, _quantize, _rope, ops
+from .. import _stream as _lists
 from .. import _varlen as _packed
 from .. import _vq as arrays_vq
 from .._conv import SlidingGroup, sliding_group
@@ -21,6 +22,7 @@ from .._documented import documented
 from .._entries import AdmitFunction, trace_entries
 from .._low_rank import Causal, DistinctColumns, DistinctRows, RowChange, RowInterval, check_mask
 from .._rope import rope_frequencies
+from .._stream import Source, SourceArrays, pass_call
 from .._trace import NO_SCORE, ScoreFunction
 from .._weights import hierarchical_weights, key_weights_from_conv1d
 from ._tape import make_call
@@ -33,6 +35,7 @@ __all__ = [
     "RowChange",
     "RowInterval",
     "SlidingGroup",
+    "Source",
     "VQState",
     "codebook_update",
     "commitment_loss",
@@ -49,6 +52,7 @@ __all__ = [
     "quantize",
     "rope",
     "rope_frequencies",
+    "stream",
     "varlen",
     "vq",
 ]
@@ -61,7 +65,7 @@ def _list(levels: _Levels | None) -> list[Tensor] | None:
 
 
 # ----------------------------------------------------------------------------
-# dense, varlen and fast_multipole
+# dense, stream, varlen and fast_multipole
 # ----------------------------------------------------------------------------
 
 _dense = make_call("dense")
@@ -110,6 +114,29 @@ def dense(
     return run(
         q, k, v, scale, causal, window, log_weight, bias, sink, prefix, lengths, query_lengths, *traced, target
     )
+
+
+_stream = make_call("stream")
+_stream_out = make_call("stream", is_first=True)
+
+
+@documented(_lists.stream)
+def stream(
+    q: Tensor,
+    sources: Sequence[Source],
+    *,
+    block: int = 0,
+    scale: float | None = None,
+    sink: Tensor | None = None,
+    query_lengths: Tensor | None = None,
+    score: ScoreFunction | None = None,
+    admit: AdmitFunction | None = None,
+    return_lse: bool = False,
+    target: str | None = None,
+) -> Any:
+    arrays = SourceArrays(term=_extend, captured=partial(_captured, place=q.device))
+    run = _stream if return_lse else _stream_out
+    return run(q, *pass_call(q, sources, arrays, block, scale, _extend(sink, 2), query_lengths, score, admit), target)
 
 
 _varlen = make_call("varlen")

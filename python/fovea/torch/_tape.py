@@ -30,6 +30,16 @@ def _requires_gradient(value: Any) -> bool:
     return getattr(value, "requires_grad", False)
 
 
+def _distinct(tensors: Sequence[Any]) -> list[Any]:
+    """Views of those that there are twice, such as keys that are the values, too: torch.compile takes no tensor for two
+    arguments of a node."""
+    found: list[Any] = []
+    for each in tensors:
+        is_known = each is not None and any(each is other for other in found)
+        found.append(each.view_as(each) if is_known else each)
+    return found
+
+
 def refuse_gradients(name: str, values: Mapping[str, Any]) -> None:
     """For arguments that have none in the function `name`."""
     for argument, value in values.items():
@@ -50,7 +60,7 @@ def _refuse_tangents(name: str, values: Mapping[str, Any]) -> None:
 
 class _Packing:
     """How nodes take a call: first `rest`, its values but with the number of tensors in place
-    of those that are tensors, lists of them or None; then all tensors.  Autograd does not look
+    of those that are tensors, lists of them or None; then all tensors, and None for entries that are.  Autograd does not look
     into lists, and each argument of a node takes time, None and numbers as much as tensors.
     `Shortcut` packs in the same way."""
 
@@ -77,9 +87,10 @@ class _Packing:
                 values[index] = several if self._is_list[index] else several[0]
         return values
 
-    def place(self, rest: Sequence[Any], index: int) -> int:
-        """Which argument of a node the first tensor of argument `index` is."""
-        return 1 + sum(rest[each] or 0 for each in self.arrays if each < index)
+    def places(self, rest: Sequence[Any], index: int) -> range:
+        """Which arguments of a node the tensors of argument `index` are."""
+        first = 1 + sum(rest[each] or 0 for each in self.arrays if each < index)
+        return range(first, first + (rest[index] or 0))
 
 
 class _Once(torch.autograd.Function):
@@ -125,7 +136,6 @@ def _make_nodes(name: str) -> _Nodes:
     mentioned = " ".join(wanted).replace("/", " ").split()
     kept = [at for at, each in enumerate(results) if each in mentioned]
     flags = [each for each in wanted if each.startswith(ASKS)]
-    # No list has a flag.
     asked = [names.index(each.removeprefix(ASKS)) for each in flags]
 
     # Arguments of the backward function are among these.
@@ -160,7 +170,7 @@ def _make_nodes(name: str) -> _Nodes:
         if all(each is None for each in d_outputs):
             return (None,) * (1 + len(tensors))
         values = packing.join(rest, tensors)
-        is_asked = [ctx.needs_input_grad[packing.place(rest, index)] if rest[index] else False for index in asked]
+        is_asked = [any(ctx.needs_input_grad[at] for at in packing.places(rest, index)) for index in asked]
         known = [*values, *saved[len(tensors) :], *d_outputs, *is_asked]
         for result, places in conditional:
             if not result.is_there(dict(zip(names, values))):
@@ -179,7 +189,7 @@ def _make_nodes(name: str) -> _Nodes:
             gradients = _Once.apply(name, len(gradients), *gradients, *tensors, *of_results)
         found = iter(gradients)
         of_inputs = {
-            index: [next(found) for _ in range(rest[index] or 0)]
+            index: [None if each is None else next(found) for each in _tensors(values[index])]
             for index, flag in sources
             if flag is None or known[flag]
         }
@@ -240,6 +250,8 @@ def make_call(name: str, *, is_first: bool = False) -> Callable[..., Any]:
         if not any(_requires_gradient(each) for index in inputs for each in _tensors(values[index])):
             return operator(*values)
         rest, tensors = packing.split(values)
+        if _is_compiling():
+            tensors = _distinct(tensors)
         node = nodes.open if torch._C._are_functorch_transforms_active() else nodes.traced
         return node.apply(rest, *tensors)
 

@@ -27,18 +27,24 @@ def _is_shared(dim: Any) -> bool:
     return dim is None or (not isinstance(dim, int) and all(map(_is_shared, dim)))
 
 
+def _is_absent(value: Any) -> bool:
+    return value is None or (isinstance(value, (list, tuple)) and all(map(_is_absent, value)))
+
+
 def _folds(arguments: Sequence[Argument], dims: Sequence[Any], values: Sequence[Any]) -> bool:
     # The number of a batch entry would be another one.
     if any(each.name == "score" and reads_batch(value) for each, value in zip(arguments, values)):
         return False
     return all(
-        value is None or _has_batch(each.axes) or (each.name in _SHARED and _is_shared(dim))
+        _is_absent(value) or _has_batch(each.axes) or (each.name in _SHARED and _is_shared(dim))
         for each, dim, value in zip(arguments, dims, values)
         if each.is_array
     )
 
 
-def _fold(value: torch.Tensor, dim: int | None, size: int) -> torch.Tensor:
+def _fold(value: Any, dim: Any, size: int) -> Any:
+    if isinstance(value, (list, tuple)):
+        return [_fold(each, at, size) for each, at in zip(value, dim or [None] * len(value))]
     spread = value.expand(size, *value.shape) if dim is None else value.movedim(dim, 0)
     return spread.flatten(0, 1)
 

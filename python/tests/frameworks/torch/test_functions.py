@@ -87,6 +87,12 @@ def entries(value):
     return value if isinstance(value, list) else [value]
 
 
+def detach(value):
+    if isinstance(value, (list, tuple)):
+        return [detach(each) for each in value]
+    return value.detach() if isinstance(value, torch.Tensor) else value
+
+
 @EVERY
 def test_operators_pass_opcheck(case):
     with Recorder() as recorder:
@@ -98,12 +104,7 @@ def test_operators_pass_opcheck(case):
     names = [function.name() for function, _ in recorder.calls]
     assert len(names) >= (2 if case.gradients else 1), names
     for function, given in recorder.calls:
-        given = [
-            [each.detach() for each in value] if isinstance(value, (list, tuple)) and value and
-            isinstance(value[0], torch.Tensor) else value.detach() if isinstance(value, torch.Tensor) else value
-            for value in given
-        ]  # fmt: skip
-        found = opcheck(function, tuple(given))
+        found = opcheck(function, tuple(map(detach, given)))
         assert set(found.values()) == {"SUCCESS"} and len(found) == 4
 
 
@@ -144,6 +145,22 @@ def test_compile_without_graph_breaks(case, dynamic):
             )
             for one, other in zip(found, pull(wrapped, arguments), strict=True):
                 near(one, other, 1e-5)
+
+
+def test_compile_with_one_tensor_for_two_arguments():
+    """Keys that are the values, too, and lengths of both sides."""
+    torch.compiler.reset()
+    torch.manual_seed(0)
+    q, k = (torch.randn(2, heads, 11, 8, requires_grad=True) for heads in (4, 2))
+    lengths = torch.tensor([11, 7])
+
+    def run(q, k):
+        return fovea.torch.dense(q, k, k, lengths=lengths, query_lengths=lengths)
+
+    found, expected = torch.compile(run, fullgraph=True, backend="aot_eager")(q, k), run(q, k)
+    assert torch.equal(found, expected)
+    for one, other in zip(torch.autograd.grad(found.sum(), (q, k)), torch.autograd.grad(expected.sum(), (q, k)), strict=True):
+        assert torch.equal(one, other)
 
 
 class Module(torch.nn.Module):
@@ -277,7 +294,7 @@ def test_entries_that_there_are():
 
 def test_all_functions_are_there():
     of_none = set().union(*OF_NO_FRAMEWORK.values())
-    gradients = {name for name in fovea.__all__ if name.endswith("_backward")} - of_none | {"VQStateGradient"}
+    gradients = {name for name in fovea.__all__ if name.endswith("_backward")} - of_none | {"SourceGradients", "VQStateGradient"}
     options = {
         "tensors say where a call runs, unless a test does": {"target"},
         "PyTorch has memory for results, and strides say which axis is which": {"out", "layout"},

@@ -150,6 +150,31 @@ def with_tables(N: int, type: torch.dtype) -> dict[str, Any]:
     return {**dense_with_all(N, type), "slopes": torch.rand(4), "table": normal(2, N, type=torch.float64)}
 
 
+def window_and_summaries(N: int, type: torch.dtype) -> dict[str, Any]:
+    """A window over the tokens with a bias, and three summaries with weights."""
+    own, far = attention(N, type), attention(3, type)
+    return {
+        **own, "far_k": far["k"], "far_v": far["v"], "log_weight": normal(1, 1, 3, type=type), "bias": normal(4, N, N, type=type),
+        "sink": normal(4, type=type),
+    }  # fmt: skip
+
+
+def _stream(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, **given: torch.Tensor) -> Any:
+    near = fovea.torch.Source(k, v, causal=True, window=5, bias=given["bias"], ranges=lambda b, rows, n: (4 * b - 4, 4 * b + 4))
+    far = fovea.torch.Source(given["far_k"], given["far_v"], log_weight=given["log_weight"], ranges=lambda b, rows, n: (0, b))
+    return fovea.torch.stream(q, [near, far], block=4, sink=given["sink"], return_lse=True)
+
+
+def documents(N: int, type: torch.dtype) -> dict[str, Any]:
+    ids = torch.arange(N).expand(2, N) // 4
+    return {**attention(N, type), "ids": ids, "lengths": torch.tensor([N, N // 2 + 1], dtype=torch.int32)}
+
+
+def _stream_documents(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, ids: torch.Tensor, lengths: torch.Tensor) -> Any:
+    source = fovea.torch.Source(k, v, segments=(ids, ids), lengths=lengths)
+    return fovea.torch.stream(q, [source], query_lengths=lengths, score=lambda s, b, h, i, j: 2 * tanh(s / 2) + (j - i) / 9)
+
+
 SEARCH = {"num_basis": 2, "window": 3, "delta": 5.0, "epsilon": 0.1}
 TOKENS = ("q", "k", "v")
 # Searches and trees have shapes that depend on more than a number of tokens.
@@ -161,6 +186,8 @@ CASES = {
     "dense-prefix": Case("dense", attention, TOKENS, {"causal": True, "prefix": 3}),
     "dense-score": Case("dense", attention, TOKENS, {"causal": True, "score": lambda s, b, h, i, j: 2 * tanh(s / 2) + b * j / 9}),
     "dense-score-captures": Case(_with_tables, with_tables, (*TOKENS, "log_weight", "bias")),
+    "stream": Case(_stream, window_and_summaries, (*TOKENS, "far_k", "far_v", "log_weight", "bias", "sink")),
+    "stream-documents": Case(_stream_documents, documents, TOKENS),
     "varlen": Case("varlen", packed, (*TOKENS, "sink"), {"window": 5}),
     "dense-lse": Case("dense", attention, ("q", "k", "v"), {"return_lse": True}),
     "fast_multipole": Case(

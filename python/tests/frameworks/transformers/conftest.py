@@ -10,7 +10,8 @@ import sys
 import pytest
 
 # Readers of real models are shared with the examples.
-sys.path.append(str(pathlib.Path(__file__).parents[4] / "examples" / "torch"))
+EXAMPLES = pathlib.Path(__file__).parents[4] / "examples"
+sys.path += [str(EXAMPLES / "torch"), str(EXAMPLES / "sentences")]
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -7,12 +7,13 @@ import pathlib
 import shutil
 import string
 import subprocess
-import sys
 
+import minilm
 import numpy as np
 import pytest
 import torch
 import transformers
+from imported import run, run_tool
 
 import fovea
 from fovea._import_tool import main
@@ -20,10 +21,6 @@ from fovea._import_tool import main
 pytest.importorskip("torch_mlir")
 ROOT = pathlib.Path(__file__).parents[4]
 EXAMPLE = ROOT / "examples" / "sentences"
-sys.path.append(str(EXAMPLE))
-
-import minilm  # noqa: E402
-
 COMPILER = shutil.which("cc")
 SENTENCES = [
     "A compiler turns attention patterns into kernels.",
@@ -33,16 +30,6 @@ SENTENCES = [
     "",
     " ".join(["again and again,"] * 60),
 ]
-
-
-def run(*command, **options):
-    return subprocess.run([str(each) for each in command], check=True, capture_output=True, text=True, **options).stdout
-
-
-def run_tool(name, *arguments):
-    # Tools end their process.
-    code = "import sys; from fovea._fovea import run_tool; sys.exit(run_tool(sys.argv[1], sys.argv[2:]))"
-    return run(sys.executable, "-c", code, name, *arguments)
 
 
 def find_runtime():

@@ -3,12 +3,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Whole models by torch-mlir: imported, raised, compiled, and what they compute."""
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 import torch
+from imported import count_raised
 from small_models import make, make_inputs
 
 import fovea
@@ -20,16 +18,6 @@ BOUND = 1e-5
 
 # How many attentions are raised.
 ATTENTIONS = {"bert": 2, "gpt2": 2, "llama": 2, "mistral": 2, "qwen3": 2, "t5": 6}
-
-
-def count_raised(text, folder):
-    source, raised = folder / "source.mlir", folder / "raised.mlir"
-    source.write_text(text)
-    passes = ["--inline", "--canonicalize", "--cse", "--canonicalize", "--attn-raise"]
-    # Tools end their process.
-    command = "import sys; from fovea._fovea import run_tool; sys.exit(run_tool('fovea-opt', sys.argv[1:]))"
-    subprocess.run([sys.executable, "-c", command, source, *passes, "-o", raised], check=True)
-    return raised.read_text().count("attn.dense")
 
 
 def example(name):

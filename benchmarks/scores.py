@@ -67,6 +67,10 @@ def make_masks(q, k, v, tokens):
             lambda: fovea.dense(q, k, v, causal=True, window=window),
             lambda: fovea.dense(q, k, v, admit=lambda b, h, i, j: (i >= j) & (i - j < window)),
         ),
+        "prefix": (
+            lambda: fovea.dense(q, k, v, causal=True, prefix=window),
+            lambda: fovea.dense(q, k, v, admit=lambda b, h, i, j: (i >= j) | (j < window)),
+        ),
         "documents": (
             lambda: [fovea.dense(*part, causal=True) for part in parts],
             lambda: fovea.dense(q, k, v, causal=True, segments=(ids, ids)),

@@ -473,7 +473,7 @@ ScoreBody::Result ScoreBody::evaluate(KernelBuilder &b, Value product,
 LogicalResult ScoreBody::expandMath() {
   if (mathOps.empty())
     return success();
-  RewritePatternSet patterns(block->getParentOp()->getContext());
+  RewritePatternSet patterns(mathOps.front()->getContext());
   populateMathPolynomialApproximationPatterns(patterns);
   GreedyRewriteConfig config;
   config.setStrictness(GreedyRewriteStrictness::ExistingOps);

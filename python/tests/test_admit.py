@@ -12,7 +12,7 @@ from conftest import check, make, near, refused
 
 import fovea
 from fovea import Source, _fovea, reference
-from fovea.math import tanh, where
+from fovea.math import maximum, tanh, where
 
 LENGTHS = [(1, 1), (1, 300), (13, 13), (65, 65), (64, 130), (70, 40)]
 TYPES = ["float32", "float64", "bfloat16", "float16"]
@@ -125,6 +125,44 @@ def test_removed_entries_are_not_read(name):
     assert all(np.array_equal(*pair) for pair in zip(found, expected, strict=True))
     mine = fovea.dense_backward(expected[0], q, k, v, *expected, **options)
     assert all(np.array_equal(*pair) for pair in zip(mine, gradients, strict=True))
+
+
+def skipping(M):
+    """Conditions on integers, by which kernels skip tiles, and the same on numbers, by which they do not."""
+    kinds = fovea.capture(np.sort(np.random.default_rng(5).integers(0, 4, (B, M)), axis=1))
+    widths, short = fovea.capture(np.arange(H, dtype=np.int32) * 40 + 20), fovea.capture(np.zeros(M // 2, np.float32))
+    return {
+        "causal": (lambda b, h, i, j: i >= j, lambda b, h, i, j: i * 1.0 >= j),
+        "window": (lambda b, h, i, j: (i >= j) & (i - j < 70), lambda b, h, i, j: (i * 1.0 >= j) & ((i - j) * 1.0 < 70)),
+        "prefix": (lambda b, h, i, j: (i >= j) | (j < 33), lambda b, h, i, j: (i * 1.0 >= j) | (j * 1.0 < 33)),
+        "blocks": (lambda b, h, i, j: ~(i // 64 != j // 64), lambda b, h, i, j: (i // 64) * 1.0 == j // 64),
+        "heads": (lambda b, h, i, j: abs(i - j) < widths[h], lambda b, h, i, j: abs(i - j) * 1.0 < widths[h]),
+        "kinds": (lambda b, h, i, j: kinds[b, j] == 2, lambda b, h, i, j: kinds[b, j] * 1.0 == 2),
+        "documents": (lambda b, h, i, j: kinds[b, maximum(i, 0)] == kinds[b, j],
+                      lambda b, h, i, j: kinds[b, maximum(i, 0)] * 1.0 == kinds[b, j]),
+        # Half of the keys are out of bounds: such scores are NaN, removed or not.
+        "bounds": (lambda b, h, i, j: (i >= j) & (short[j] < 1), lambda b, h, i, j: (i * 1.0 >= j) & (short[j] < 1)),
+        "nothing": (lambda b, h, i, j: (i < -j) & (i > j), lambda b, h, i, j: (i * 1.0 < -j) & (i > j)),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "N, M, type", [(130, 517, "float32"), (200, 130, "float64"), (300, 300, "bfloat16"), (129, 257, "float16")]
+)
+@pytest.mark.parametrize("name", list(skipping(2)))
+def test_skipped_tiles_change_no_bit(name, N, M, type):
+    q, k, v = make(B=B, H=H, G=G, N=N, M=M, D=16, type=type)
+    v[0, 0, M - 40] = np.nan
+    results = []
+    for admit in skipping(M)[name]:
+        for options in ({}, {"causal": True}):
+            forward = fovea.dense(q, k, v, admit=admit, return_lse=True, **options)
+            gradients = fovea.dense_backward(forward[0], q, k, v, *forward, admit=admit, return_d_bias=True,
+                                             bias=np.zeros((1, H, N, M), q.dtype), **options)  # fmt: skip
+            results.append([np.asarray(each) for each in (*forward, *gradients)])
+    for skipped, computed in zip(results[:2], results[2:], strict=True):
+        assert all(one.tobytes() == other.tobytes() for one, other in zip(skipped, computed, strict=True))
+    assert np.isfinite(np.asarray(results[0][0], np.float32)).any() != (name == "bounds")
 
 
 def test_layouts_and_one_kernel():

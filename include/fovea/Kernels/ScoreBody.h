@@ -39,8 +39,10 @@ public:
 
   /// The body of a region, if there is one, which reads `captures`.
   ScoreBody(ScoreRegions score, mlir::ValueRange captures)
-      : block(score.empty() ? nullptr : &score.front().front()),
-        captures(captures.begin(), captures.end()) {}
+      : ScoreBody(score.empty() ? nullptr : &score.front().front(), captures) {}
+  /// A body, or null for none.
+  ScoreBody(mlir::Block *block, mlir::ValueRange captures)
+      : block(block), captures(captures.begin(), captures.end()) {}
 
   explicit operator bool() const { return block != nullptr; }
 

@@ -108,7 +108,8 @@ StreamKernel::Segment StreamKernel::stageForAMX(Segment segment) {
   if (packsRows()) {
     Value zero = b.index(0);
     Value copied = memref::LoadOp::create(b, packed.end, zero);
-    Value begin = b.max(copied, segment.base);
+    // A later block may read the rows of tiles that this one skips.
+    Value begin = admission ? copied : b.max(copied, segment.base);
     Value end = b.add(segment.base, roundUp(b, segment.count));
     AMXRows rows = {source.spreadKeys, source.spreadValues, packed.keys,
                     packed.values};

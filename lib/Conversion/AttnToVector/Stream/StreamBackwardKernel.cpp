@@ -46,7 +46,7 @@ StreamBackwardKernel::StreamBackwardKernel(StreamBackwardOp backward,
       turns(b, module), gradients(backward.getSourceList()),
       isOrdered(readsAllRows(backward)) {
   padsRows = true;
-  scoreBody.setDerivative(derivative);
+  setScoreDerivative(derivative);
   tileRows = llvm::alignTo(std::max(tiles.getKey(), tiles.getQueryLanes()),
                            tiles.getKeys());
   // A tile asks for the next one's bias: while it is scored, where that has as
@@ -193,6 +193,7 @@ void StreamBackwardKernel::emitQueryBlock(Value query, Value numQueries,
             index,
             emitRangeBounds(b, range, blockIndex, source.rows, numRows).high);
   }
+  enterAdmission();
   SmallVector<Segment> segments, shorts;
   collectSegments(blockIndex, segments, shorts);
   segments.append(shorts);
@@ -203,7 +204,11 @@ void StreamBackwardKernel::emitQueryBlock(Value query, Value numQueries,
     for (const Segment &segment : segments)
       if (segment.source == source)
         b.loop(b.index(0), segment.count, tileRows, [&](Value offset) {
-          emitTile(slice(segment, offset, tileRows));
+          ifAdmitted(slice(segment, offset, tileRows), /*values=*/{},
+                     [&](const Segment &tile) {
+                       emitTile(tile);
+                       return Values();
+                     });
         });
   storeQueryGradients();
   storeTermSums();

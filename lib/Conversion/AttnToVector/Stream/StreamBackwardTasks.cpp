@@ -64,7 +64,9 @@ LogicalResult StreamBackwardKernel::emit() {
       schedule.numItems, schedule.numChains,
       /*isOrdered=*/isOrdered || isChunked(),
       [&](Value item, Value chain) { emitItem(schedule, item, chain); });
-  return scoreBody.expandMath();
+  remarkOnAdmission();
+  return success(succeeded(scoreBody.expandMath()) &&
+                 succeeded(admittedBody.expandMath()));
 }
 
 void StreamBackwardKernel::clearRow(Value destination, ValueRange leading) {
@@ -101,7 +103,7 @@ void StreamBackwardKernel::clearDestinations() {
     if (source.logWeight)
       destinations.push_back(source.logWeight);
     // A bias may get a value for every element anyway.
-    if (source.bias && !(isOrdered && isExclusiveBias(source) &&
+    if (source.bias && !(isOrdered && isExclusiveBias(source) && !admission &&
                          source.forward.attr.getMask().isTrivial() &&
                          !source.forward.lengths && !op.getQueryLengths() &&
                          ranges.getKind(index, 0) != RangeKind::Table))

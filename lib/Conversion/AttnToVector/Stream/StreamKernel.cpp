@@ -27,7 +27,10 @@ StreamKernel::StreamKernel(StreamOp op, OpBuilder &builder, Options options)
       lanes(tiles.getLanes()), vectors(tiles.getVectors()),
       hasBias(!op.getBiases().empty()), manageCache(options.manageCache),
       isSoftmax(op.getWeighting() == Weighting::Softmax), ranges(op),
-      scoreBody(op.getScore(), op.getCaptures()) {
+      scoreBody(op.getScore(), op.getCaptures()),
+      admission(op.getScore(), op.getCaptures()),
+      admittedBody(static_cast<Block *>(nullptr), op.getCaptures()) {
+  setScoreDerivative(/*derivative=*/Value());
   auto query = cast<MemRefType>(op.getQuery().getType());
   width = query.getDimSize(3);
   valueWidth = cast<MemRefType>(op.getOutput().getType()).getDimSize(3);
@@ -167,7 +170,9 @@ LogicalResult StreamKernel::emit() {
            [&](Value head) { emitHead(batch, head); });
   });
   b.freeScratch();
-  return scoreBody.expandMath();
+  remarkOnAdmission();
+  return success(succeeded(scoreBody.expandMath()) &&
+                 succeeded(admittedBody.expandMath()));
 }
 
 void StreamKernel::viewHead(Value batch, Value head) {
@@ -227,6 +232,10 @@ void StreamKernel::viewHead(Value batch, Value head) {
                                 b.broadcastIndex(sinks, 1, head)});
   if (scoreBody)
     scoreBody.enterHead(b, batch, head);
+  if (admission) {
+    admittedBody.enterHead(b, batch, head);
+    admission.enterHead(batch, head);
+  }
   firstRow = op.getFirstRow() ? Value(op.getFirstRow()) : b.index(0);
   numRows =
       op.getNumRows() ? Value(op.getNumRows()) : b.extent(op.getQuery(), 2);
@@ -306,6 +315,7 @@ void StreamKernel::emitQueryBlock(Value query, Value numQueries,
           b.rowView(source.logWeightBlocks,
                     b.broadcastIndex(source.logWeightBlocks, 0, blockIndex));
   }
+  enterAdmission();
   SmallVector<Segment> longs, shorts;
   collectSegments(blockIndex, longs, shorts);
   State state = startState();

@@ -29,6 +29,7 @@
 
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
 #include "fovea/Kernels/KernelBuilder.h"
+#include "fovea/Kernels/ScoreAdmission.h"
 #include "fovea/Kernels/ScoreBody.h"
 #include "fovea/Kernels/ShiftedProduct.h"
 #include "fovea/Kernels/StreamRanges.h"
@@ -212,6 +213,12 @@ protected:
   double getScoreScale();
   void scoreTables(llvm::ArrayRef<Segment> segments, Values &maximum);
   void streamLongRanges(llvm::MutableArrayRef<Segment> segments, State &state);
+  /// Bounds the score region for the queries of the block.
+  void enterAdmission();
+  /// Calls `body` for the part of a tile that the score region admits, unless
+  /// there is none: then the results are `values`.
+  Values ifAdmitted(const Segment &tile, mlir::ValueRange values,
+                    llvm::function_ref<Values(const Segment &)> body);
   void attendTile(Segment tile, State &state);
   void attendShortRanges(llvm::MutableArrayRef<Segment> segments, State &state);
   /// Whether a diagonal of short ranges is what the outputs start with.
@@ -381,6 +388,11 @@ protected:
   Value logWeightAt(const SourceView &source, Value row);
   Value getTermScale();
 
+  /// Takes the derivative of the region's score, for gradients.
+  void setScoreDerivative(Value derivative);
+  /// Says which conditions of the region skip tiles.
+  void remarkOnAdmission();
+
   Arithmetic getArithmetic(const StreamOp::Source &source);
   /// Whether rows are multiplied as pairs of bf16.
   bool hasPairs(const StreamOp::Source &source);
@@ -412,6 +424,12 @@ protected:
   unsigned biasLocality = 3;
   RangeAnalysis ranges;
   ScoreBody scoreBody;
+  /// Which tiles the region removes, and what it computes of those that it
+  /// admits whole, such as the present one if `admitsAll`.
+  ScoreAdmission admission;
+  mlir::Region admittedRegion;
+  ScoreBody admittedBody;
+  bool admitsAll = false;
   /// Derivatives of the scores of the last register tile, of a gradient.
   Values scoreDerivatives;
 
@@ -428,6 +446,8 @@ protected:
 
   // The present head and query block.
   llvm::SmallVector<SourceView> sources;
+  /// What is known of the score region for the queries, by source.
+  llvm::SmallVector<ScoreAdmission::State> admissions;
   PackedRows packed;
   llvm::SmallVector<KeyTable, 1> keyTables;
   llvm::SmallVector<DistanceTerms, 1> distanceTerms;

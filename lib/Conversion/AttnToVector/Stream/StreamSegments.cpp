@@ -196,7 +196,9 @@ void StreamKernel::pack(const Segment &segment) {
   const SourceView &source = sources[segment.source];
   Value zero = b.index(0);
   Value copied = memref::LoadOp::create(b, packed.end, zero);
-  Value begin = b.max(copied, b.add(segment.base, segment.skip));
+  // A later block may read the rows of tiles that this one skips.
+  Value begin =
+      admission ? copied : b.max(copied, b.add(segment.base, segment.skip));
   Value end = b.add(segment.base, segment.count);
   b.loop(begin, end, 1, [&](Value row) {
     b.copyRow(source.spreadKeys, row, source.keys, row, width);

@@ -68,19 +68,23 @@ void StreamKernel::streamLongRanges(MutableArrayRef<Segment> segments,
       copyBias(segment);
     Values carried = state.maximum;
     carried.append(state.sum);
-    carried =
-        b.loop(b.index(0), segment.count, step, carried,
-               [&](Value offset, ValueRange values) {
-                 Segment tile = slice(segment, offset, step);
-                 lookAhead(tile);
-                 State next;
-                 next.maximum.assign(values.begin(), values.begin() + vectors);
-                 next.sum.assign(values.begin() + vectors, values.end());
-                 attendTile(tile, next);
-                 Values result = next.maximum;
-                 result.append(next.sum);
-                 return result;
-               });
+    auto attend = [&](Segment tile, ValueRange values) {
+      lookAhead(tile);
+      State next;
+      next.maximum.assign(values.begin(), values.begin() + vectors);
+      next.sum.assign(values.begin() + vectors, values.end());
+      attendTile(tile, next);
+      Values result = next.maximum;
+      result.append(next.sum);
+      return result;
+    };
+    carried = b.loop(b.index(0), segment.count, step, carried,
+                     [&](Value offset, ValueRange values) {
+                       return ifAdmitted(slice(segment, offset, step), values,
+                                         [&](const Segment &tile) {
+                                           return attend(tile, values);
+                                         });
+                     });
     state.maximum.assign(carried.begin(), carried.begin() + vectors);
     state.sum.assign(carried.begin() + vectors, carried.end());
   }
@@ -327,9 +331,10 @@ Value StreamKernel::computeScore(const Segment &segment, Value entry,
   // As masks count: the last query stands at the last key.
   Value position = b.add(b.add(firstRow, blockQuery),
                          b.sub(sources[segment.source].rows, numRows));
-  ScoreBody::Result result = scoreBody.evaluate(
-      b, product, {b.add(position, vector * lanes), /*step=*/1},
-      {sourceRow(segment, entry)});
+  ScoreBody &body = admitsAll ? admittedBody : scoreBody;
+  ScoreBody::Result result =
+      body.evaluate(b, product, {b.add(position, vector * lanes), /*step=*/1},
+                    {sourceRow(segment, entry)});
   if (result.derivative)
     scoreDerivatives.push_back(result.derivative);
   return isSoftmax ? b.fmul(result.score, b.splat(softmax::kLog2E))

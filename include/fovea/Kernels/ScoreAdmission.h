@@ -1,0 +1,107 @@
+//===- ScoreAdmission.h - Tiles that a score region removes -----*- C++ -*-===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// A score region that yields `select(condition, score, -inf)` says which
+// entries there are. Interval arithmetic on what the condition is computed from
+// bounds it for all entries of a tile: where it fails for all, the tile need
+// not be visited, and where it holds for all, need not be evaluated. The bounds
+// are emitted as scalar code: positions are those of the tile, batch entry and
+// head are exact, and elements of captured integer tensors lie between the
+// least and the largest one of the range that the tile reads.
+//
+// An entry for which a region reads out of bounds has the score NaN, removed or
+// not: nothing is decided for a tile unless all reads are within.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FOVEA_KERNELS_SCOREADMISSION_H
+#define FOVEA_KERNELS_SCOREADMISSION_H
+
+#include "fovea/Dialect/Attn/IR/ScoreRegion.h"
+#include "fovea/Kernels/KernelBuilder.h"
+#include "mlir/Interfaces/InferIntRangeInterface.h"
+
+namespace fovea::attn {
+
+class ScoreAdmission {
+public:
+  using Value = mlir::Value;
+
+  /// Positions, both ends included.
+  struct Interval {
+    Value low, high;
+  };
+
+  /// Of the region of an operation, if there is one, which reads `captures`.
+  ScoreAdmission(ScoreRegions score, mlir::ValueRange captures);
+
+  /// Whether the region removes entries by some condition.
+  explicit operator bool() const { return !removals.empty(); }
+  unsigned getNumConditions() const { return removals.size(); }
+  /// How many conditions could be bounded, once `trim` has emitted code.
+  unsigned getNumBounded() const { return numBounded; }
+
+  /// Copies the body without its removals to `region`: what it computes where
+  /// all entries are admitted. Returns the copy of `value`, which may be null.
+  Value cloneAdmitted(mlir::Region &region, Value value) const;
+
+  void enterHead(Value batchEntry, Value queryHead) {
+    batch = batchEntry;
+    head = queryHead;
+  }
+
+  /// What is known of the values of the body.
+  struct Bounds;
+  using State = llvm::DenseMap<Value, Bounds>;
+  /// Bounds what does not depend on the key, here.
+  State enterQueries(KernelBuilder &builder, Interval queries);
+
+  /// Rows `[begin, end)` of a tile of keys; others are removed, and no entry
+  /// where it `admitsAll`, which is so for whole tiles alone.
+  struct Part {
+    Value begin, end, admitsAll;
+  };
+  /// The part of the `count` keys from `first` on that there are entries of, in
+  /// units of `unit` keys. Behind `enterQueries`.
+  Part trim(KernelBuilder &builder, const State &queries, Value first,
+            Value count, int64_t unit);
+
+private:
+  class Evaluator;
+  /// A condition under which all that the region yields is minus infinity: when
+  /// it equals `removesIf`.
+  struct Removal {
+    Value condition;
+    bool removesIf;
+  };
+  struct Decision {
+    Value reads, admitsAll;
+  };
+
+  void findRemovals(Value yielded);
+  void inferRanges();
+  Decision decide(KernelBuilder &builder, const State &queries, Interval keys);
+
+  mlir::Block *block;
+  llvm::SmallVector<Value> captures;
+  llvm::SmallVector<Removal> removals;
+  unsigned numBounded = 0;
+  /// What integers of the body may be at all, without overflow.
+  llvm::DenseMap<Value, mlir::ConstantIntRanges> ranges;
+  Value batch, head;
+};
+
+/// Bounds of an integer, or of a condition: then whether it may hold for some
+/// entry and whether it holds for all. Null where nothing is known.
+struct ScoreAdmission::Bounds {
+  Value low, high;
+};
+
+} // namespace fovea::attn
+
+#endif // FOVEA_KERNELS_SCOREADMISSION_H

@@ -1,0 +1,101 @@
+//===- StreamAdmission.cpp - Tiles that a score region removes ------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Tiles of long ranges are those of a kernel without skipping, so that sums
+// have the same order: one that the region removes whole is not visited, of one
+// that begins or ends with removed rows the others are, and one that it admits
+// whole takes the body without its conditions.
+//
+//===----------------------------------------------------------------------===//
+
+#include "StreamKernel.h"
+#include "mlir/IR/Remarks.h"
+
+using namespace mlir;
+using namespace fovea::attn;
+
+/// Rows of a tile that are trimmed together: those of AMX's registers.
+static constexpr int64_t kUnit = StreamKernel::kAMXDepth;
+
+void StreamKernel::setScoreDerivative(Value derivative) {
+  scoreBody.setDerivative(derivative);
+  if (!admission)
+    return;
+  admittedRegion.dropAllReferences();
+  admittedRegion.getBlocks().clear();
+  Value copy = admission.cloneAdmitted(admittedRegion, derivative);
+  admittedBody = ScoreBody(&admittedRegion.front(), op.getCaptures());
+  admittedBody.setDerivative(copy);
+}
+
+void StreamKernel::enterAdmission() {
+  if (!admission)
+    return;
+  admissions.clear();
+  for (const SourceView &source : sources) {
+    // As masks count: the last query stands at the last key.
+    Value first =
+        b.add(b.add(firstRow, blockQuery), b.sub(source.rows, numRows));
+    Value last = b.sub(b.add(first, blockQueries), b.index(1));
+    admissions.push_back(admission.enterQueries(b, {first, last}));
+  }
+}
+
+StreamKernel::Values
+StreamKernel::ifAdmitted(const Segment &tile, ValueRange values,
+                         function_ref<Values(const Segment &)> body) {
+  // Rows of a diagonal are all needed by some query.
+  if (!admission || tile.kind == Segment::Table ||
+      tile.kind == Segment::Diagonal)
+    return body(tile);
+  ScoreAdmission::Part admitted =
+      admission.trim(b, admissions[tile.source], tile.row, tile.count, kUnit);
+  Segment part = slice(tile, admitted.begin, /*size=*/0);
+  part.count = b.sub(admitted.end, admitted.begin);
+  auto choose = [&](Value condition, function_ref<Values()> then,
+                    function_ref<Values()> otherwise) -> Values {
+    auto choice =
+        scf::IfOp::create(b, values.getTypes(), condition,
+                          /*addThenBlock=*/true, /*addElseBlock=*/true);
+    OpBuilder::InsertionGuard guard(b);
+    for (auto [block, branch] : {std::pair(choice.thenBlock(), then),
+                                 std::pair(choice.elseBlock(), otherwise)}) {
+      b.setInsertionPointToEnd(block);
+      Values results = branch();
+      if (block->empty() || !block->back().hasTrait<OpTrait::IsTerminator>())
+        scf::YieldOp::create(b, results);
+    }
+    return Values(choice.getResults());
+  };
+  return choose(
+      b.less(admitted.begin, admitted.end),
+      [&] {
+        return choose(
+            admitted.admitsAll,
+            [&] {
+              admitsAll = true;
+              Values results = body(tile);
+              admitsAll = false;
+              return results;
+            },
+            [&] { return body(part); });
+      },
+      [&] { return Values(values); });
+}
+
+void StreamKernel::remarkOnAdmission() {
+  if (!admission)
+    return;
+  auto options = remark::RemarkOpts::name("ScoreTilesSkipped")
+                     .category(op.getOperationName());
+  unsigned bounded = admission.getNumBounded();
+  auto remark = bounded ? remark::passed(op.getLoc(), options)
+                        : remark::missed(op.getLoc(), options);
+  remark << remark::metric("Conditions", admission.getNumConditions())
+         << remark::metric("Bounded", bounded);
+}

@@ -6,7 +6,6 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "fovea/Conversion/ConvolutionToProduct.h"
 #include "fovea/Conversion/Passes.h"
 #include "fovea/Dialect/Attn/Transforms/Passes.h"
 #include "fovea/Pipelines/LowerToLLVM.h"
@@ -36,7 +35,7 @@ void fovea::buildCPUPipeline(OpPassManager &pm, const CPUInfo &cpu,
     pm.addPass(createInlinerPass());
     pm.addNestedPass<func::FuncOp>(attn::createRaiseAttentionPass());
   }
-  pm.addNestedPass<func::FuncOp>(attn::createConvolutionToProductPass());
+  pm.addNestedPass<func::FuncOp>(attn::createPrepareProductsPass());
   pm.addPass(createCanonicalizerPass());
   pm.addNestedPass<func::FuncOp>(attn::createExpandTreeSelectPass());
   pm.addNestedPass<func::FuncOp>(attn::createExpandConvPass());

@@ -6,7 +6,6 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "fovea/Conversion/ConvolutionToProduct.h"
 #include "fovea/Conversion/Interfaces/Lowerings.h"
 #include "fovea/Conversion/Passes.h"
 #include "fovea/Dialect/Attn/IR/AttnDialect.h"
@@ -45,7 +44,6 @@ void fovea::registerAllPasses() {
   mlir::registerAllPasses();
   attn::registerAttnTransformsPasses();
   attn::registerConversionPasses();
-  attn::registerConvolutionToProductPass();
   attn::registerDifferentiatePasses();
   registerFoveaNVVMTargetPasses();
   registerPipelines();

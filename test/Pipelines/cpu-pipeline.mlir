@@ -7,7 +7,7 @@
 // The order in which a pattern becomes code; a change of it has to be made here.
 
 // PASSES: attn-set-target{amx=false bf16-pairs=false gpu=false num-registers=16 separate-adds=false shared-bytes=166912 split-vectors=false vector-bits=256
-// PASSES: attn-conv-to-product
+// PASSES: attn-prepare-products
 // PASSES: attn-expand-conv
 // PASSES: attn-check-shapes
 // PASSES: attn-check-codes

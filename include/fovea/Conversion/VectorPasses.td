@@ -94,12 +94,44 @@ def DecomposeLinalgPass : Pass<"attn-decompose-linalg", "::mlir::func::FuncOp"> 
   ];
 }
 
+def PrepareProductsPass : Pass<"attn-prepare-products", "::mlir::func::FuncOp"> {
+  let summary = "have products on tensors read factors as stored, and convolutions be products";
+  let description = [{
+    Products of matrices pack their factors from any layout. So transpositions of
+    factors, such as those that PyTorch's weights come with, become part of their
+    indexing maps.
+
+    Convolutions of floating-point numbers, in any layout, become a copy of the
+    patches that the filter meets and a product of it with the filter; where every
+    channel has a filter of its own they stay.
+
+    ```mlir
+    %r = linalg.conv_1d_ncw_fcw
+        ins(%x, %w : tensor<1x80x1026xf32>, tensor<256x80x3xf32>) outs(%o : tensor<1x256x1024xf32>)
+    ```
+
+    ==>
+
+    ```mlir
+    %taps = linalg.generic ... // taps[n, c, k, i] = x[n, c, i + k]
+        ins(%x : tensor<1x80x1026xf32>) outs(%e : tensor<1x80x3x1024xf32>)
+    %a = tensor.collapse_shape %taps ... into tensor<1x240x1024xf32>
+    %b = tensor.collapse_shape %w ... into tensor<256x240xf32>
+    %r = linalg.generic ... // o[n, f, i] += a[n, k, i] * b[f, k]
+    ```
+  }];
+  let dependentDialects = [
+    "::mlir::linalg::LinalgDialect", "::mlir::tensor::TensorDialect"
+  ];
+}
+
 def FuseElementwisePass : Pass<"attn-fuse-elementwise", "::mlir::func::FuncOp"> {
   let summary = "fuse chains of elementwise operations on tensors";
   let description = [{
     Upstream's fusion of `linalg.generic` operations on tensors into their only
     user, except into products of matrices: those read every element many times,
-    and what computes it would be repeated each time.
+    and what computes it would be repeated each time. So do copies of patches that
+    overlap. Numbers are widened by every user.
   }];
   let dependentDialects = [
     "::mlir::affine::AffineDialect", "::mlir::linalg::LinalgDialect",

@@ -17,11 +17,10 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "fovea/Conversion/ConvolutionToProduct.h"
 #include "LinalgKernels.h"
-#include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/IRMapping.h"
+#include "mlir/IR/TypeUtilities.h"
 
 using namespace mlir;
 using namespace fovea::attn;
@@ -266,36 +265,8 @@ Value Convolution::emit(OpBuilder &builder) {
       tensor::getMixedSizes(builder, loc, output->get()));
 }
 
-namespace {
-struct ConvolutionToProductPass
-    : PassWrapper<ConvolutionToProductPass, OperationPass<func::FuncOp>> {
-  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(ConvolutionToProductPass)
-
-  StringRef getArgument() const override { return "attn-conv-to-product"; }
-  StringRef getDescription() const override {
-    return "convolutions on tensors to products of matrices";
-  }
-  void getDependentDialects(DialectRegistry &registry) const override {
-    registry.insert<linalg::LinalgDialect, tensor::TensorDialect>();
-  }
-
-  void runOnOperation() override {
-    SmallVector<linalg::LinalgOp> ops;
-    getOperation().walk([&](linalg::LinalgOp op) { ops.push_back(op); });
-    for (linalg::LinalgOp op : ops)
-      if (std::optional<Convolution> convolution = Convolution::match(op)) {
-        OpBuilder builder(op);
-        op->getResult(0).replaceAllUsesWith(convolution->emit(builder));
-        op.erase();
-      }
-  }
-};
-} // namespace
-
-std::unique_ptr<Pass> fovea::attn::createConvolutionToProductPass() {
-  return std::make_unique<ConvolutionToProductPass>();
-}
-
-void fovea::attn::registerConvolutionToProductPass() {
-  PassRegistration<ConvolutionToProductPass>();
+Value fovea::attn::emitConvolutionAsProduct(OpBuilder &builder,
+                                            linalg::LinalgOp op) {
+  std::optional<Convolution> convolution = Convolution::match(op);
+  return convolution ? convolution->emit(builder) : Value();
 }

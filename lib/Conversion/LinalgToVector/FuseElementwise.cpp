@@ -8,6 +8,7 @@
 
 #include "fovea/Conversion/Passes.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Linalg/Transforms/Transforms.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -20,14 +21,22 @@ namespace fovea::attn {
 
 using namespace mlir;
 
+/// Whether all that `op` does is to widen numbers: its users do that at no
+/// cost, and read half as much.
+static bool isWidening(Operation *op) {
+  auto generic = dyn_cast<linalg::GenericOp>(op);
+  return generic && isa<arith::ExtFOp>(generic.getBody()->front()) &&
+         generic.getBody()->getOperations().size() == 2;
+}
+
 /// A product of matrices reads every element many times: what computes it would
 /// be repeated each time, and the product would not be one any more. So does
 /// what copies patches that overlap.
 static bool isWorthFusing(OpOperand *operand) {
   Operation *producer = operand->get().getDefiningOp();
   auto consumer = dyn_cast<linalg::LinalgOp>(operand->getOwner());
-  return producer && producer->hasOneUse() && consumer &&
-         !linalg::isaContractionOpInterface(consumer) &&
+  return producer && (producer->hasOneUse() || isWidening(producer)) &&
+         consumer && !linalg::isaContractionOpInterface(consumer) &&
          consumer.getMatchingIndexingMap(operand).isProjectedPermutation(
              /*allowZeroInResults=*/true);
 }

@@ -23,6 +23,11 @@ namespace fovea::attn {
 /// Whether the body is `output + left * right` of floating-point numbers.
 bool isSumOfProducts(mlir::linalg::LinalgOp op);
 
+/// A convolution of floating-point tensors as a product of matrices; no value
+/// when `op` is something else, or no channel meets all of the others.
+mlir::Value emitConvolutionAsProduct(mlir::OpBuilder &builder,
+                                     mlir::linalg::LinalgOp op);
+
 /// Emits a register-tiled product before `op` and returns true, when `op` sums
 /// products of two floating-point operands over permutations of its loops.
 bool emitLinalgContraction(mlir::linalg::LinalgOp op, RegisterFile registers);

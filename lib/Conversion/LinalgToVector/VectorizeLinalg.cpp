@@ -33,6 +33,7 @@ struct VectorizeLinalgPass
     FailureOr<CPUFacts> cpu = CPUFacts::of(getOperation());
     if (failed(cpu))
       return signalPassFailure();
+    expandPowers();
     SmallVector<linalg::LinalgOp> ops;
     getOperation().walk([&](linalg::LinalgOp op) { ops.push_back(op); });
     RegisterFile registers = cpu->getRegisters();
@@ -52,6 +53,17 @@ struct VectorizeLinalgPass
     RewritePatternSet patterns(&getContext());
     populateMathPolynomialApproximationPatterns(patterns);
     (void)applyOpPatternsGreedily(functions, std::move(patterns));
+  }
+
+private:
+  /// Powers to constants become products, which there are of vectors.
+  void expandPowers() {
+    SmallVector<Operation *> powers;
+    getOperation().walk([&](math::FPowIOp op) { powers.push_back(op); });
+    RewritePatternSet patterns(&getContext());
+    math::populateExpansionPatterns(
+        patterns, {math::FPowIOp::getOperationName().split('.').second});
+    (void)applyOpPatternsGreedily(powers, std::move(patterns));
   }
 };
 } // namespace

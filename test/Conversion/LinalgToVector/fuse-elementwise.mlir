@@ -56,3 +56,30 @@ func.func @patches(%a: tensor<18xf32>, %init: tensor<16x3xf32>) -> tensor<16x3xf
   } -> tensor<16x3xf32>
   return %1 : tensor<16x3xf32>
 }
+
+// Numbers are widened by each user.
+
+// CHECK-LABEL: func.func @widened(
+//  CHECK-SAME:   %[[X:.*]]: tensor<8x16xf32>
+//       CHECK:   linalg.generic {{.*}} ins(%[[X]] : tensor<8x16xf32>)
+//       CHECK:     arith.extf
+//       CHECK:   linalg.generic {{.*}} ins(%[[X]], %{{.*}} : tensor<8x16xf32>, tensor<8xf64>)
+//       CHECK:     arith.extf
+#row = affine_map<(i, j) -> (i)>
+func.func @widened(%x: tensor<8x16xf32>, %zeros: tensor<8xf64>) -> tensor<8xf64> {
+  %0 = arith.extf %x : tensor<8x16xf32> to tensor<8x16xf64>
+  %1 = linalg.generic {indexing_maps = [#identity, #row], iterator_types = ["parallel", "reduction"]}
+      ins(%0 : tensor<8x16xf64>) outs(%zeros : tensor<8xf64>) {
+  ^bb0(%a: f64, %sum: f64):
+    %3 = arith.addf %a, %sum : f64
+    linalg.yield %3 : f64
+  } -> tensor<8xf64>
+  %2 = linalg.generic {indexing_maps = [#identity, #row, #row], iterator_types = ["parallel", "reduction"]}
+      ins(%0, %1 : tensor<8x16xf64>, tensor<8xf64>) outs(%zeros : tensor<8xf64>) {
+  ^bb0(%a: f64, %b: f64, %sum: f64):
+    %3 = arith.subf %a, %b : f64
+    %4 = arith.addf %3, %sum : f64
+    linalg.yield %4 : f64
+  } -> tensor<8xf64>
+  return %2 : tensor<8xf64>
+}

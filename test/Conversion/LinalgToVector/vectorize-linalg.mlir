@@ -87,6 +87,21 @@ func.func @function(%x: memref<64xf32>) {
   return
 }
 
+// So are powers, where they are known.
+
+// CHECK-LABEL: func.func @power(
+//   CHECK-NOT:   math.fpowi
+//       CHECK:   arith.mulf {{.*}} : vector<16xf32>
+func.func @power(%x: memref<64xf32>) {
+  %c3 = arith.constant 3 : i64
+  linalg.generic {indexing_maps = [affine_map<(i) -> (i)>], iterator_types = ["parallel"]} outs(%x : memref<64xf32>) {
+  ^bb0(%old: f32):
+    %cube = math.fpowi %old, %c3 : f32, i64
+    linalg.yield %cube : f32
+  }
+  return
+}
+
 // Neither: bodies with indices, and elements narrower than a byte.
 
 // CHECK-LABEL: func.func @untouched(

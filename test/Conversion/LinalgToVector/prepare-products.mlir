@@ -1,4 +1,4 @@
-// RUN: fovea-opt %s --attn-conv-to-product | FileCheck %s
+// RUN: fovea-opt %s --attn-prepare-products | FileCheck %s
 
 // Taps are in the order of the filter, and neighbours in the input lie together
 // in the patches. Those of a filter that moves by less than its width overlap.
@@ -12,6 +12,9 @@
 //   CHECK-DAG: #[[$LAST:.*]] = affine_map<(d0, d1, d2, d3) -> (d3, d2)>
 //   CHECK-DAG: #[[$OUT:.*]] = affine_map<(d0, d1, d2, d3) -> (d0, d2, d1)>
 //   CHECK-DAG: #[[$OUT_ROWS:.*]] = affine_map<(d0, d1, d2, d3) -> (d0, d1, d2)>
+//   CHECK-DAG: #[[$LEFT:.*]] = affine_map<(d0, d1, d2) -> (d0, d2)>
+//   CHECK-DAG: #[[$STORED:.*]] = affine_map<(d0, d1, d2) -> (d1, d2)>
+//   CHECK-DAG: #[[$KEYS:.*]] = affine_map<(d0, d1, d2, d3) -> (d2, d0, d3)>
 
 // CHECK-LABEL: func.func @overlapping(
 //  CHECK-SAME:   %[[X:.*]]: tensor<2x80x100xf32>, %[[W:.*]]: tensor<256x80x3xf32>, %[[O:.*]]: tensor<2x256x96xf32>)
@@ -94,4 +97,36 @@ func.func @others(%x: tensor<1x4x8x8xf32>, %w: tensor<4x3x3xf32>, %o: tensor<1x4
   %t = linalg.pooling_nchw_max {dilations = dense<1> : tensor<2xi64>, strides = dense<1> : tensor<2xi64>}
       ins(%x, %size : tensor<1x4x8x8xf32>, tensor<3x3xf32>) outs(%o : tensor<1x4x6x6xf32>) -> tensor<1x4x6x6xf32>
   return %r, %s, %t : tensor<1x4x6x6xf32>, tensor<1x4x6xi32>, tensor<1x4x6x6xf32>
+}
+
+// Weights are read as PyTorch stores them, batches of keys as they are, and what
+// is transposed twice is not transposed.
+
+// CHECK-LABEL: func.func @transposed(
+//  CHECK-SAME:   %[[X:.*]]: tensor<5x7xf32>, %[[W:[^:]*]]: tensor<3x7xf32>,
+//       CHECK:   linalg.generic {indexing_maps = [#[[$LEFT]], #[[$STORED]], #{{.*}}]{{.*}} ins(%[[X]], %[[W]] :
+func.func @transposed(%x: tensor<5x7xf32>, %w: tensor<3x7xf32>, %e: tensor<7x3xf32>, %o: tensor<5x3xf32>) -> tensor<5x3xf32> {
+  %t = linalg.transpose ins(%w : tensor<3x7xf32>) outs(%e : tensor<7x3xf32>) permutation = [1, 0]
+  %r = linalg.matmul ins(%x, %t : tensor<5x7xf32>, tensor<7x3xf32>) outs(%o : tensor<5x3xf32>) -> tensor<5x3xf32>
+  return %r : tensor<5x3xf32>
+}
+
+// CHECK-LABEL: func.func @cycle(
+//  CHECK-SAME:   %[[Q:.*]]: tensor<2x5x7xf32>, %[[K:.*]]: tensor<3x2x7xf32>,
+//       CHECK:   linalg.generic {indexing_maps = [#{{.*}}, #[[$KEYS]], #{{.*}}]{{.*}} ins(%[[Q]], %[[K]] :
+func.func @cycle(%q: tensor<2x5x7xf32>, %k: tensor<3x2x7xf32>, %e: tensor<2x7x3xf32>, %o: tensor<2x5x3xf32>) -> tensor<2x5x3xf32> {
+  %t = linalg.transpose ins(%k : tensor<3x2x7xf32>) outs(%e : tensor<2x7x3xf32>) permutation = [1, 2, 0]
+  %r = linalg.batch_matmul ins(%q, %t : tensor<2x5x7xf32>, tensor<2x7x3xf32>) outs(%o : tensor<2x5x3xf32>) -> tensor<2x5x3xf32>
+  return %r : tensor<2x5x3xf32>
+}
+
+// CHECK-LABEL: func.func @twice(
+//  CHECK-SAME:   %[[X:.*]]: tensor<5x7xf32>, %[[W:[^:]*]]: tensor<3x7xf32>,
+//       CHECK:   linalg.generic {{.*}} ins(%[[X]], %[[W]] :
+func.func @twice(%x: tensor<5x7xf32>, %w: tensor<3x7xf32>, %e: tensor<7x3xf32>, %f: tensor<3x7xf32>, %o: tensor<5x3xf32>) -> tensor<5x3xf32> {
+  %t = linalg.transpose ins(%w : tensor<3x7xf32>) outs(%e : tensor<7x3xf32>) permutation = [1, 0]
+  %u = linalg.transpose ins(%t : tensor<7x3xf32>) outs(%f : tensor<3x7xf32>) permutation = [1, 0]
+  %v = linalg.transpose ins(%u : tensor<3x7xf32>) outs(%e : tensor<7x3xf32>) permutation = [1, 0]
+  %r = linalg.matmul ins(%x, %v : tensor<5x7xf32>, tensor<7x3xf32>) outs(%o : tensor<5x3xf32>) -> tensor<5x3xf32>
+  return %r : tensor<5x3xf32>
 }

@@ -1,0 +1,78 @@
+//===- PrepareProducts.cpp - Products that read factors as stored ---------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "LinalgKernels.h"
+#include "fovea/Conversion/Passes.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+
+namespace fovea::attn {
+#define GEN_PASS_DEF_PREPAREPRODUCTSPASS
+#include "fovea/Conversion/Passes.h.inc"
+} // namespace fovea::attn
+
+using namespace mlir;
+using namespace fovea::attn;
+
+/// The map by which the loops of a product find their way in the input of a
+/// transposition, instead of in its result.
+static AffineMap composeWith(AffineMap map, linalg::TransposeOp transpose) {
+  SmallVector<AffineExpr> exprs(map.getNumResults());
+  for (auto [dim, source] : llvm::enumerate(transpose.getPermutation()))
+    exprs[source] = map.getResult(dim);
+  return AffineMap::get(map.getNumDims(), map.getNumSymbols(), exprs,
+                        map.getContext());
+}
+
+/// `op`, a product, without transpositions of its factors; no value when there
+/// are none.
+static Value foldTranspositions(OpBuilder &builder, linalg::LinalgOp op) {
+  if (!op.hasPureTensorSemantics() || op.getNumDpsInputs() != 2 ||
+      op.getNumDpsInits() != 1 || !isSumOfProducts(op))
+    return Value();
+  SmallVector<Value> inputs = op.getDpsInputs();
+  SmallVector<AffineMap> maps = op.getIndexingMapsArray();
+  bool isFolded = false;
+  for (auto [input, map] : llvm::zip(inputs, maps))
+    while (auto transpose = input.getDefiningOp<linalg::TransposeOp>()) {
+      map = composeWith(map, transpose);
+      input = transpose.getInput();
+      isFolded = true;
+    }
+  if (!isFolded)
+    return Value();
+  auto product = linalg::GenericOp::create(
+      builder, op.getLoc(), op->getResultTypes(), inputs, op.getDpsInits(),
+      maps, op.getIteratorTypesArray());
+  product.getRegion().takeBody(op->getRegion(0));
+  return product.getResult(0);
+}
+
+namespace {
+struct PrepareProductsPass
+    : fovea::attn::impl::PrepareProductsPassBase<PrepareProductsPass> {
+  using PrepareProductsPassBase::PrepareProductsPassBase;
+
+  void runOnOperation() override {
+    replaceAll(emitConvolutionAsProduct);
+    replaceAll(foldTranspositions);
+  }
+
+private:
+  void replaceAll(function_ref<Value(OpBuilder &, linalg::LinalgOp)> emit) {
+    SmallVector<linalg::LinalgOp> ops;
+    getOperation().walk([&](linalg::LinalgOp op) { ops.push_back(op); });
+    for (linalg::LinalgOp op : ops) {
+      OpBuilder builder(op);
+      if (Value replacement = emit(builder, op)) {
+        op->getResult(0).replaceAllUsesWith(replacement);
+        op.erase();
+      }
+    }
+  }
+};
+} // namespace

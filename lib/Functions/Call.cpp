@@ -190,6 +190,8 @@ void Call::addMaskToKey(const MaskValue &mask) {
 void Call::addSourceToKey(const SourceValue &source) {
   for (bool flag : {source.hasLogWeight, source.hasBias, source.hasLengths})
     addToKey(flag);
+  addToKey(source.unit);
+  addToKey(source.hasListedPositions);
   addMaskToKey(source.mask);
   addToKey(source.ranges.size());
   for (const std::string &range : source.ranges) {

@@ -49,6 +49,9 @@ struct SourceValue {
   bool hasLogWeight, hasBias, hasLengths;
   /// Whether ranges may depend on a block.
   bool hasBlocks;
+  /// Of lists of rows.
+  int64_t unit = 0;
+  bool hasListedPositions = false;
 };
 /// A unit attribute.
 struct Present {};

@@ -97,7 +97,7 @@ functions::buildSources(MLIRContext *context,
         ArrayRef<AffineMap>(ranges), mask, source.hasLogWeight, source.hasBias,
         /*hasCodes=*/false, /*hasLocalBias=*/false, source.hasLengths,
         /*hasRelative=*/false, /*hasDistanceBias=*/false,
-        /*origin=*/AffineMap());
+        /*origin=*/AffineMap(), source.unit, source.hasListedPositions);
     if (!attribute)
       return makeError(name + ": " + error.getText());
     built.push_back(attribute);

@@ -64,7 +64,7 @@ static LogicalResult lowerStreamBackward(StreamBackwardOp op,
   auto forward = StreamOp::create(
       builder, op.getLoc(), /*resultTypes=*/TypeRange(), op.getQuery(),
       op.getKeys(), op.getValues(), op.getLogWeights(), op.getBiases(),
-      /*codes=*/ValueRange(), op.getLengths(), /*relative_keys=*/ValueRange(),
+      /*codes=*/ValueRange(), op.getLengths(), op.getRowLists(), /*relative_keys=*/ValueRange(),
       /*relative_biases=*/ValueRange(), /*distance_biases=*/ValueRange(),
       /*sink=*/Value(), op.getQueryLengths(), op.getCaptures(),
       /*first_row=*/Value(), /*num_rows=*/Value(), op.getOutput(), op.getLse(),

@@ -39,7 +39,8 @@ MutableOperandRange StreamBackwardOp::getDpsInitsMutable() {
 
 SmallVector<StreamSourceGradient> StreamBackwardOp::getSourceList() {
   SmallVector<StreamSourceGradient> sources;
-  unsigned nextWeight = 0, nextBias = 0, nextLengths = 0;
+  unsigned nextWeight = 0, nextBias = 0, nextLengths = 0,
+           nextRowList = 0;
   for (auto [keys, values, dKeys, dValues, attr] : llvm::zip(
            getKeys(), getValues(), getDKeys(), getDValues(), getSources())) {
     StreamSourceGradient &source = sources.emplace_back();
@@ -60,6 +61,8 @@ SmallVector<StreamSourceGradient> StreamBackwardOp::getSourceList() {
     }
     if (source.forward.attr.getHasLengths())
       source.forward.lengths = getLengths()[nextLengths++];
+    if (source.forward.attr.hasRowLists())
+      source.forward.rowList = getRowLists()[nextRowList++];
   }
   return sources;
 }
@@ -67,7 +70,7 @@ SmallVector<StreamSourceGradient> StreamBackwardOp::getSourceList() {
 /// Checks that there are as many operands as the sources say.
 static LogicalResult verifyCounts(StreamBackwardOp op) {
   size_t numSources = op.getSources().size(), numWeights = 0, numBiases = 0,
-         numLengths = 0;
+         numLengths = 0, numRowLists = 0;
   if (numSources == 0)
     return op.emitOpError("expects at least one source");
   for (auto [index, source] :
@@ -75,6 +78,7 @@ static LogicalResult verifyCounts(StreamBackwardOp op) {
     numWeights += source.getHasLogWeight();
     numBiases += source.getHasBias();
     numLengths += source.getHasLengths();
+    numRowLists += source.hasRowLists();
     if (source.hasDistances())
       return op.emitOpError()
              << "expects no "
@@ -100,6 +104,10 @@ static LogicalResult verifyCounts(StreamBackwardOp op) {
     return op.emitOpError()
            << "expects lengths for " << numLengths
            << " sources, as they say, but got " << op.getLengths().size();
+  if (op.getRowLists().size() != numRowLists)
+    return op.emitOpError()
+           << "expects lists of rows for " << numRowLists
+           << " sources, as they say, but got " << op.getRowLists().size();
   return success();
 }
 
@@ -113,9 +121,14 @@ void StreamBackwardOp::addOpenOperands(ContractOperands &operands) {
 }
 
 LogicalResult StreamBackwardOp::verify() {
+  SmallVector<StreamSource> sources;
+  for (const StreamSourceGradient &source : getSourceList())
+    sources.push_back(source.forward);
   if (failed(attn::detail::verifyBlock(*this, getSources(), getBlock())) ||
       failed(attn::detail::verifyLengths(*this, getSources(),
                                          getQueryLengths() != nullptr)) ||
+      failed(attn::detail::verifyRowLists(*this, sources, getQuery(),
+                                          getBlock(), extent(getQuery(), 2))) ||
       failed(attn::detail::verifyScoreRegion(
           *this, getScore(), getCaptures(),
           getStateType(getElementTypeOrSelf(getQuery())))))
@@ -173,7 +186,8 @@ ParseResult StreamBackwardOp::parse(OpAsmParser &parser,
       builder.getDenseI32ArrayAttr(
           {1, sources.keys.size(), sources.values.size(),
            sources.logWeights.size(), sources.biases.size(),
-           sources.lengths.size(), sink.size(), queryLengths.size(),
+           sources.lengths.size(), sources.rowLists.size(), sink.size(),
+           queryLengths.size(),
            captures.size(), 1, 1, 1, gradient.size() - 1, 1, numSources,
            numSources, dWeights.size(), dBiases.size(), dSink.size()}));
   if (sources.codes.size() != 0)
@@ -183,7 +197,8 @@ ParseResult StreamBackwardOp::parse(OpAsmParser &parser,
         loc, "expected no terms by distance, which have no gradient yet");
   for (const TypedOperands *operands :
        {&query, &sources.keys, &sources.values, &sources.logWeights,
-        &sources.biases, &sources.lengths, &sink, &queryLengths, &captures,
+        &sources.biases, &sources.lengths, &sources.rowLists, &sink,
+        &queryLengths, &captures,
         &forward, &gradient, &outs, &dWeights, &dBiases, &dSink})
     if (operands->resolve(parser, loc, result))
       return failure();

@@ -208,7 +208,8 @@ LogicalResult SourceAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                                  bool hasLogWeight, bool hasBias, bool hasCodes,
                                  bool hasLocalBias, bool hasLengths,
                                  bool hasRelative, bool hasDistanceBias,
-                                 AffineMap origin) {
+                                 AffineMap origin, int64_t unit,
+                                 bool hasListedPositions) {
   for (AffineMap range : ranges) {
     if (range.getNumDims() != 1 || range.getNumSymbols() != 2 ||
         (range.getNumResults() != 2 && range.getNumResults() != 4))
@@ -234,6 +235,24 @@ LogicalResult SourceAttr::verify(function_ref<InFlightDiagnostic()> emitError,
               "got "
            << ranges.size() << " ranges and " << (hasBias ? "a" : "no")
            << " bias";
+  if (unit < 0)
+    return emitError() << "expected a unit that is not negative, but got "
+                       << unit;
+  if (hasListedPositions && unit == 0)
+    return emitError() << "expected no listed positions without lists of rows";
+  StringRef other = hasCodes          ? "codes"
+                    : hasLocalBias    ? "local_bias"
+                    : hasRelative     ? "relative"
+                    : hasDistanceBias ? "distance_bias"
+                                      : "";
+  if (unit != 0 && !other.empty())
+    return emitError() << "expected no lists of rows beside " << other;
+  if (hasListedPositions && ranges.size() > 1)
+    return emitError() << "expected at most one range beside listed positions, "
+                          "but got "
+                       << ranges.size();
+  if (hasListedPositions && hasBias)
+    return emitError() << "expected no bias beside listed positions";
   if (!origin)
     return success();
   if (!hasRelative && !hasDistanceBias)

@@ -195,7 +195,7 @@ MutableOperandRange StreamOp::getDpsInitsMutable() {
 SmallVector<StreamOp::Source> StreamOp::getSourceList() {
   SmallVector<Source> sources;
   unsigned nextWeight = 0, nextBias = 0, nextCodes = 0, nextLengths = 0,
-           nextRelative = 0, nextDistanceBias = 0;
+           nextRowList = 0, nextRelative = 0, nextDistanceBias = 0;
   for (auto [keys, values, attr] :
        llvm::zip(getKeys(), getValues(), getSources())) {
     auto source = cast<SourceAttr>(attr);
@@ -209,6 +209,8 @@ SmallVector<StreamOp::Source> StreamOp::getSourceList() {
     if (source.getHasLengths())
       lengths = getLengths()[nextLengths++];
     sources.push_back({keys, values, weight, bias, codes, source, lengths});
+    if (source.hasRowLists())
+      sources.back().rowList = getRowLists()[nextRowList++];
     if (source.getHasRelative()) {
       sources.back().relativeKeys = getRelativeKeys()[nextRelative];
       sources.back().relativeBias = getRelativeBiases()[nextRelative++];
@@ -245,6 +247,8 @@ blocks of log_weight*: T|sum[B~, G~, _, m~]
 bias*: T|sum[B~, H~, N~, m~]
 local_bias*: T|sum[B~, H~, N~, _!]
 lengths*: i32[B]
+rows*: i32[B~, _, _, _]
+pool of values*: ~T[B~, G, m, E!]
 relative*: T|sum[H~, r!, D!]
 bias of relative*: T|sum[H~, D!]
 distance_bias*: T|sum[H~, r!]
@@ -269,6 +273,7 @@ void attn::detail::addSourceTerms(const StreamSource &source, unsigned index,
   StringRef bias = source.attr.getHasLocalBias() ? "local_bias" : "bias";
   addSourceOperand(operands, bias, bias, source.bias, index);
   addSourceOperand(operands, "lengths", "lengths", source.lengths, index);
+  addSourceOperand(operands, "rows", "rows", source.rowList, index);
   addSourceOperand(operands, "relative", "relative", source.relativeKeys,
                    index);
   addSourceOperand(operands, "bias of relative", "bias of relative",
@@ -277,29 +282,16 @@ void attn::detail::addSourceTerms(const StreamSource &source, unsigned index,
                    source.distanceBias, index);
 }
 
-/// Checks that operands with an axis of query blocks have an entry for each
-/// block. A tile does not know how many there are.
-static LogicalResult verifyBlockAxis(StreamOp op, const Twine &name,
-                                     Value operand) {
-  if (op.getBlock() == 0)
-    return op.emitOpError() << "expects a block size, since " << name
-                            << " has an axis of query blocks";
-  int64_t found = getExtent(operand, 2), rows = getExtent(op.getQuery(), 2);
-  if (op.getFirstRow() || ShapedType::isDynamic(found) ||
-      ShapedType::isDynamic(rows))
-    return success();
-  int64_t needed = llvm::divideCeil(rows, op.getBlock());
-  if (found < needed)
-    return op.emitOpError()
-           << "expects " << name << " to have an entry for each of the "
-           << needed << " query blocks, but got " << found;
-  return success();
+/// How many queries there are in all, which a tile does not know.
+static int64_t getNumQueries(StreamOp op) {
+  return op.getFirstRow() ? ShapedType::kDynamic : getExtent(op.getQuery(), 2);
 }
 
 /// Whether there are as many operands as the sources say.
 static LogicalResult verifyCounts(StreamOp op) {
   size_t numSources = op.getSources().size(), numWeights = 0, numBiases = 0,
-         numCodes = 0, numLengths = 0, numRelative = 0, numDistanceBiases = 0;
+         numCodes = 0, numLengths = 0, numRowLists = 0, numRelative = 0,
+         numDistanceBiases = 0;
   if (numSources == 0)
     return op.emitOpError("expects at least one source");
   if (op.getKeys().size() != numSources || op.getValues().size() != numSources)
@@ -312,6 +304,7 @@ static LogicalResult verifyCounts(StreamOp op) {
     numBiases += source.getHasBias();
     numCodes += source.getHasCodes();
     numLengths += source.getHasLengths();
+    numRowLists += source.hasRowLists();
     numRelative += source.getHasRelative();
     numDistanceBiases += source.getHasDistanceBias();
   }
@@ -329,6 +322,10 @@ static LogicalResult verifyCounts(StreamOp op) {
     return op.emitOpError()
            << "expects lengths for " << numLengths
            << " sources, as they say, but got " << op.getLengths().size();
+  if (op.getRowLists().size() != numRowLists)
+    return op.emitOpError()
+           << "expects lists of rows for " << numRowLists
+           << " sources, as they say, but got " << op.getRowLists().size();
   if (op.getRelativeKeys().size() != numRelative ||
       op.getRelativeBiases().size() != numRelative ||
       op.getDistanceBiases().size() != numDistanceBiases)
@@ -350,7 +347,9 @@ void StreamOp::addOpenOperands(ContractOperands &operands) {
                      source.keys, index);
     addSourceOperand(operands, "codes", "codes", source.codes, index);
     addSourceOperand(operands,
-                     source.hasValueBlocks() ? "blocks of values" : "values",
+                     source.hasValueBlocks() ? "blocks of values"
+                     : source.attr.getHasListedPositions() ? "pool of values"
+                                                           : "values",
                      "values", source.values, index);
     attn::detail::addSourceTerms(source, index, operands);
   }
@@ -361,7 +360,9 @@ LogicalResult StreamOp::verify() {
     return emitOpError("expects first_row and num_rows together");
   if (failed(attn::detail::verifyBlock(*this, getSources(), getBlock())) ||
       failed(attn::detail::verifyLengths(*this, getSources(),
-                                         getQueryLengths() != nullptr)))
+                                         getQueryLengths() != nullptr)) ||
+      failed(attn::detail::verifyRowLists(*this, getSourceList(), getQuery(),
+                                          getBlock(), getNumQueries(*this))))
     return failure();
   if (failed(attn::detail::verifyScoreRegion(
           *this, getScore(), getCaptures(),
@@ -379,14 +380,16 @@ LogicalResult StreamOp::verify() {
                          << stringifyWeighting(getWeighting())
                          << ", which has no normaliser";
   for (auto [index, source] : llvm::enumerate(getSourceList())) {
-    auto name = [&, index = index](StringRef what) {
-      return llvm::formatv("{0} of source {1}", what, index).str();
+    auto verifyBlocks = [&, index = index](StringRef what, Value operand) {
+      return attn::detail::verifyBlockAxis(
+          *this, what + " of source " + Twine(index), operand, getBlock(),
+          getNumQueries(*this));
     };
     if (source.hasValueBlocks() &&
-        failed(verifyBlockAxis(*this, name("values"), source.values)))
+        failed(verifyBlocks("values", source.values)))
       return failure();
     if (source.hasLogWeightBlocks() &&
-        failed(verifyBlockAxis(*this, name("log_weight"), source.logWeight)))
+        failed(verifyBlocks("log_weight", source.logWeight)))
       return failure();
   }
   if (failed(verifyDistances(*this)))
@@ -409,7 +412,7 @@ struct DropEmptySources : OpRewritePattern<StreamOp> {
     if (kept.size() == op.getSources().size() || kept.empty())
       return failure();
     SmallVector<Value> keys, values, weights, biases, codes, lengths,
-        relativeKeys, relativeBiases, distanceBiases;
+        rowLists, relativeKeys, relativeBiases, distanceBiases;
     SmallVector<Attribute> attrs;
     for (StreamOp::Source source : kept) {
       keys.push_back(source.keys);
@@ -422,6 +425,8 @@ struct DropEmptySources : OpRewritePattern<StreamOp> {
         codes.push_back(source.codes);
       if (source.lengths)
         lengths.push_back(source.lengths);
+      if (source.rowList)
+        rowLists.push_back(source.rowList);
       if (source.relativeKeys) {
         relativeKeys.push_back(source.relativeKeys);
         relativeBiases.push_back(source.relativeBias);
@@ -437,6 +442,7 @@ struct DropEmptySources : OpRewritePattern<StreamOp> {
       op.getBiasesMutable().assign(biases);
       op.getCodesMutable().assign(codes);
       op.getLengthsMutable().assign(lengths);
+      op.getRowListsMutable().assign(rowLists);
       op.getRelativeKeysMutable().assign(relativeKeys);
       op.getRelativeBiasesMutable().assign(relativeBiases);
       op.getDistanceBiasesMutable().assign(distanceBiases);
@@ -497,6 +503,7 @@ ParseResult StreamOp::parse(OpAsmParser &parser, OperationState &result) {
           {1, sources.keys.size(), sources.values.size(),
            sources.logWeights.size(), sources.biases.size(),
            sources.codes.size(), sources.lengths.size(),
+           sources.rowLists.size(),
            sources.relativeKeys.size(), sources.relativeBiases.size(),
            sources.distanceBiases.size(), sink.size(), queryLengths.size(),
            captures.size(), hasRows, hasRows, 1, hasLse}));
@@ -508,6 +515,7 @@ ParseResult StreamOp::parse(OpAsmParser &parser, OperationState &result) {
                  sources.biases.resolve(parser, loc, result) ||
                  sources.codes.resolve(parser, loc, result) ||
                  sources.lengths.resolve(parser, loc, result) ||
+                 sources.rowLists.resolve(parser, loc, result) ||
                  sources.relativeKeys.resolve(parser, loc, result) ||
                  sources.relativeBiases.resolve(parser, loc, result) ||
                  sources.distanceBiases.resolve(parser, loc, result) ||

@@ -44,6 +44,19 @@ mlir::LogicalResult verifyElementsOrSums(mlir::Operation *op,
 mlir::LogicalResult verifyBlock(mlir::Operation *op, mlir::ArrayAttr sources,
                                 int64_t block);
 
+/// Checks that `operand` has an entry for each block of queries along extent 2;
+/// of a tile, `numQueries` is not known.
+mlir::LogicalResult verifyBlockAxis(mlir::Operation *op,
+                                    const llvm::Twine &name,
+                                    mlir::Value operand, int64_t block,
+                                    int64_t numQueries);
+
+/// Checks the lists of rows of `sources`.
+mlir::LogicalResult verifyRowLists(mlir::Operation *op,
+                                   llvm::ArrayRef<StreamSource> sources,
+                                   mlir::Value query, int64_t block,
+                                   int64_t numQueries);
+
 /// Checks that sources whose rows, or queries, are counted by lengths have at
 /// most one range: whether two overlap would depend on the batch entry.
 mlir::LogicalResult verifyLengths(mlir::Operation *op, mlir::ArrayAttr sources,

@@ -50,6 +50,8 @@ ParseResult TypedOperands::resolve(OpAsmParser &parser, SMLoc loc,
 //            (`codes` `(` %z `:` type `)`)? (`log_weight` `(` %w `:` type `)`)?
 //            ((`bias` | `local_bias`) `(` %b `:` type `)`)?
 //            (`lengths` `(` %n `:` type `)`)?
+//            (`rows` `(` %r `:` type `)` `unit` `=` integer
+//             (`positions` `=` (`stored` | `listed`))?)?
 //            (`relative` `(` %r `,` %v `:` type `,` type `)`)?
 //            (`distance_bias` `(` %t `:` type `)`)? (`origin` affine-map)?
 //            `ranges` `[` affine-map-list `]` (`mask` mask)?
@@ -57,6 +59,26 @@ ParseResult ParsedSources::parse(OpAsmParser &parser) {
   while (succeeded(parser.parseOptionalKeyword("source")))
     if (parseOne(parser))
       return failure();
+  return success();
+}
+
+/// `unit` and `positions` behind a list of rows.
+static ParseResult parseRowsOfEntries(OpAsmParser &parser, int64_t &unit,
+                                      bool &hasListedPositions) {
+  SMLoc loc;
+  if (parser.parseKeyword("unit") || parser.parseEqual() ||
+      parser.getCurrentLocation(&loc) || parser.parseInteger(unit))
+    return failure();
+  if (unit < 1)
+    return parser.emitError(loc, "expected a unit of at least 1, but got ")
+           << unit;
+  if (failed(parser.parseOptionalKeyword("positions")))
+    return success();
+  StringRef positions;
+  if (parser.parseEqual() ||
+      parser.parseKeyword(&positions, {"stored", "listed"}))
+    return failure();
+  hasListedPositions = positions == "listed";
   return success();
 }
 
@@ -82,6 +104,12 @@ ParseResult ParsedSources::parseOne(OpAsmParser &parser) {
     return failure();
   bool hasLengths = succeeded(parser.parseOptionalKeyword("lengths"));
   if (hasLengths && lengths.parse(parser, 1, 1))
+    return failure();
+  int64_t unit = 0;
+  bool hasListedPositions = false;
+  if (succeeded(parser.parseOptionalKeyword("rows")) &&
+      (rowLists.parse(parser, 1, 1) ||
+       parseRowsOfEntries(parser, unit, hasListedPositions)))
     return failure();
   bool hasRelative = succeeded(parser.parseOptionalKeyword("relative"));
   if (hasRelative) {
@@ -121,7 +149,8 @@ ParseResult ParsedSources::parseOne(OpAsmParser &parser) {
   }
   auto source = parser.getChecked<SourceAttr>(
       loc, context, ArrayRef<AffineMap>(ranges), mask, hasWeight, hasBias,
-      hasCodes, hasLocalBias, hasLengths, hasRelative, hasDistanceBias, origin);
+      hasCodes, hasLocalBias, hasLengths, hasRelative, hasDistanceBias, origin,
+      unit, hasListedPositions);
   if (!source)
     return failure();
   attrs.push_back(source);
@@ -170,6 +199,11 @@ void fovea::attn::detail::printSources(OpAsmPrinter &printer,
     printTerm(source.attr.getHasLocalBias() ? "local_bias" : "bias",
               source.bias);
     printTerm("lengths", source.lengths);
+    printTerm("rows", source.rowList);
+    if (source.rowList)
+      printer << " unit = " << source.attr.getUnit();
+    if (source.attr.getHasListedPositions())
+      printer << " positions = listed";
     if (source.relativeKeys) {
       printer << " relative";
       printTypedOperands(printer, {source.relativeKeys, source.relativeBias});

@@ -32,8 +32,8 @@ struct TypedOperands {
 
 /// The operands of all sources, and their descriptions.
 struct ParsedSources {
-  TypedOperands keys, values, logWeights, biases, codes, lengths, relativeKeys,
-      relativeBiases, distanceBiases;
+  TypedOperands keys, values, logWeights, biases, codes, lengths, rowLists,
+      relativeKeys, relativeBiases, distanceBiases;
   llvm::SmallVector<mlir::Attribute> attrs;
 
   mlir::ParseResult parse(mlir::OpAsmParser &parser);

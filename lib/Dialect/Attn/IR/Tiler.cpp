@@ -129,6 +129,17 @@ FailureOr<Value> Tiler::sliceSets(Value operand, Value heads, StringRef what) {
   return slice(operand, {offset}, {size}, /*broadcasts=*/false);
 }
 
+FailureOr<Value> Tiler::sliceLists(Value lists, Value query) {
+  OpFoldResult offset, size;
+  if (failed(mapGroups(query, getExtent(builder, loc, lists, 1),
+                       cast<ShapedType>(lists.getType()).getDimSize(1), offset,
+                       size)))
+    return op->emitOpError("with lists of rows that heads share can be tiled "
+                           "only by one head or all of them");
+  return slice(lists, {offsets[0], offset}, {sizes[0], size},
+               /*broadcasts=*/true);
+}
+
 Value Tiler::sliceQueryLike(Value operand, bool broadcasts) {
   return slice(operand, offsets, sizes, broadcasts);
 }

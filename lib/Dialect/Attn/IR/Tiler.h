@@ -56,6 +56,9 @@ public:
   mlir::Value sliceQueryLike(mlir::Value operand, bool broadcasts = false);
   /// `[B, G, M, ...]`: the rows stay whole.
   mlir::Value sliceKeyLike(mlir::Value operand, bool broadcasts = false);
+  /// `[B, G', ...]`: the lists of the tile's heads of `query`. Fails where
+  /// mapHeads would.
+  mlir::FailureOr<mlir::Value> sliceLists(mlir::Value lists, mlir::Value query);
   /// `[H, ...]`, where an extent of 1 broadcasts.
   mlir::Value sliceHeads(mlir::Value operand);
   /// `[B, ...]`: what all heads share.

@@ -85,13 +85,14 @@ StreamOp::getTiledImplementation(OpBuilder &builder,
   // Sources that share a table go on doing so.
   DenseMap<Value, Value> tables;
   SmallVector<Value> keys, values, weights, biases, codes, lengths,
-      relativeKeys, relativeBiases, distanceBiases;
+      rowLists, relativeKeys, relativeBiases, distanceBiases;
   for (const Source &source : getSourceList()) {
     Value &table = tables[source.keys];
     if (!table)
       table = tiler->sliceKeyLike(source.keys, true);
     keys.push_back(table);
-    values.push_back(tiler->sliceKeyLike(source.values));
+    values.push_back(tiler->sliceKeyLike(
+        source.values, source.attr.getHasListedPositions()));
     if (source.codes)
       codes.push_back(tiler->sliceKeyLike(source.codes));
     if (source.logWeight)
@@ -100,6 +101,12 @@ StreamOp::getTiledImplementation(OpBuilder &builder,
       biases.push_back(tiler->sliceQueryLike(source.bias, true));
     if (source.lengths)
       lengths.push_back(tiler->sliceBatch(source.lengths));
+    if (source.rowList) {
+      FailureOr<Value> list = tiler->sliceLists(source.rowList, getQuery());
+      if (failed(list))
+        return failure();
+      rowLists.push_back(*list);
+    }
     if (source.relativeKeys) {
       relativeKeys.push_back(tiler->sliceHeads(source.relativeKeys));
       relativeBiases.push_back(tiler->sliceHeads(source.relativeBias));
@@ -127,8 +134,8 @@ StreamOp::getTiledImplementation(OpBuilder &builder,
         builder, loc, tensor::getMixedSize(builder, loc, getQuery(), 2));
   auto tiled = StreamOp::create(
       builder, loc, TypeRange(ValueRange(inits).getTypes()), query, keys,
-      values, weights, biases, codes, lengths, relativeKeys, relativeBiases,
-      distanceBiases, sink, queryLengths, getCaptures(), firstRow, numRows,
+      values, weights, biases, codes, lengths, rowLists, relativeKeys,
+      relativeBiases, distanceBiases, sink, queryLengths, getCaptures(), firstRow, numRows,
       inits[0], lse, getSourcesAttr(), getBlockAttr(), getScaleAttr(),
       getWeightingAttr(), getTilesAttr(), getScore().size());
   cloneScoreRegion(getScore(), tiled.getScore());

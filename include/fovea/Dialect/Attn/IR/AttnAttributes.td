@@ -80,6 +80,13 @@ def Attn_SourceAttr : Attn_Attr<"Source", "source"> {
       begins instead of from row 0 of the source. There is one range then, and
       row `j` takes column `j - begin`, with the `begin` that the map gives, before
       it is clamped. The range ends with the last column at the latest.
+    - `unit`: with lists of rows, how many rows an entry names; else 0. Entry `x` names rows
+      `unit x <= j < unit (x + 1)` that exist, and -1 none. Of these, the source
+      contributes those that its ranges name, too, as often as the list names them.
+    - `listed_positions`: whether rows stand where they are listed, those of entry `e`
+      of a list from position `unit e` on, instead of row `j` at `j`. The source is
+      then a sequence of the listed rows: `rows` is `unit` times the length of a list, or
+      that of the batch entry, and ranges and masks see positions.
     - `relative`, `distance_bias`: whether the source has terms by distance, which
       is `p - j - origin` between the query at row `p` of the sequence and row `j`.
       `origin`, a map `()[rows, n] -> (position)`, is where row 0 stands among the
@@ -103,7 +110,9 @@ def Attn_SourceAttr : Attn_Attr<"Source", "source"> {
     DefaultValuedParameter<"bool", "false">:$hasLengths,
     DefaultValuedParameter<"bool", "false">:$hasRelative,
     DefaultValuedParameter<"bool", "false">:$hasDistanceBias,
-    OptionalParameter<"::mlir::AffineMap">:$origin
+    OptionalParameter<"::mlir::AffineMap">:$origin,
+    DefaultValuedParameter<"int64_t", "0">:$unit,
+    DefaultValuedParameter<"bool", "false">:$hasListedPositions
   );
   let assemblyFormat = [{
     `<` `ranges` `=` custom<Ranges>($ranges) `,` `mask` `=` $mask `,`
@@ -111,10 +120,13 @@ def Attn_SourceAttr : Attn_Attr<"Source", "source"> {
     (`codes` `=` $hasCodes^)? (`local_bias` `=` $hasLocalBias^)?
     (`lengths` `=` $hasLengths^)?
     (`relative` `=` $hasRelative^)? (`distance_bias` `=` $hasDistanceBias^)?
-    (`origin` `=` $origin^)? `>`
+    (`origin` `=` $origin^)? (`unit` `=` $unit^)?
+    (`listed_positions` `=` $hasListedPositions^)? `>`
   }];
   let genVerifyDecl = 1;
   let extraClassDeclaration = [{
+    /// Whether rows are read that lists name.
+    bool hasRowLists() const { return getUnit() > 0; }
     /// Whether scores have terms that depend on the distance.
     bool hasDistances() const { return getHasRelative() || getHasDistanceBias(); }
     /// The position of row 0 among the queries, of symbols `rows` and `n`.

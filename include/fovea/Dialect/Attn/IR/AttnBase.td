@@ -40,6 +40,10 @@ def Attn_Int3 : AnyTypeOf<[3DTensorOf<[I32]>, MemRefRankOf<[I32], [3]>],
 def Attn_Int4 : AnyTypeOf<[4DTensorOf<[I32]>, MemRefRankOf<[I32], [4]>],
     "rank-4 tensor or memref of i32">;
 
+/// Numbers that are checked at run time: codes, and lists of rows.
+def Attn_Int3Or4 : AnyTypeOf<[Attn_Int3, Attn_Int4],
+    "rank-3 or rank-4 tensor or memref of i32">;
+
 /// Which tokens of each batch entry are present. Rows of absent ones may hold
 /// anything.
 def Attn_TokenMask : AnyTypeOf<[2DTensorOf<[I1]>, MemRefRankOf<[I1], [2]>],

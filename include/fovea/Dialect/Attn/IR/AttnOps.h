@@ -51,6 +51,7 @@ struct StreamSource {
   mlir::Value lengths = {};
   /// Terms by distance: of `relative` its keys and its bias.
   mlir::Value relativeKeys = {}, relativeBias = {}, distanceBias = {};
+  mlir::Value rowList = {};
 
   /// The operand whose extent 2 counts the rows of the source.
   mlir::Value getRowsOperand() const { return codes ? codes : keys; }

@@ -288,6 +288,7 @@ def Attn_CheckCodesOp : Op<Attn_Dialect, "check_codes",
     ```
 
     With `or_absent` a code may be -1 as well, which stands for an absent token.
+    Lists of rows, as sources of `attn.stream` have them, are checked in the same way.
 
     Inserted by `--attn-check-codes` before operations that take codes, which may
     then read a codebook without looking.
@@ -298,7 +299,7 @@ def Attn_CheckCodesOp : Op<Attn_Dialect, "check_codes",
     attn.check_codes %codes below %num_codes {name = "attn.vq: codes"} : tensor<1x2x1024xi32>
     ```
   }];
-  let arguments = (ins Attn_Int3:$codes, Index:$num_codes, StrAttr:$name,
+  let arguments = (ins Attn_Int3Or4:$codes, Index:$num_codes, StrAttr:$name,
                        UnitAttr:$or_absent);
   let assemblyFormat = "$codes `below` $num_codes attr-dict `:` type($codes)";
 }

@@ -183,6 +183,16 @@ def Attn_StreamOp : Attn_TiledOp<"stream", 3, "getQuery()",
     its distances are shifted inside the tile; they are never stored. They go with
     neither `score` nor `lengths` nor `query_lengths`.
 
+    With `rows(list) unit = u`, query block `t` reads the rows that `list[b, g, t, :]`
+    names: for each entry `x >= 0` the `u` rows from `u x` on, as far as they exist.
+    An entry of -1 names nothing, and rows that are named twice count twice. Other entries are
+    refused by `--attn-check-codes`. A list for all blocks has `T = 1`, and `block = 1` gives
+    a list to every query. Rows that no list names may hold anything.
+    With `positions = listed` a row stands where it is listed, as in a paged cache: keys and
+    values are a pool of pages then, which batch entries share if its batch extent is 1,
+    and `lengths` counts listed rows. Lists go with neither codes nor `local_bias` nor terms
+    by distance nor an axis of blocks, and `positions = listed` with no bias.
+
     Sources, and the output, may have element types of their own: any of `f32`,
     `bf16` and `f16` together, or all `f64`. Data is never rounded to a narrower
     type on the way: so summaries of `bf16` tokens that are kept in `f32` leave
@@ -228,6 +238,27 @@ def Attn_StreamOp : Attn_TiledOp<"stream", 3, "getQuery()",
         outs(%init : tensor<2x4x64x16xf32>) {scale = 2.5e-01 : f64} -> tensor<2x4x64x16xf32>
     ```
 
+    Blocks of 16 rows that were chosen for each block of queries:
+
+    ```mlir
+    %out = attn.stream query(%q : tensor<1x4x64x16xf32>)
+        source(%k, %v : tensor<1x2x64x16xf32>, tensor<1x2x64x16xf32>)
+            rows(%chosen : tensor<1x2x4x3xi32>) unit = 16
+            ranges [affine_map<(b)[rows, n] -> (0, rows)>] mask <causal>
+        outs(%init : tensor<1x4x64x16xf32>)
+        {block = 16 : i64, scale = 2.5e-01 : f64} -> tensor<1x4x64x16xf32>
+    ```
+
+    Pages of 16 rows, in the order of each sequence:
+
+    ```mlir
+    %out = attn.stream query(%q : tensor<2x4x1x16xf32>)
+        source(%k, %v : tensor<1x2x512x16xf32>, tensor<1x2x512x16xf32>) lengths(%n : tensor<2xi32>)
+            rows(%pages : tensor<2x1x1x8xi32>) unit = 16 positions = listed
+            ranges [affine_map<(b)[rows, n] -> (0, rows)>] mask <causal>
+        outs(%init : tensor<2x4x1x16xf32>) {scale = 2.5e-01 : f64} -> tensor<2x4x1x16xf32>
+    ```
+
     Quantized keys: two blocks through their codes, and all older tokens as one
     mean value per code, which differs from block to block:
 
@@ -271,6 +302,8 @@ def Attn_StreamOp : Attn_TiledOp<"stream", 3, "getQuery()",
     Attn_Arg<Variadic<Attn_Int3>,
         "", "`[B, G, M_u]`, one for each source that says `codes`">:$codes,
     Attn_Arg<Variadic<Attn_Int1>, "", "`[B]`, one for each source that says `lengths`">:$lengths,
+    Attn_Arg<Variadic<Attn_Int4>,
+        "", "`[B, G', T, R]` with `G'` one of 1, `G` and `H`; static extents of 1 broadcast; one for each source that says `rows`">:$row_lists,
     Attn_Arg<Variadic<Attn_Rank3>,
         "", "`[H, R, D]`, static extents of 1 of heads broadcast; with `relative_biases`, one for each source that says `relative`">:$relative_keys,
     Attn_Arg<Variadic<Attn_Rank2>, "", "`[H, D]`, likewise">:$relative_biases,
@@ -440,7 +473,7 @@ def Attn_StreamBackwardOp : Attn_TiledOp<"stream_backward", 1, "getQuery()",
     an order that does not depend on the number of threads, and rounded once.
 
     Sources have keys of their own: no codes, no axis of query blocks, no
-    `local_bias`. The iteration domain is the batch: all query heads and rows add
+    `local_bias`, no pool that batch entries share. The iteration domain is the batch: all query heads and rows add
     to the same gradients of keys and values. `tiles` is as in `attn.stream`.
 
     Example:
@@ -469,6 +502,7 @@ def Attn_StreamBackwardOp : Attn_TiledOp<"stream_backward", 1, "getQuery()",
     Attn_Arg<Variadic<Attn_Rank3>, "", "as in `attn.stream`">:$log_weights,
     Attn_Arg<Variadic<Attn_Rank4>, "", "as in `attn.stream`">:$biases,
     Attn_Arg<Variadic<Attn_Int1>, "", "as in `attn.stream`">:$lengths,
+    Attn_Arg<Variadic<Attn_Int4>, "", "as in `attn.stream`">:$row_lists,
     Attn_Arg<Optional<Attn_Rank2>, "T|sum[B~, H~]">:$sink,
     Attn_Arg<Optional<Attn_Int1>, "i32[B]">:$query_lengths,
     Variadic<Attn_Captured>:$captures,

@@ -92,7 +92,7 @@ public:
 
 private:
   llvm::SmallVector<mlir::Value> keys, values, logWeights, biases, codes,
-      lengths, captures, relativeKeys, relativeBiases, distanceBiases;
+      lengths, rowLists, captures, relativeKeys, relativeBiases, distanceBiases;
   mlir::Value sink, queryLengths;
   ScoreRegions score;
   llvm::SmallVector<mlir::Attribute> attrs;

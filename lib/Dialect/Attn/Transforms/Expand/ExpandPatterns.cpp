@@ -72,6 +72,8 @@ void StreamSources::add(const StreamOp::Source &source,
     codes.push_back(source.codes);
   if (source.lengths)
     lengths.push_back(source.lengths);
+  if (source.rowList)
+    rowLists.push_back(source.rowList);
   if (source.relativeKeys) {
     relativeKeys.push_back(source.relativeKeys);
     relativeBiases.push_back(source.relativeBias);
@@ -85,7 +87,9 @@ void StreamSources::add(const StreamOp::Source &source,
                       /*hasCodes=*/source.codes != nullptr, hasLocalBias,
                       /*hasLengths=*/source.lengths != nullptr,
                       /*hasRelative=*/bool(source.relativeKeys),
-                      /*hasDistanceBias=*/bool(source.distanceBias), origin));
+                      /*hasDistanceBias=*/bool(source.distanceBias), origin,
+                      source.attr ? source.attr.getUnit() : 0,
+                      source.attr && source.attr.getHasListedPositions()));
 }
 
 StreamOp StreamSources::build(OpBuilder &builder, Location loc, Value query,
@@ -98,8 +102,8 @@ StreamOp StreamSources::build(OpBuilder &builder, Location loc, Value query,
       resultTypes.push_back(init.getType());
   auto op = StreamOp::create(
       builder, loc, resultTypes, query, keys, values, logWeights, biases, codes,
-      lengths, relativeKeys, relativeBiases, distanceBiases, sink, queryLengths,
-      captures, firstRow, numRows, output, lse, builder.getArrayAttr(attrs),
+      lengths, rowLists, relativeKeys, relativeBiases, distanceBiases, sink,
+      queryLengths, captures, firstRow, numRows, output, lse, builder.getArrayAttr(attrs),
       builder.getI64IntegerAttr(block), builder.getF64FloatAttr(scale),
       WeightingAttr::get(builder.getContext(), weighting), /*tiles=*/nullptr,
       score.size());
@@ -120,7 +124,7 @@ StreamSources::buildBackward(OpBuilder &builder, Location loc, Value query,
     types.push_back(gradients.sink.getType());
   auto op = StreamBackwardOp::create(
       builder, loc, types, query, keys, values, logWeights, biases, lengths,
-      sink, queryLengths, captures, results.output, results.lse,
+      rowLists, sink, queryLengths, captures, results.output, results.lse,
       results.dOutput, results.dLse, gradients.query, gradients.keys,
       gradients.values, gradients.logWeights, gradients.biases, gradients.sink,
       builder.getArrayAttr(attrs), builder.getI64IntegerAttr(block),

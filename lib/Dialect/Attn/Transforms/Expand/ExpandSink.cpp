@@ -135,7 +135,7 @@ struct ExpandSinkGradient : OpRewritePattern<StreamBackwardOp> {
     auto rest = StreamBackwardOp::create(
         rewriter, op.getLoc(), types, op.getQuery(), op.getKeys(),
         op.getValues(), op.getLogWeights(), op.getBiases(), op.getLengths(),
-        /*sink=*/Value(), op.getQueryLengths(), op.getCaptures(),
+        op.getRowLists(), /*sink=*/Value(), op.getQueryLengths(), op.getCaptures(),
         op.getOutput(), op.getLse(), op.getDOutput(), op.getDLse(),
         op.getDQuery(), op.getDKeys(), op.getDValues(), op.getDLogWeights(),
         op.getDBiases(),

@@ -193,13 +193,17 @@ SmallVector<Value> BackwardEmitter::getOperands(const OperandSpec &spec) {
 }
 
 /// Gradients that may be left out are, unless an operand of theirs is active.
+/// Of what a region captures, tensors have one.
 SmallVector<Value> BackwardEmitter::getGradients(const OperandSpec &spec,
                                                  StringRef operand,
                                                  Gradients &gradients,
                                                  bool accumulates) {
   auto [first, count] = findOperands(operand);
-  auto operands = op->getOperands().slice(first, count);
-  bool isLeftOut = spec.isOptional || spec.mayBeEmpty;
+  auto operands = llvm::make_filter_range(
+      op->getOperands().slice(first, count), [&](Value value) {
+        return spec.isGradient || isDifferentiableCapture(value.getType());
+      });
+  bool isLeftOut = spec.isOptional || spec.mayBeEmpty || !spec.isGradient;
   if (isLeftOut && llvm::none_of(operands, [&](Value value) {
         return gradients.isActive(value);
       }))

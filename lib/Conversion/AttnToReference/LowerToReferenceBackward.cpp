@@ -152,6 +152,9 @@ static auto makeVisitor(const GradientRow &row, const QueryRow &at,
 
 /// The score region of `op`, with its derivative.
 template <typename OpTy> static FailureOr<ReferenceScore> getScore(OpTy op) {
+  if (!op.getDCaptures().empty())
+    return op.emitOpError("has gradients of captures, which are not computed "
+                          "in plain loops");
   FailureOr<Value> derivative = appendScoreDerivative(op.getScore());
   if (failed(derivative))
     return failure();

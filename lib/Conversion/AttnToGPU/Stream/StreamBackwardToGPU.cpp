@@ -375,6 +375,9 @@ static LogicalResult lowerStreamBackward(StreamBackwardOp op,
   if (op.getDSink())
     return op.emitOpError("has a gradient of a sink; run "
                           "--attn-expand-patterns first");
+  if (!op.getDCaptures().empty())
+    return op.emitOpError("has gradients of captures, which are not computed "
+                          "on GPUs");
   FailureOr<Value> derivative = appendScoreDerivative(op.getScore());
   if (failed(derivative))
     return failure();

@@ -60,6 +60,9 @@ static LogicalResult lowerStreamBackward(StreamBackwardOp op,
   if (op.getDSink())
     return op.emitOpError("has a gradient of a sink; run "
                           "--attn-expand-patterns first");
+  if (!op.getDCaptures().empty())
+    return op.emitOpError("has gradients of captures, which are not computed "
+                          "on CPUs");
   // The kernel reads what the forward reads: it is described by that.
   auto forward = StreamOp::create(
       builder, op.getLoc(), /*resultTypes=*/TypeRange(), op.getQuery(),

@@ -131,7 +131,9 @@ LogicalResult StreamBackwardOp::verify() {
                                           getBlock(), extent(getQuery(), 2))) ||
       failed(attn::detail::verifyScoreRegion(
           *this, getScore(), getCaptures(),
-          getStateType(getElementTypeOrSelf(getQuery())))))
+          getStateType(getElementTypeOrSelf(getQuery())))) ||
+      failed(attn::detail::verifyCaptureGradients(*this, getCaptures(),
+                                                  getDCaptures())))
     return failure();
   return verifyRangesApart(*this);
 }
@@ -144,7 +146,9 @@ LogicalResult StreamBackwardOp::verify() {
 //            (`,` %dk)+ (`,` %dv)+ `:` types `)`
 //            (`d_log_weights` `(` operands `:` types `)`)?
 //            (`d_biases` `(` operands `:` types `)`)?
-//            (`d_sink` `(` %ds `:` type `)`)? attr-dict (`->` types)?
+//            (`d_sink` `(` %ds `:` type `)`)?
+//            (`d_captures` `(` operands `:` types `)`)? attr-dict
+//            (`->` types)?
 // source: as in attn.stream
 
 ParseResult StreamBackwardOp::parse(OpAsmParser &parser,
@@ -152,7 +156,7 @@ ParseResult StreamBackwardOp::parse(OpAsmParser &parser,
   Builder &builder = parser.getBuilder();
   SMLoc loc = parser.getCurrentLocation();
   TypedOperands query, sink, queryLengths, captures, forward, gradient, outs,
-      dWeights, dBiases, dSink;
+      dWeights, dBiases, dSink, dCaptures;
   SmallVector<std::unique_ptr<Region>> score;
   ParsedSources sources;
   if (parser.parseKeyword("query") || query.parse(parser, 1, 1) ||
@@ -176,20 +180,36 @@ ParseResult StreamBackwardOp::parse(OpAsmParser &parser,
     return failure();
   if (dSink.parseOptional(parser, "d_sink"))
     return failure();
+  if (succeeded(parser.parseOptionalKeyword("d_captures")) &&
+      dCaptures.parse(parser, 1, captures.operands.size()))
+    return failure();
   if (attn::detail::parseAttributesAndTypes(parser, loc, result))
     return failure();
   result.addAttribute(getSourcesAttrName(result.name),
                       builder.getArrayAttr(sources.attrs));
   int32_t numSources = sources.attrs.size();
-  result.addAttribute(
-      getOperandSegmentSizesAttrName(result.name),
-      builder.getDenseI32ArrayAttr(
-          {1, sources.keys.size(), sources.values.size(),
-           sources.logWeights.size(), sources.biases.size(),
-           sources.lengths.size(), sources.rowLists.size(), sink.size(),
-           queryLengths.size(),
-           captures.size(), 1, 1, 1, gradient.size() - 1, 1, numSources,
-           numSources, dWeights.size(), dBiases.size(), dSink.size()}));
+  result.addAttribute(getOperandSegmentSizesAttrName(result.name),
+                      builder.getDenseI32ArrayAttr({1,
+                                                    sources.keys.size(),
+                                                    sources.values.size(),
+                                                    sources.logWeights.size(),
+                                                    sources.biases.size(),
+                                                    sources.lengths.size(),
+                                                     sources.rowLists.size(),
+                                                    sink.size(),
+                                                    queryLengths.size(),
+                                                    captures.size(),
+                                                    1,
+                                                    1,
+                                                    1,
+                                                    gradient.size() - 1,
+                                                    1,
+                                                    numSources,
+                                                    numSources,
+                                                    dWeights.size(),
+                                                    dBiases.size(),
+                                                    dSink.size(),
+                                                    dCaptures.size()}));
   if (sources.codes.size() != 0)
     return parser.emitError(loc, "expected no codes, which have no gradient");
   if (sources.relativeKeys.size() != 0 || sources.distanceBiases.size() != 0)
@@ -197,9 +217,8 @@ ParseResult StreamBackwardOp::parse(OpAsmParser &parser,
         loc, "expected no terms by distance, which have no gradient yet");
   for (const TypedOperands *operands :
        {&query, &sources.keys, &sources.values, &sources.logWeights,
-        &sources.biases, &sources.lengths, &sources.rowLists, &sink,
-        &queryLengths, &captures,
-        &forward, &gradient, &outs, &dWeights, &dBiases, &dSink})
+        &sources.biases, &sources.lengths, &sink, &queryLengths, &captures,
+        &forward, &gradient, &outs, &dWeights, &dBiases, &dSink, &dCaptures})
     if (operands->resolve(parser, loc, result))
       return failure();
   return success();
@@ -243,6 +262,10 @@ void StreamBackwardOp::print(OpAsmPrinter &printer) {
     printer << " d_sink";
     printTypedOperands(printer, getDSink());
   }
+  if (!getDCaptures().empty()) {
+    printer << " d_captures";
+    printTypedOperands(printer, getDCaptures());
+  }
   printer.printOptionalAttrDict(
       (*this)->getAttrs(),
       {getSourcesAttrName(), getOperandSegmentSizesAttrName()});
@@ -259,9 +282,12 @@ MutableOperandRange DenseBackwardOp::getDpsInitsMutable() {
 }
 
 LogicalResult DenseBackwardOp::verify() {
-  return attn::detail::verifyScoreRegion(
-      *this, getScore(), getCaptures(),
-      getStateType(getElementTypeOrSelf(getQuery())));
+  if (failed(attn::detail::verifyScoreRegion(
+          *this, getScore(), getCaptures(),
+          getStateType(getElementTypeOrSelf(getQuery())))))
+    return failure();
+  return attn::detail::verifyCaptureGradients(*this, getCaptures(),
+                                              getDCaptures());
 }
 
 double DenseBackwardOp::getScaleOrDefault() {
@@ -323,7 +349,8 @@ struct NoLevelsIsDenseBackward : OpRewritePattern<FastMultipoleBackwardOp> {
         op.getDLse(), op.getDQuery(), op.getDKey(), op.getDValue(),
         /*d_log_weight=*/Value(),
         /*d_bias=*/Value(),
-        /*d_sink=*/Value(), op.getScaleAttr(), mask, /*scoreCount=*/0);
+        /*d_sink=*/Value(), /*d_captures=*/ValueRange(), op.getScaleAttr(),
+        mask, /*scoreCount=*/0);
     return success();
   }
 };

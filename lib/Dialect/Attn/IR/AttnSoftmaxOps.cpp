@@ -87,6 +87,16 @@ template <typename OpTy> struct DropUnusedSink : OpRewritePattern<OpTy> {
   }
 };
 
+/// Whether `op` computes the gradient of a captured operand, which then stays.
+template <typename OpTy>
+static bool hasCaptureGradient(OpTy op, Value capture) {
+  if constexpr (llvm::is_one_of<OpTy, DenseOp, StreamOp>::value)
+    return false;
+  else
+    return !op.getDCaptures().empty() &&
+           isDifferentiableCapture(capture.getType());
+}
+
 /// A region that yields its score is none, and what it does not look at is not
 /// captured.
 template <typename OpTy> struct SimplifyScore : OpRewritePattern<OpTy> {
@@ -97,7 +107,11 @@ template <typename OpTy> struct SimplifyScore : OpRewritePattern<OpTy> {
       return failure();
     Region &region = op.getScore().front();
     Block &block = region.front();
-    if (getYieldedScore(region) == block.getArgument(score_argument::Score)) {
+    auto isWanted = [&](Value capture) {
+      return hasCaptureGradient(op, capture);
+    };
+    if (getYieldedScore(region) == block.getArgument(score_argument::Score) &&
+        llvm::none_of(op.getCaptures(), isWanted)) {
       rewriter.modifyOpInPlace(op, [&] { op.getCapturesMutable().clear(); });
       OperationState state(op.getLoc(), op->getName(), op->getOperands(),
                            op->getResultTypes(), op->getAttrs());
@@ -108,7 +122,7 @@ template <typename OpTy> struct SimplifyScore : OpRewritePattern<OpTy> {
     BitVector unused(block.getNumArguments());
     auto captured = block.getArguments().drop_front(score_argument::Captures);
     for (auto [argument, capture] : llvm::zip(captured, op.getCaptures()))
-      if (argument.use_empty())
+      if (argument.use_empty() && !isWanted(capture))
         unused.set(argument.getArgNumber());
       else
         used.push_back(capture);

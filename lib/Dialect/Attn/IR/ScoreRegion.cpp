@@ -7,12 +7,14 @@
 //===----------------------------------------------------------------------===//
 
 #include "fovea/Dialect/Attn/IR/ScoreRegion.h"
+#include "OpHelpers.h"
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/IRMapping.h"
 #include "mlir/IR/Matchers.h"
 #include "mlir/IR/TypeUtilities.h"
+#include "llvm/Support/FormatVariadic.h"
 
 using namespace mlir;
 using namespace fovea::attn;
@@ -197,6 +199,41 @@ LogicalResult fovea::attn::detail::verifyScoreRegion(Operation *op,
   for (Operation &inner : block.without_terminator())
     if (failed(verifyBodyOp(op, inner)))
       return failure();
+  return success();
+}
+
+bool fovea::attn::isDifferentiableCapture(Type captured) {
+  auto shaped = dyn_cast<ShapedType>(captured);
+  return shaped && isa<FloatType>(shaped.getElementType());
+}
+
+LogicalResult
+fovea::attn::detail::verifyCaptureGradients(Operation *op, ValueRange captures,
+                                            ValueRange gradients) {
+  if (gradients.empty())
+    return success();
+  SmallVector<Value> differentiable;
+  for (Value capture : captures)
+    if (isDifferentiableCapture(capture.getType()))
+      differentiable.push_back(capture);
+  if (gradients.size() != differentiable.size())
+    return op->emitOpError()
+           << "expects d_captures to have a gradient for each of the "
+           << differentiable.size()
+           << " captured tensors of floating-point numbers, but got "
+           << gradients.size();
+  for (auto [index, capture, gradient] :
+       llvm::enumerate(differentiable, gradients)) {
+    std::string name = llvm::formatv("d_captures[{0}]", index);
+    auto needed = cast<ShapedType>(capture.getType()),
+         found = cast<ShapedType>(gradient.getType());
+    if (failed(
+            verifyElementsOrSums(op, name, gradient, needed.getElementType())))
+      return failure();
+    if (failed(verifyCompatibleShape(needed, found)))
+      return op->emitOpError() << "expects " << name << " to have the shape of "
+                               << needed << ", but got " << found;
+  }
   return success();
 }
 

@@ -26,6 +26,9 @@ tileByBatch(OpTy op, ValueRange terms, ValueRange termGradients,
   FailureOr<Tiler> tiler = Tiler::get(builder, op, offsets, sizes);
   if (failed(tiler))
     return failure();
+  if (!op.getDCaptures().empty())
+    return op.emitOpError("cannot be tiled with gradients of captures, which "
+                          "batch entries share");
   int64_t batch = cast<ShapedType>(op.getQuery().getType()).getDimSize(0);
   for (Value gradient : termGradients)
     if (cast<ShapedType>(gradient.getType()).getDimSize(0) == 1 && batch != 1)

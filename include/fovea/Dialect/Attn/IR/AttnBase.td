@@ -56,6 +56,10 @@ def Attn_Captured : AnyTypeOf<[
     MemRefOf<[AnyFloat, AnySignlessIntegerOrIndex]>],
     "number, or ranked tensor or memref of numbers">;
 
+/// The gradient of a tensor that a score region reads.
+def Attn_CapturedGradient : AnyTypeOf<[RankedTensorOf<[Attn_Float]>, MemRefOf<[Attn_Float]>],
+    "ranked tensor or memref of f32, f64, bf16 or f16">;
+
 /// A factor of scores.
 def Attn_FiniteAttr : ConfinedAttr<F64Attr, [
     AttrConstraint<CPred<"::llvm::cast<::mlir::FloatAttr>($_self).getValue().isFinite()">,

@@ -362,7 +362,16 @@ def Attn_DenseBackwardOp : Attn_TiledOp<"dense_backward", 1, "getQuery()",
     ```
 
     With a `score` region `f`, as in `attn.dense`, `dS f'(scale q k^T)` takes the place
-    of `dS` in `d_query` and `d_key`. What the region captures is constant.
+    of `dS` in `d_query` and `d_key`. `d_captures`, if there are any, are the gradients
+    of the floating-point tensors that the region captures, one for each of them in
+    their order. What an entry reads of them gets its share:
+
+    ```
+    d_capture[x] = sum over all entries, and what they read at x, of dS df/d(what is read)
+    ```
+
+    All else that the region captures is constant: integers, and numbers, which a
+    tensor of rank 0 can hold.
 
     $shapes
 
@@ -382,6 +391,24 @@ def Attn_DenseBackwardOp : Attn_TiledOp<"dense_backward", 1, "getQuery()",
         outs(%iq, %ik, %iv : tensor<1x8x512x64xf32>, tensor<1x2x512x64xf32>, tensor<1x2x512x64xf32>)
         {mask = #attn.mask<causal>}
         -> tensor<1x8x512x64xf32>, tensor<1x2x512x64xf32>, tensor<1x2x512x64xf32>
+    ```
+
+    With the gradient of a term for each head:
+
+    ```mlir
+    %dq, %dk, %dv, %dt = attn.dense_backward
+        ins(%q, %k, %v : tensor<1x8x512x64xf32>, tensor<1x2x512x64xf32>, tensor<1x2x512x64xf32>)
+        score(%terms : tensor<8xf32>) {
+        ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index, %term_of: tensor<8xf32>):
+          %term = tensor.extract %term_of[%h] : tensor<8xf32>
+          %t = arith.addf %s, %term : f32
+          attn.yield %t : f32
+        }
+        forward(%out, %lse : tensor<1x8x512x64xf32>, tensor<1x8x512xf32>)
+        gradient(%dout : tensor<1x8x512x64xf32>)
+        outs(%iq, %ik, %iv : tensor<1x8x512x64xf32>, tensor<1x2x512x64xf32>, tensor<1x2x512x64xf32>)
+        d_captures(%it : tensor<8xf32>)
+        -> tensor<1x8x512x64xf32>, tensor<1x2x512x64xf32>, tensor<1x2x512x64xf32>, tensor<8xf32>
     ```
   }];
   let conditions = ["H % G == 0"];
@@ -405,6 +432,8 @@ def Attn_DenseBackwardOp : Attn_TiledOp<"dense_backward", 1, "getQuery()",
     Attn_Arg<Optional<Attn_Rank3>, "gradient of log_weight">:$d_log_weight,
     Attn_Arg<Optional<Attn_Rank4>, "gradient of bias">:$d_bias,
     Attn_Arg<Optional<Attn_Rank2>, "gradient of sink">:$d_sink,
+    Attn_Arg<Variadic<Attn_CapturedGradient>,
+        "", "as each floating-point tensor of `captures`, of its elements or their sums, or none">:$d_captures,
     OptionalAttr<Attn_FiniteAttr>:$scale,
     OptionalAttr<Attn_MaskAttr>:$mask
   );
@@ -427,6 +456,7 @@ def Attn_DenseBackwardOp : Attn_TiledOp<"dense_backward", 1, "getQuery()",
     (`d_log_weight` `(` $d_log_weight^ `:` type($d_log_weight) `)`)?
     (`d_bias` `(` $d_bias^ `:` type($d_bias) `)`)?
     (`d_sink` `(` $d_sink^ `:` type($d_sink) `)`)?
+    (`d_captures` `(` $d_captures^ `:` type($d_captures) `)`)?
     attr-dict (`->` type($results)^)?
   }];
   let hasVerifier = 1;
@@ -459,7 +489,7 @@ def Attn_StreamBackwardOp : Attn_TiledOp<"stream_backward", 1, "getQuery()",
     ```
 
     With a `score` region `f`, as in `attn.stream`, `dS f'(scale q . key)` takes the
-    place of `dS` in `d_query` and `d_keys`. What the region captures is constant.
+    place of `dS` in `d_query` and `d_keys`. `d_captures` are as in `attn.dense_backward`.
 
     Scores are computed again, and nothing of size `N x M` is stored. Sums run
     over the query heads that share a key head, and over the axes along which a
@@ -516,6 +546,8 @@ def Attn_StreamBackwardOp : Attn_TiledOp<"stream_backward", 1, "getQuery()",
     Attn_Arg<Variadic<Attn_Rank3>, "gradient of log_weights, or none">:$d_log_weights,
     Attn_Arg<Variadic<Attn_Rank4>, "gradient of biases, or none">:$d_biases,
     Attn_Arg<Optional<Attn_Rank2>, "gradient of sink">:$d_sink,
+    Attn_Arg<Variadic<Attn_CapturedGradient>,
+        "", "as each floating-point tensor of `captures`, of its elements or their sums, or none">:$d_captures,
     Attn_SourceArrayAttr:$sources,
     DefaultValuedAttr<I64Attr, "0">:$block,
     Attn_FiniteAttr:$scale,

@@ -46,6 +46,9 @@ void cloneScoreRegion(ScoreRegions from, ScoreRegions to);
 /// heads.
 constexpr int64_t kMaxScorePositions = int64_t(1) << 28;
 
+/// Whether a captured operand has a gradient: floating-point tensors have.
+bool isDifferentiableCapture(mlir::Type captured);
+
 /// What a region yields.
 mlir::Value getYieldedScore(mlir::Region &region);
 
@@ -59,6 +62,10 @@ namespace detail {
 mlir::LogicalResult verifyScoreRegion(mlir::Operation *op, ScoreRegions score,
                                       mlir::ValueRange captures,
                                       mlir::Type sums);
+/// Checks that `gradients` are none, or fit the captures that have one.
+mlir::LogicalResult verifyCaptureGradients(mlir::Operation *op,
+                                           mlir::ValueRange captures,
+                                           mlir::ValueRange gradients);
 } // namespace detail
 
 } // namespace fovea::attn

@@ -76,12 +76,13 @@ public:
     mlir::Value output, lse, dOutput, dLse;
   };
   /// Where gradients go: those of keys and values for every source, of log
-  /// weights and biases for all that have one or for none, and of the sink
-  /// unless that is null.
+  /// weights and biases for all that have one or for none, of the sink unless
+  /// that is null, and of what the score region captures.
   struct Gradients {
     mlir::Value query;
     llvm::SmallVector<mlir::Value> keys, values, logWeights, biases;
     mlir::Value sink = {};
+    llvm::SmallVector<mlir::Value> captures = {};
   };
   /// The gradient of what `build` makes. Its results are in the order of
   /// `gradients`.

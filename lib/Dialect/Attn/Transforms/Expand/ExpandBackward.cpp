@@ -66,9 +66,13 @@ struct ExpandDenseBackward : OpRewritePattern<DenseBackwardOp> {
     sources.setSink(op.getSink());
     sources.setQueryLengths(op.getQueryLengths());
     sources.setScore(op.getScore(), op.getCaptures());
-    StreamSources::Gradients gradients = {
-        op.getDQuery(), {op.getDKey()}, {op.getDValue()}, {}, {},
-        op.getDSink()};
+    StreamSources::Gradients gradients = {op.getDQuery(),
+                                          {op.getDKey()},
+                                          {op.getDValue()},
+                                          {},
+                                          {},
+                                          op.getDSink(),
+                                          llvm::to_vector(op.getDCaptures())};
     if (op.getDLogWeight())
       gradients.logWeights.push_back(op.getDLogWeight());
     if (op.getDBias())

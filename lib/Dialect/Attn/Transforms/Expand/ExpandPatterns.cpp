@@ -122,13 +122,14 @@ StreamSources::buildBackward(OpBuilder &builder, Location loc, Value query,
     llvm::append_range(types, ValueRange(group).getTypes());
   if (gradients.sink)
     types.push_back(gradients.sink.getType());
+  llvm::append_range(types, ValueRange(gradients.captures).getTypes());
   auto op = StreamBackwardOp::create(
       builder, loc, types, query, keys, values, logWeights, biases, lengths,
       rowLists, sink, queryLengths, captures, results.output, results.lse,
       results.dOutput, results.dLse, gradients.query, gradients.keys,
       gradients.values, gradients.logWeights, gradients.biases, gradients.sink,
-      builder.getArrayAttr(attrs), builder.getI64IntegerAttr(block),
-      builder.getF64FloatAttr(scale),
+      gradients.captures, builder.getArrayAttr(attrs),
+      builder.getI64IntegerAttr(block), builder.getF64FloatAttr(scale),
       /*tiles=*/nullptr, score.size());
   cloneScoreRegion(score, op.getScore());
   return op;

@@ -127,7 +127,10 @@ struct ExpandSinkGradient : OpRewritePattern<StreamBackwardOp> {
     Value gradient;
     if (op.getDSink()) {
       gradient = SinkGradient(rewriter, op).build();
-      Type wanted = types.pop_back_val();
+      // Before those of what the score region captures.
+      auto position = types.end() - 1 - op.getDCaptures().size();
+      Type wanted = *position;
+      types.erase(position);
       if (gradient.getType() != wanted)
         gradient =
             arith::TruncFOp::create(rewriter, op.getLoc(), wanted, gradient);
@@ -139,12 +142,13 @@ struct ExpandSinkGradient : OpRewritePattern<StreamBackwardOp> {
         op.getOutput(), op.getLse(), op.getDOutput(), op.getDLse(),
         op.getDQuery(), op.getDKeys(), op.getDValues(), op.getDLogWeights(),
         op.getDBiases(),
-        /*d_sink=*/Value(), op.getSourcesAttr(), op.getBlockAttr(),
-        op.getScaleAttr(), op.getTilesAttr(), op.getScore().size());
+        /*d_sink=*/Value(), op.getDCaptures(), op.getSourcesAttr(),
+        op.getBlockAttr(), op.getScaleAttr(), op.getTilesAttr(),
+        op.getScore().size());
     cloneScoreRegion(op.getScore(), rest.getScore());
     results.append(rest->result_begin(), rest->result_end());
     if (gradient)
-      results.push_back(gradient);
+      results.insert(results.end() - op.getDCaptures().size(), gradient);
     rewriter.replaceOp(op, results);
     return success();
   }

@@ -81,6 +81,7 @@ Conv         AttnConvOps
 LowRank      AttnLowRankOps
 Tree         AttnTreeOps
 Tokens       AttnTokenOps
+Pool         AttnPoolOps
 '
 
 # dialect_page <TableGen file>

@@ -42,7 +42,8 @@ protected:
 } // namespace
 
 TEST_F(AttnAttributesTest, MaskRefusesNegativeWindow) {
-  EXPECT_FALSE(succeeded(MaskAttr::verify(emitError(), true, -1, 0)));
+  EXPECT_FALSE(succeeded(MaskAttr::verify(emitError(), true, -1, 0, 1)));
+  EXPECT_FALSE(succeeded(MaskAttr::verify(emitError(), true, 0, 0, 0)));
   EXPECT_EQ(message, "expected a window that is not negative, but got -1");
 }
 
@@ -50,6 +51,7 @@ TEST_F(AttnAttributesTest, MaskWithoutWindow) {
   auto mask = MaskAttr::get(&context, false, 0);
   EXPECT_TRUE(mask.isTrivial());
   EXPECT_FALSE(mask.hasWindow());
+  EXPECT_FALSE(mask.hasStride());
   EXPECT_FALSE(MaskAttr::get(&context, true, 0).isTrivial());
   EXPECT_FALSE(MaskAttr::get(&context, false, 3).isTrivial());
 }

@@ -217,7 +217,7 @@ ParseResult StreamBackwardOp::parse(OpAsmParser &parser,
         loc, "expected no terms by distance, which have no gradient yet");
   for (const TypedOperands *operands :
        {&query, &sources.keys, &sources.values, &sources.logWeights,
-        &sources.biases, &sources.lengths, &sink, &queryLengths, &captures,
+        &sources.biases, &sources.lengths, &sources.rowLists, &sink, &queryLengths, &captures,
         &forward, &gradient, &outs, &dWeights, &dBiases, &dSink, &dCaptures})
     if (operands->resolve(parser, loc, result))
       return failure();

@@ -15,6 +15,7 @@
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/DialectImplementation.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
@@ -132,7 +133,7 @@ Attribute MaskAttr::parse(AsmParser &parser, Type) {
   if (parser.parseLess())
     return {};
   bool causal = false;
-  int64_t window = 0, prefix = 0;
+  int64_t window = 0, prefix = 0, stride = 1;
   auto parseSize = [&](StringRef name, int64_t &size) -> ParseResult {
     if (parser.parseEqual() || parser.parseInteger(size))
       return failure();
@@ -143,36 +144,52 @@ Attribute MaskAttr::parse(AsmParser &parser, Type) {
   };
   if (failed(parser.parseOptionalKeyword("none"))) {
     causal = succeeded(parser.parseOptionalKeyword("causal"));
-    if (!causal || succeeded(parser.parseOptionalComma())) {
-      if (causal && succeeded(parser.parseOptionalKeyword("prefix"))) {
-        if (parseSize("prefix", prefix))
-          return {};
-      } else if (parser.parseKeyword("window") || parseSize("window", window)) {
-        return {};
-      }
+    // Each part is behind a comma, unless it is the first.
+    bool hasMore = !causal || succeeded(parser.parseOptionalComma());
+    auto parseOptional = [&](StringRef name, int64_t &size) -> ParseResult {
+      if (!hasMore || failed(parser.parseOptionalKeyword(name)))
+        return success();
+      if (parseSize(name, size))
+        return failure();
+      hasMore = succeeded(parser.parseOptionalComma());
+      return success();
+    };
+    if (parseOptional("window", window) || parseOptional("prefix", prefix) ||
+        parseOptional("stride", stride))
+      return {};
+    if (hasMore) {
+      parser.emitError(parser.getCurrentLocation(),
+                       "expected window, prefix or stride of a mask");
+      return {};
     }
   }
   if (parser.parseGreater())
     return {};
   return parser.getChecked<MaskAttr>(loc, parser.getContext(), causal, window,
-                                     prefix);
+                                     prefix, stride);
 }
 
 void MaskAttr::print(AsmPrinter &printer) const {
-  printer << "<";
-  if (isTrivial())
-    printer << "none";
+  SmallVector<std::string> parts;
   if (getCausal())
-    printer << "causal";
+    parts.push_back("causal");
+  auto add = [&](StringRef name, int64_t size) {
+    parts.push_back((name + " = " + Twine(size)).str());
+  };
   if (hasWindow())
-    printer << (getCausal() ? ", " : "") << "window = " << getWindow();
+    add("window", getWindow());
   if (hasPrefix())
-    printer << ", prefix = " << getPrefix();
-  printer << ">";
+    add("prefix", getPrefix());
+  if (hasStride())
+    add("stride", getStride());
+  if (parts.empty())
+    parts.push_back("none");
+  printer << "<" << llvm::join(parts, ", ") << ">";
 }
 
 LogicalResult MaskAttr::verify(function_ref<InFlightDiagnostic()> emitError,
-                               bool causal, int64_t window, int64_t prefix) {
+                               bool causal, int64_t window, int64_t prefix,
+                               int64_t stride) {
   if (window < 0)
     return emitError() << "expected a window that is not negative, but got "
                        << window;
@@ -181,7 +198,14 @@ LogicalResult MaskAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                        << prefix;
   if (prefix > 0 && (!causal || window > 0))
     return emitError() << "expected a prefix of a causal mask without a window";
+  if (stride < 1 || stride > kMaxStride)
+    return emitError() << "expected a stride from 1 to " << kMaxStride
+                       << ", but got " << stride;
   return success();
+}
+
+MaskAttr MaskAttr::withoutStride() const {
+  return get(getContext(), getCausal(), getWindow(), getPrefix());
 }
 
 //===----------------------------------------------------------------------===//
@@ -253,6 +277,9 @@ LogicalResult SourceAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                        << ranges.size();
   if (hasListedPositions && hasBias)
     return emitError() << "expected no bias beside listed positions";
+  if (mask.hasStride() && (hasRelative || hasDistanceBias))
+    return emitError() << "expected no stride with relative or distance_bias, "
+                          "whose distances are those of rows";
   if (!origin)
     return success();
   if (!hasRelative && !hasDistanceBias)

@@ -148,6 +148,9 @@ template <typename OpTy> struct DropTrivialMask : OpRewritePattern<OpTy> {
     MaskAttr mask = *op.getMask();
     int64_t n = cast<ShapedType>(op.getQuery().getType()).getDimSize(2);
     int64_t m = cast<ShapedType>(op.getKey().getType()).getDimSize(2);
+    // Sizes of masks are in tokens, not in rows.
+    if (!ShapedType::isDynamic(m))
+      m *= mask.getStride();
     bool isWhole = !ShapedType::isDynamic(m) && mask.getPrefix() >= m;
     bool causal = mask.getCausal() && n != 1 && !(mask.hasPrefix() && isWhole);
     int64_t window = mask.getWindow();
@@ -155,12 +158,16 @@ template <typename OpTy> struct DropTrivialMask : OpRewritePattern<OpTy> {
     if (!ShapedType::isDynamic(n) && !ShapedType::isDynamic(m) && m >= n &&
         window >= m)
       window = 0;
-    auto simplified = MaskAttr::get(op.getContext(), causal, window,
-                                    causal ? mask.getPrefix() : 0);
-    if (simplified == mask && !mask.isTrivial())
+    auto simplified =
+        MaskAttr::get(op.getContext(), causal, window,
+                      causal ? mask.getPrefix() : 0, mask.getStride());
+    // Functions of scores are told the positions that a stride makes.
+    bool isNone =
+        simplified.isTrivial() && (!mask.hasStride() || op.getScore().empty());
+    if (simplified == mask && !isNone)
       return failure();
     rewriter.modifyOpInPlace(op, [&] {
-      if (simplified.isTrivial())
+      if (isNone)
         op.removeMaskAttr();
       else
         op.setMaskAttr(simplified);

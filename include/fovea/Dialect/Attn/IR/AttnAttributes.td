@@ -32,6 +32,16 @@ def Attn_MaskAttr : Attn_Attr<"Mask", "mask"> {
 
     `window = 0` means no window and is not printed, nor is `prefix = 0`.
 
+    With `stride = r`, which may follow each of them or stand alone, key rows are summaries of
+    `r` tokens: row `j` stands at the last of its tokens, position `(j + 1) r - 1`, which
+    takes the place of `j` above, and for which `window` and `prefix` count tokens. The last
+    query lines up with the last token. `M` rows stand for `M r` tokens, and for up
+    to `r - 1` more that make no row yet, as many as there are queries for:
+    `p = i + T - N` with `T = M r + min(max(N - M r, 0), r - 1)`. So a query of a whole sequence
+    stands at its own token, and a single one behind all rows. Of a source with
+    lengths these are numbers of tokens: `T = lengths[b]`, of which `T / r` rows exist.
+    Functions of scores are given these positions, too.
+
     Example:
 
     ```mlir
@@ -39,17 +49,24 @@ def Attn_MaskAttr : Attn_Attr<"Mask", "mask"> {
     #near = #attn.mask<window = 128>
     #recent = #attn.mask<causal, window = 128>
     #prefix = #attn.mask<causal, prefix = 64>
+    #summaries = #attn.mask<causal, stride = 128>
     ```
   }];
-  let parameters = (ins "bool":$causal, "int64_t":$window, "int64_t":$prefix);
-  let builders = [AttrBuilder<(ins "bool":$causal, "int64_t":$window), [{
-    return $_get($_ctxt, causal, window, /*prefix=*/0);
+  let parameters = (ins "bool":$causal, "int64_t":$window, "int64_t":$prefix,
+                        "int64_t":$stride);
+  let builders = [AttrBuilder<(ins "bool":$causal, "int64_t":$window,
+                               CArg<"int64_t", "0">:$prefix), [{
+    return $_get($_ctxt, causal, window, prefix, /*stride=*/1);
   }]>];
   let hasCustomAssemblyFormat = 1;
   let genVerifyDecl = 1;
   let extraClassDeclaration = [{
     bool hasWindow() const { return getWindow() > 0; }
     bool hasPrefix() const { return getPrefix() > 0; }
+    bool hasStride() const { return getStride() > 1; }
+    static constexpr int64_t kMaxStride = 1 << 20;
+    /// The same mask for rows that are one token each.
+    MaskAttr withoutStride() const;
     /// True when the mask admits everything.
     bool isTrivial() const { return !getCausal() && !hasWindow(); }
   }];

@@ -12,6 +12,7 @@
 include "fovea/Dialect/Attn/IR/AttnConvOps.td"
 include "fovea/Dialect/Attn/IR/AttnHierarchicalOps.td"
 include "fovea/Dialect/Attn/IR/AttnLowRankOps.td"
+include "fovea/Dialect/Attn/IR/AttnPoolOps.td"
 include "fovea/Dialect/Attn/IR/AttnQuantizeOps.td"
 include "fovea/Dialect/Attn/IR/AttnSoftmaxOps.td"
 include "fovea/Dialect/Attn/IR/AttnTokenOps.td"

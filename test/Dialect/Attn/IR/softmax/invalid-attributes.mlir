@@ -47,12 +47,12 @@ func.func @value(%x: tensor<1x2x8x4xf32>) -> tensor<1x2x8x4xf32> {
 // -----
 
 // Keys inside of attributes.
-// expected-error @below {{expected 'window'}}
+// expected-error @below {{expected window, prefix or stride of a mask}}
 func.func private @f() attributes {a.b = #attn.mask<causal, sliding = 3>}
 
 // -----
 
-// expected-error @below {{expected 'window'}}
+// expected-error @below {{expected window, prefix or stride of a mask}}
 func.func private @f() attributes {a.b = #attn.mask<"causal">}
 
 // -----
@@ -67,5 +67,5 @@ func.func private @f() attributes {a.b = #attn.tiles<query = 64, keys_of = 512, 
 
 // -----
 
-// expected-error @below {{expected 'window'}}
+// expected-error @below {{expected a prefix of a causal mask without a window}}
 #open = #attn.mask<prefix = 3>

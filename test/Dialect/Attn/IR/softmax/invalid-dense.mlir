@@ -510,7 +510,7 @@ func.func @f(%q: tensor<1x4x8x16xf32>, %k: tensor<1x2x6x16xf32>, %v: tensor<1x2x
 // -----
 
 func.func @f(%q: tensor<1x4x8x16xf32>, %k: tensor<1x2x6x16xf32>, %v: tensor<1x2x6x24xf32>, %o: tensor<1x4x8x24xf32>) {
-  // expected-error @below {{expected 'window'}}
+  // expected-error @below {{expected window, prefix or stride of a mask}}
   %0 = attn.dense ins(%q, %k, %v : tensor<1x4x8x16xf32>, tensor<1x2x6x16xf32>, tensor<1x2x6x24xf32>) outs(%o : tensor<1x4x8x24xf32>) {mask = #attn.mask<>} -> tensor<1x4x8x24xf32>
   return
 }
@@ -518,7 +518,7 @@ func.func @f(%q: tensor<1x4x8x16xf32>, %k: tensor<1x2x6x16xf32>, %v: tensor<1x2x
 // -----
 
 func.func @f(%q: tensor<1x4x8x16xf32>, %k: tensor<1x2x6x16xf32>, %v: tensor<1x2x6x24xf32>, %o: tensor<1x4x8x24xf32>) {
-  // expected-error @below {{expected 'window'}}
+  // expected-error @below {{expected window, prefix or stride of a mask}}
   %0 = attn.dense ins(%q, %k, %v : tensor<1x4x8x16xf32>, tensor<1x2x6x16xf32>, tensor<1x2x6x24xf32>) outs(%o : tensor<1x4x8x24xf32>) {mask = #attn.mask<causal, width = 3>} -> tensor<1x4x8x24xf32>
   return
 }

@@ -243,6 +243,8 @@ void StreamReader::add(const attn::StreamSource &source) {
     result.byData = "the key of a row is that of its code";
   if (source.lengths)
     result.byData = "lengths say how many rows there are";
+  if (source.rowList)
+    result.byData = "lists say which rows are read";
 
   // Values say what rows stand for: keys may be looked up in a table.
   SmallVector<RowOrigin> origins = {{0, rows, source.values, 0, 1}};

@@ -72,6 +72,7 @@ orc::SymbolMap fovea::getRuntimeSymbols(orc::MangleAndInterner &mangle) {
   FOVEA_ADD(fovea_rt_check_interrupt);
   FOVEA_ADD(fovea_rt_check_codes);
   FOVEA_ADD(fovea_rt_check_codes_or_absent);
+  FOVEA_ADD(fovea_rt_check_rows);
   FOVEA_ADD(fovea_rt_check_extent);
   FOVEA_ADD(fovea_rt_check_intervals);
   FOVEA_ADD(fovea_rt_check_ranges);

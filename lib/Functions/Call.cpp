@@ -54,6 +54,9 @@ bool Call::leavesOpen(bool isOpen, Declared declared, ArrayRef<int64_t> shape,
   // What a score region captures is read by bounds that are checked.
   if (spec && spec->name == "captures")
     return true;
+  // A single list is that of all blocks, which the type tells.
+  if (spec && spec->name == "rows" && dim >= 2)
+    return isOpen && (dim == 3 || shape[dim] != 1);
   ArrayRef<attn::ExtentSpec> extents;
   if (isOpen && spec)
     extents = spec->getExtents(shape.size());

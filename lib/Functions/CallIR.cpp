@@ -119,8 +119,13 @@ static Operation *buildOp(OpBuilder &b, StringRef op, ValueRange operands,
   state.addOperands(inits);
   state.addTypes(inits.getTypes());
   state.addAttributes(attributes);
-  if (state.name.hasTrait<OpTrait::AttrSizedOperandSegments>())
-    state.addAttribute("operandSegmentSizes", b.getDenseI32ArrayAttr(segments));
+  if (state.name.hasTrait<OpTrait::AttrSizedOperandSegments>()) {
+    // The last destinations may be left out.
+    SmallVector<int32_t> sizes(segments);
+    sizes.resize(
+        attn::findContract(state.name.getStringRef())->getOperands().size());
+    state.addAttribute("operandSegmentSizes", b.getDenseI32ArrayAttr(sizes));
+  }
   if (region)
     state.addRegion()->takeBody(*region);
   return b.create(state);

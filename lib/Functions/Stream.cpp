@@ -9,6 +9,7 @@
 #include "fovea/Functions/Stream.h"
 #include "AttentionCall.h"
 #include "CallText.h"
+#include "Codes.h"
 #include "ScoreArguments.h"
 #include "fovea/Dialect/Attn/IR/SourceContract.h"
 #include "llvm/ADT/STLExtras.h"
@@ -43,6 +44,9 @@ public:
   std::optional<Argument> sink;
 
 private:
+  /// Checks the lists of a source that has them.
+  void addRows(const Source &source, const Twine &name, int64_t keyHeads,
+               unsigned number);
   void addSource(const attn::Contract &contract, const Source &source,
                  const StreamFormOptions &options);
   void addScore(ArrayRef<Source> sources, const StreamFormOptions &options);
@@ -54,6 +58,8 @@ private:
   double scale;
   SmallVector<SourceValue, 0> attributes;
   std::deque<SequenceLengths> lengths;
+  std::deque<Codes> lists;
+  SmallVector<Element> rows;
   std::optional<SequenceLengths> queryLengths;
   std::optional<ScoreArguments> score;
 };
@@ -79,25 +85,83 @@ StreamArguments::StreamArguments(Checker &check, const attn::Contract &contract,
   addScore(sources, options);
 }
 
+void StreamArguments::addRows(const Source &source, const Twine &name,
+                              int64_t keyHeads, unsigned number) {
+  check.check(source.rows || (source.unit == 1 && !source.hasListedPositions),
+              name + (source.unit == 1 ? "positions" : "unit") +
+                  ": found it without rows, needed lists of rows");
+  if (!source.rows || check.hasFailed())
+    return;
+  std::string list = (name + "rows").str();
+  check.integer((name + "unit").str(), source.unit, 1);
+  check.check(Codes::areCodes(*source.rows),
+              list + ": found element type " +
+                  getArrayTypeName(source.rows->elementType) +
+                  ", needed int32 or int64");
+  check.check(!source.hasListedPositions || !source.bias,
+              name + "bias: found it beside listed positions, needed none");
+  Declared declared{attn::getSourceContract().find("rows"), number};
+  lists.emplace_back(check, list, *source.rows, target);
+  rows.push_back(
+      {check.operand(*declared.spec, list, lists.back().get()), declared});
+  if (check.hasFailed())
+    return;
+  const auto &shape = rows.back().argument.shape;
+  const auto &q = first.q.shape;
+  auto needs = [&](unsigned dim, ArrayRef<int64_t> allowed) {
+    std::string text;
+    for (int64_t extent : allowed)
+      text += (text.empty() ? "" : " or ") + std::to_string(extent);
+    check.check(is_contained(allowed, shape[dim]),
+                list + ": found extent " + Twine(shape[dim]) +
+                    " in dimension " + Twine(dim) + ", needed " + text);
+  };
+  SmallVector<int64_t> heads = {1};
+  for (int64_t extent : {keyHeads, q[1]})
+    if (!is_contained(heads, extent))
+      heads.push_back(extent);
+  needs(0, q[0] == 1 ? ArrayRef<int64_t>{1} : ArrayRef<int64_t>{1, q[0]});
+  needs(1, heads);
+  if (shape[2] == 1)
+    return;
+  int64_t blocks = block ? divideCeil(q[2], block) : 1;
+  check.check(block != 0, "block: found 0, needed at least 1, since " + list +
+                              " has a list for each block");
+  check.check(shape[2] >= blocks, list + ": found extent " + Twine(shape[2]) +
+                                      " in dimension 2, needed 1 or at least " +
+                                      Twine(blocks) +
+                                      ", the blocks of queries");
+}
+
 void StreamArguments::addSource(const attn::Contract &contract,
                                 const Source &source,
                                 const StreamFormOptions &options) {
   unsigned number = keys.size();
   std::string name = ("sources[" + Twine(number) + "].").str();
-  auto addRows = [&](SmallVector<Element> &list, StringRef spec, StringRef what,
-                     const TensorRef &array) -> const Argument & {
+  auto addArray = [&](SmallVector<Element> &list, StringRef spec,
+                      StringRef what,
+                      const TensorRef &array) -> const Argument & {
     Declared declared{contract.find(spec), number};
     list.push_back(
         {check.operand(*declared.spec, name + what.str(), array), declared});
     return list.back().argument;
   };
-  const Argument &k = addRows(keys, "keys", "k", source.k);
-  const Argument &v = addRows(values, "values", "v", source.v);
+  const Argument &k = addArray(keys, "keys", "k", source.k);
+  // Batch entries may share a pool of pages.
+  bool isPool = source.rows && source.hasListedPositions &&
+                contract.find("pool of values");
+  const Argument &v =
+      addArray(values, isPool ? "pool of values" : "values", "v", source.v);
   check.notEmpty(v);
   if (number == 0)
     first.k = k, first.v = v;
   const auto &q = first.q;
-  int64_t numKeys = k.shape[2];
+  addRows(source, name, v.shape.size() == 4 ? v.shape[1] : 1, number);
+  if (check.hasFailed())
+    return;
+  int64_t numStored = k.shape[2], numKeys = numStored;
+  if (source.hasListedPositions)
+    numKeys = rows.back().argument.shape[3] * source.unit;
   auto addTerm = [&](SmallVector<Element> &list, StringRef what,
                      const std::optional<TensorRef> &array,
                      ArrayRef<int64_t> shape) {
@@ -107,9 +171,9 @@ void StreamArguments::addSource(const attn::Contract &contract,
            {attn::getSourceContract().find(what), number}});
   };
   addTerm(logWeights, "log_weight", source.logWeight,
-          {q.shape[0], v.shape[1], numKeys});
+          {q.shape[0], v.shape[1], numStored});
   addTerm(biases, "bias", source.bias,
-          {q.shape[0], q.shape[1], q.shape[2], numKeys});
+          {q.shape[0], q.shape[1], q.shape[2], numStored});
   lengths.emplace_back(check, name + "lengths", source.lengths, q.shape[0],
                        numKeys, target);
   check.check(source.ranges.size() <= 1 ||
@@ -128,6 +192,10 @@ void StreamArguments::addSource(const attn::Contract &contract,
   attribute.hasBias = source.bias.has_value();
   attribute.hasLengths = source.lengths.has_value();
   attribute.hasBlocks = block != 0;
+  if (source.rows) {
+    attribute.unit = source.unit;
+    attribute.hasListedPositions = source.hasListedPositions;
+  }
   attributes.push_back(attribute);
 }
 
@@ -188,6 +256,8 @@ void StreamArguments::addTo(Call &call) const {
            {attn::getSourceContract().find("lengths"), unsigned(index)}});
   call.leaveOutBefore("lengths");
   call.operand(given);
+  call.leaveOutBefore("row_lists");
+  call.operand(rows);
   call.leaveOutBefore("sink");
   call.operandIf(sink);
   call.operandIf(queryLengths->get());

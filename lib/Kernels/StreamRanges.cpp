@@ -166,11 +166,15 @@ RangeAnalysis::RangeAnalysis(StreamOp op) {
     auto &sourceLengths = lengths.emplace_back();
     for (AffineMap range : source.attr.getRanges()) {
       std::optional<int64_t> length =
-          source.lengths
+          source.rowList ? std::nullopt
+          : source.lengths
               ? getUniformLength(range, rows)
               : ::getMaxLength(range, op.getBlock(), rows, numQueries);
       sourceLengths.push_back(length);
-      if (length && *length == 0) {
+      if (source.rowList) {
+        sourceKinds.push_back(RangeKind::Listed);
+        anyLong = true;
+      } else if (length && *length == 0) {
         sourceKinds.push_back(RangeKind::Empty);
       } else if (length && *length <= kMaxTableRange &&
                  source.attr.getMask().isTrivial() &&
@@ -205,7 +209,7 @@ RangeAnalysis::RangeAnalysis(StreamOp op) {
 
 std::optional<StaticRanges> StaticRanges::get(StreamOp op, unsigned number) {
   StreamOp::Source source = op.getSourceList()[number];
-  if (source.lengths)
+  if (source.lengths || source.rowList)
     return std::nullopt;
   StaticRanges result;
   llvm::append_range(result.ranges, source.attr.getRanges());
@@ -255,6 +259,12 @@ bool RangeAnalysis::hasRuns(unsigned source) const {
   return llvm::any_of(kinds[source], [](RangeKind kind) {
     return kind == RangeKind::Short || kind == RangeKind::Long;
   });
+}
+
+Value fovea::attn::emitNumRows(KernelBuilder &b, const StreamSource &source) {
+  if (source.attr.getHasListedPositions())
+    return b.mul(b.extent(source.rowList, 3), source.attr.getUnit());
+  return b.extent(source.getRowsOperand(), 2);
 }
 
 RangeBounds fovea::attn::emitRangeBounds(KernelBuilder &b, AffineMap range,

@@ -41,7 +41,18 @@ class Source:
     `segments` is a pair of integers [B,N] and [B,M]: a query reads keys of its own
     segment.  It is for the only source of a call.
 
-    Not yet: `stride`, lists of `rows`, and `score` and `admit` of a source.
+    `rows` is a list for each block of queries, [B,G',T,R] of int32 or int64 with G' one
+    of 1, G and H; with B or T of 1 it is that of all: each entry x names the `unit` rows
+    from `unit` x on, and -1 none.  Queries read what their list names, as often as it
+    names it, and of it what ranges and mask admit.  What no list names may hold anything.
+
+        Source(k, v, causal=True, rows=chosen, unit=64)
+
+    Rows stand where they are `"stored"`; with `positions="listed"` where they are listed,
+    entry n at `unit` n: as pages of a cache do.  Keys and values with a batch of 1
+    are then a pool for all batch entries, and `lengths` counts listed rows.
+
+    Not yet: `stride`, and `score` and `admit` of a source.
     """
 
     k: Any
@@ -54,6 +65,8 @@ class Source:
     log_weight: Any = None
     bias: Any = None
     rows: Any = None
+    unit: int = 1
+    positions: str = "stored"
     ranges: Callable[..., Any] | None = None
     lengths: Any = None
     segments: tuple[Any, Any] | None = None
@@ -63,8 +76,6 @@ class Source:
     def __post_init__(self) -> None:
         if check.integer("stride", self.stride, 1) != 1:
             raise ValueError(f"stride: found {self.stride}, needed 1: positions of summaries are not there yet")
-        if self.rows is not None:
-            raise ValueError("rows: found a list of rows, needed None: lists are not there yet, ranges are")
         for name in ("score", "admit"):
             if getattr(self, name) is not None:
                 raise ValueError(f"{name}: found one of a source, needed that of the call, which holds for all sources")
@@ -73,7 +84,8 @@ class Source:
         """Its properties, in the order of FUNCTIONS["stream"]."""
         return (
             *arrays.rows(name, self.k, self.v), self.causal, self.window, self.prefix, arrays.term(self.log_weight, 3),
-            arrays.term(self.bias, 4), self.lengths, "; ".join(trace_ranges(f"{name}.ranges", self.ranges)),
+            arrays.term(self.bias, 4), self.lengths, self.rows, self.unit, self.positions,
+            "; ".join(trace_ranges(f"{name}.ranges", self.ranges)),
         )  # fmt: skip
 
 

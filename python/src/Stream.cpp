@@ -50,6 +50,13 @@ static SmallVector<Source, 2> readSources(Reader &in) {
   read("lengths", [&](Source &to, StringRef name) {
     to.lengths = in.optionalArray(name);
   });
+  read("rows",
+       [&](Source &to, StringRef name) { to.rows = in.optionalArray(name); });
+  read("unit",
+       [&](Source &to, StringRef name) { to.unit = in.integer(name, 1); });
+  read("positions", [&](Source &to, StringRef name) {
+    to.hasListedPositions = in.choice<bool>(name, {"stored", "listed"});
+  });
   read("ranges", [&](Source &to, StringRef) { to.ranges = readRanges(in); });
   return sources;
 }

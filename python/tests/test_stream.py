@@ -376,7 +376,6 @@ def test_errors():
     fails(r"^sources\[0\]\.segments\[1\]: found shape \(2, 30\), needed \(2, 37\)", Source(k, v, segments=(ids, ids[:, :30])))
     fails(r"^sources\[1\]\.segments: found them beside other sources", Source(k, v), Source(k, v, segments=(ids, ids)))
     refused("^stride: found 4, needed 1", Source, k, v, stride=4)
-    refused("^rows: found a list of rows", Source, k, v, rows=ids)
     refused("^score: found one of a source", Source, k, v, score=lambda s, b, h, i, j: s)
     refused("^admit: found one of a source", Source, k, v, admit=lambda b, h, i, j: i > j)
     sources = [Source(k, v)]

@@ -161,39 +161,59 @@ struct Codes {
   int64_t numBatches, numHeads, numTokens;
   int64_t batchStride, headStride, tokenStride;
 };
+/// Strided numbers, from `least` to below `bound`.
+struct Numbers {
+  const int32_t *data;
+  int64_t count, stride;
+  int32_t least;
+  int64_t bound;
+
+  /// The first one that is not; `count` if there is none.
+  int64_t findOut() const {
+    // Numbers below the least are large as unsigned numbers.
+    auto most = static_cast<uint32_t>(
+        std::clamp<int64_t>(bound, 0, int64_t(INT32_MAX) + 1) - least);
+    auto isOut = [=](int64_t i) {
+      return static_cast<uint32_t>(data[i * stride]) -
+                 static_cast<uint32_t>(least) >=
+             most;
+    };
+    // Without an early exit the loop is vectorised.
+    bool anyOut = false;
+    if (stride == 1)
+      for (int64_t i = 0; i < count; ++i)
+        anyOut |=
+            static_cast<uint32_t>(data[i]) - static_cast<uint32_t>(least) >=
+            most;
+    else
+      for (int64_t i = 0; i < count; ++i)
+        anyOut |= isOut(i);
+    if (!anyOut)
+      return count;
+    int64_t first = 0;
+    while (!isOut(first))
+      ++first;
+    return first;
+  }
+};
 } // namespace
 
 /// `needed` says what codes from `least` to below `num_codes` must be.
 static void checkCodes(const char *rule, const Codes &codes, int32_t least,
                        int64_t num_codes, const char *needed) {
-  // Codes below the least are large as unsigned numbers.
-  auto bound = static_cast<uint32_t>(
-      std::clamp<int64_t>(num_codes, 0, int64_t(INT32_MAX) + 1) - least);
-  auto isOut = [=](int32_t code) {
-    return static_cast<uint32_t>(code) - static_cast<uint32_t>(least) >= bound;
-  };
-  int64_t stride = codes.tokenStride;
   for (int64_t batch = 0; batch < codes.numBatches; ++batch) {
     for (int64_t head = 0; head < codes.numHeads; ++head) {
       const int32_t *row =
           codes.data + batch * codes.batchStride + head * codes.headStride;
-      // Without an early exit the loop is vectorised.
-      bool anyOut = false;
-      if (stride == 1)
-        for (int64_t token = 0; token < codes.numTokens; ++token)
-          anyOut |= isOut(row[token]);
-      else
-        for (int64_t token = 0; token < codes.numTokens; ++token)
-          anyOut |= isOut(row[token * stride]);
-      if (!anyOut)
-        continue;
-      int64_t token = 0;
-      while (!isOut(row[token * stride]))
-        ++token;
-      fail(FOVEA_RT_INVALID_ARGUMENT,
-           "%s[%" PRId64 ", %" PRId64 ", %" PRId64
-           "] must be %s and below %" PRId64 ", but got %" PRId32,
-           rule, batch, head, token, needed, num_codes, row[token * stride]);
+      Numbers numbers = {row, codes.numTokens, codes.tokenStride, least,
+                         num_codes};
+      int64_t token = numbers.findOut();
+      if (token < codes.numTokens)
+        fail(FOVEA_RT_INVALID_ARGUMENT,
+             "%s[%" PRId64 ", %" PRId64 ", %" PRId64
+             "] must be %s and below %" PRId64 ", but got %" PRId32,
+             rule, batch, head, token, needed, num_codes,
+             row[token * codes.tokenStride]);
     }
   }
 }
@@ -218,6 +238,28 @@ void fovea_rt_check_codes_or_absent(const char *rule, const int32_t *codes,
              {codes, num_batches, num_heads, num_tokens, batch_stride,
               head_stride, token_stride},
              /*least=*/-1, num_codes, "-1, or at least 0");
+}
+
+void fovea_rt_check_rows(const char *rule, const int32_t *rows,
+                         int64_t num_batches, int64_t num_heads,
+                         int64_t num_blocks, int64_t num_rows,
+                         int64_t batch_stride, int64_t head_stride,
+                         int64_t block_stride, int64_t row_stride,
+                         int64_t bound) {
+  for (int64_t batch = 0; batch < num_batches; ++batch)
+    for (int64_t head = 0; head < num_heads; ++head)
+      for (int64_t block = 0; block < num_blocks; ++block) {
+        const int32_t *list = rows + batch * batch_stride + head * head_stride +
+                              block * block_stride;
+        Numbers numbers = {list, num_rows, row_stride, /*least=*/-1, bound};
+        int64_t row = numbers.findOut();
+        if (row < num_rows)
+          fail(FOVEA_RT_INVALID_ARGUMENT,
+               "%s[%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64
+               "] must be -1, or at least 0 and below %" PRId64
+               ", but got %" PRId32,
+               rule, batch, head, block, row, bound, list[row * row_stride]);
+      }
 }
 
 void fovea_rt_check_intervals(

@@ -22,7 +22,8 @@ namespace fovea {
 /// Keys and values, and what a query reads of them.
 struct Source {
   /// [B,G,M,D] and [B,G,M,E], where M is this source's own. Those of `stream`,
-  /// not of its gradient, may have 1 for the B and G of keys.
+  /// not of its gradient, may have 1 for the B and G of keys, and for the B of
+  /// rows that stand as they are listed.
   TensorRef k, v;
   /// As for `dense`: the last query stands at the last of these keys.
   bool causal = false;
@@ -37,6 +38,14 @@ struct Source {
   llvm::SmallVector<std::string, 1> ranges = {};
   /// For the only source of a call.
   std::optional<Segments> segments = {};
+  /// [B,x,T,R] of i32 or i64, where extents of 1 broadcast and x is also one of
+  /// G and H: block `t` of queries reads what list `t` names, each entry `unit`
+  /// rows from row `unit` times the entry on, and -1 none.
+  std::optional<TensorRef> rows = {};
+  int64_t unit = 1;
+  /// Whether rows stand where they are listed, as pages do, instead of where
+  /// they are stored.
+  bool hasListedPositions = false;
 };
 
 /// What `stream` and its gradient have in common.

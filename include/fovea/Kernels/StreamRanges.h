@@ -24,12 +24,17 @@ RangeBounds emitRangeBounds(KernelBuilder &builder, mlir::AffineMap range,
                             mlir::Value block, mlir::Value rows,
                             mlir::Value numQueries);
 
+/// How many rows a source has for all batch entries: those that are stored, or
+/// that are listed where they stand as they are listed.
+mlir::Value emitNumRows(KernelBuilder &builder, const StreamSource &source);
+
 /// How the rows of one range of a source are read.
 enum class RangeKind {
-  Table, // a handful of rows: listed in the query block's row table
-  Short, // consecutive rows, few enough to be scored with all others at once
-  Empty, // no row for any block
-  Long,  // consecutive rows, streamed in tiles
+  Table,  // a handful of rows: listed in the query block's row table
+  Short,  // consecutive rows, few enough to be scored with all others at once
+  Empty,  // no row for any block
+  Long,   // consecutive rows, streamed in tiles
+  Listed, // rows that a list names, too: streamed in tiles of its table
 };
 
 /// Sorts the ranges of an attn.stream by how many rows they can name. Lengths
@@ -70,7 +75,8 @@ public:
       RangeKind kind = getKind(index, number);
       if (kind == RangeKind::Table)
         listed.push_back(number);
-      if (kind == RangeKind::Table || kind == RangeKind::Empty)
+      if (kind == RangeKind::Table || kind == RangeKind::Empty ||
+          kind == RangeKind::Listed)
         continue;
       RangeBounds run = emitRangeBounds(b, range, block, view.rows, numQueries);
       // A local bias has columns for rows from the first one on.

@@ -35,8 +35,12 @@ static Value admits(ReferenceBuilder &ref, MaskAttr mask, Value query,
 /// The rows that a source has for a batch entry.
 static Value countRows(ReferenceBuilder &ref, const StreamSource &source,
                        Value batch) {
-  return source.lengths ? ref.loadIndex(source.lengths, batch)
-                        : ref.extent(source.getRowsOperand(), 2);
+  if (source.lengths)
+    return ref.loadIndex(source.lengths, batch);
+  if (source.attr && source.attr.getHasListedPositions())
+    return ref.mul(ref.extent(source.rowList, 3),
+                   ref.index(source.attr.getUnit()));
+  return ref.extent(source.getRowsOperand(), 2);
 }
 
 /// An element of a buffer of numbers; `isInside` says whether there is one, or
@@ -139,14 +143,16 @@ static Value distanceTerm(ReferenceBuilder &ref, const QueryRow &at,
 }
 
 /// Visits the entries of key rows `begin <= j < end` of a source. Row j takes
-/// column `j - biasBegin` of the bias.
+/// column `j - biasBegin` of the bias, and stands at position `j + shift`, or
+/// at `j` where that is null.
 static Value walkRows(ReferenceBuilder &ref, const QueryRow &at,
                       const StreamOp::Source &source, MaskAttr mask,
                       double scale, Value begin, Value end, Value biasBegin,
-                      Value first, EntryVisitor visit) {
+                      Value first, EntryVisitor visit, Value shift = {}) {
   if (at.exists)
     end = ref.select(at.exists, end, begin);
   return ref.accumulate(begin, end, first, [&](Value key, Value state) {
+    Value keyPosition = shift ? ref.add(key, shift) : key;
     auto visitPresent = [&](Value bias, Value logWeight) {
       Value row = key;
       if (source.codes)
@@ -159,6 +165,9 @@ static Value walkRows(ReferenceBuilder &ref, const QueryRow &at,
         if (source.hasValueBlocks())
           return ref.load(source.values,
                           {at.batch, at.keyHead, at.block, key, column});
+        if (shift)
+          return ref.loadBroadcast(source.values,
+                                   {at.batch, at.keyHead, key, column});
         return ref.load(source.values, {at.batch, at.keyHead, key, column});
       };
       auto visitScore = [&]() -> Value {
@@ -170,7 +179,8 @@ static Value walkRows(ReferenceBuilder &ref, const QueryRow &at,
         return visitScore();
       Value position = ref.sub(
           ref.add(at.position, countRows(ref, source, at.batch)), at.numRows);
-      std::tie(score, derivative) = computeScore(ref, at, score, position, key);
+      std::tie(score, derivative) =
+          computeScore(ref, at, score, position, keyPosition);
       return ref.when(ref.isNotMinusInfinity(score), visitScore, state);
     };
 
@@ -204,7 +214,8 @@ static Value walkRows(ReferenceBuilder &ref, const QueryRow &at,
       return visitAdmitted();
     Value numKeys = countRows(ref, source, at.batch);
     Value query = ref.sub(ref.add(at.position, numKeys), at.numRows);
-    return ref.when(admits(ref, mask, query, key), visitAdmitted, state);
+    return ref.when(admits(ref, mask, query, keyPosition), visitAdmitted,
+                    state);
   });
 }
 
@@ -238,6 +249,39 @@ Value fovea::attn::walkAllRows(ReferenceBuilder &ref, const QueryRow &at,
                   countRows(ref, source, at.batch), ref.index(0), first, visit);
 }
 
+/// Visits the entries of positions `begin <= p < end` of a source that the list
+/// of the row names.
+static Value walkList(ReferenceBuilder &ref, const QueryRow &at,
+                      const StreamSource &source, double scale, Value begin,
+                      Value end, Value first, EntryVisitor visit) {
+  Value list = source.rowList, zero = ref.index(0),
+        unit = ref.index(source.attr.getUnit());
+  // One for all heads, for each key head or for each query head.
+  Value head =
+      ref.div(ref.mul(at.head, ref.extent(list, 1)), ref.extent(at.query, 1));
+  return ref.accumulate(
+      zero, ref.extent(list, 3), first, [&](Value number, Value state) {
+        Value listed = ref.loadIndex(
+            list,
+            ref.broadcastIndices(list, {at.batch, head, at.block, number}));
+        auto walk = [&]() -> Value {
+          Value row = ref.mul(listed, unit);
+          Value rowsEnd =
+              ref.min(ref.add(row, unit), ref.extent(source.keys, 2));
+          if (!source.attr.getHasListedPositions())
+            return walkRows(ref, at, source, source.attr.getMask(), scale,
+                            ref.max(begin, row), ref.min(end, rowsEnd), zero,
+                            state, visit);
+          Value shift = ref.sub(ref.mul(number, unit), row);
+          return walkRows(ref, at, source, source.attr.getMask(), scale,
+                          ref.max(ref.sub(begin, shift), row),
+                          ref.min(ref.sub(end, shift), rowsEnd), zero, state,
+                          visit, shift);
+        };
+        return ref.when(ref.lessOrEqual(zero, listed), walk, state);
+      });
+}
+
 Value fovea::attn::walkRanges(ReferenceBuilder &ref, const QueryRow &at,
                               const StreamSource &source, double scale,
                               Value first, EntryVisitor visit) {
@@ -251,6 +295,10 @@ Value fovea::attn::walkRanges(ReferenceBuilder &ref, const QueryRow &at,
     if (bounds.size() == 4) {
       begin = ref.max(begin, bounds[2]);
       end = ref.min(end, bounds[3]);
+    }
+    if (source.rowList) {
+      state = walkList(ref, at, source, scale, begin, end, state, visit);
+      continue;
     }
     Value biasBegin = ref.index(0);
     if (source.attr.getHasLocalBias()) {

@@ -24,9 +24,11 @@ static void lowerCheck(CheckCodesOp op, RuntimeCalls &calls) {
   SmallVector<Value> arguments = RuntimeCalls::describe(b, op.getCodes());
   arguments.push_back(
       arith::IndexCastOp::create(b, b.getI64Type(), op.getNumCodes()));
+  bool isOfLists = cast<MemRefType>(op.getCodes().getType()).getRank() == 4;
   calls.emitCheck(b,
-                  op.getOrAbsent() ? "fovea_rt_check_codes_or_absent"
-                                   : "fovea_rt_check_codes",
+                  isOfLists          ? "fovea_rt_check_rows"
+                  : op.getOrAbsent() ? "fovea_rt_check_codes_or_absent"
+                                     : "fovea_rt_check_codes",
                   op.getName(), arguments);
   op.erase();
 }

@@ -216,7 +216,7 @@ def _make_mask(kind: tuple[type, tuple[str, ...]], parts: Any) -> Any:
     return mask
 
 
-_SOURCE_ARRAYS = ("k", "v", "log_weight", "bias", "lengths", "segments")
+_SOURCE_ARRAYS = ("k", "v", "log_weight", "bias", "lengths", "rows", "segments")
 _SOURCE_CONSTANTS = tuple(each.name for each in dataclasses.fields(Source) if each.name not in _SOURCE_ARRAYS)
 
 

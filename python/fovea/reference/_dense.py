@@ -30,9 +30,9 @@ def _entries(lengths, query_lengths, B, N, M):
         yield b, N if query_lengths is None else int(query_lengths[b]), M if lengths is None else int(lengths[b])
 
 
-def _apply(score, scores, b, h, positions):
-    """What a function makes of the scores of queries at some positions."""
-    keys = np.arange(scores.shape[1])[None, :]
+def _apply(score, scores, b, h, positions, keys=None):
+    """What a function makes of the scores of queries and keys at some positions."""
+    keys = (np.arange(scores.shape[1]) if keys is None else keys)[None, :]
     with np.errstate(all="ignore"):
         return np.broadcast_to(score(scores, b, h, positions[:, None], keys), scores.shape).astype(scores.dtype)
 

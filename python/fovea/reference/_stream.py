@@ -8,6 +8,7 @@ import numpy as np
 from ._arguments import _array, _broadcast, _scale
 from ._backward import _probabilities, _results, _sum_to
 from ._dense import _apply, _dense_mask, _entries
+from ._lists import _with_columns
 from ._softmax import _product_of_read, _scores, _softmax, _weighted_values
 
 __all__ = ["stream", "stream_backward"]
@@ -16,15 +17,17 @@ __all__ = ["stream", "stream_backward"]
 class _Source:
     """A source whose arrays are whole and float64."""
 
-    def __init__(self, source, q, index):
-        self.source = source
+    def __init__(self, source, q, index, block):
+        self.given, G = source, np.shape(source.v)[1]
+        self.shapes = [np.shape(term) for term in (source.log_weight, source.bias)]
+        source, self.lists = _with_columns(source, *q.shape[:3], block)
+        self.source, self.key_heads = source, G
         k = _array(f"sources[{index}].k", source.k, 4, "[B,G,M,D]")
         self.v = _array(f"sources[{index}].v", source.v, 4, "[B,G,M,E]")
         B, G, M = self.v.shape[:3]
         self.k = np.broadcast_to(k, (B, G, M, k.shape[3]))
         H, N = q.shape[1:3]
         self.share = H // G
-        self.shapes = [np.shape(term) for term in (source.log_weight, source.bias)]
         weight, bias = source.log_weight, source.bias
         self.log_weight = np.zeros((B, G, M)) if weight is None else _broadcast("log_weight", weight, (B, G, M))
         self.bias = np.zeros((B, H, N, M)) if bias is None else _broadcast("bias", bias, (B, H, N, M))
@@ -50,15 +53,25 @@ class _Source:
             holds &= own[:N, None] == other[None, :M]
         return holds
 
+    def give_back(self, dk, dv, d_weight, d_bias):
+        """Gradients of what was given, from those of the rows of lists."""
+        if self.lists is None:
+            return dk, dv, d_weight, d_bias
+        rows = (self.lists.give_back(d, self.key_heads) for d in (dk, dv, d_weight))
+        return *rows, self.lists.give_back_bias(d_bias)
+
     def score(self, q, b, h, N, M, block, scale, score, admit, step=0.0):
         """Scores and which of them there are; `step` is added to what `score` is given."""
         g = h // self.share
-        holds, found = self.reads(b, N, M, block), scale * _scores(q, self.k[b, g, :M])
-        positions = np.arange(N) + (M - N)
+        found = scale * _scores(q, self.k[b, g, :M])
+        if self.lists is None:
+            holds, positions, keys = self.reads(b, N, M, block), np.arange(N) + (M - N), np.arange(M)
+        else:
+            holds, positions, keys = self.lists.reads(b, h, N, block)
         if score is not None:
-            found = _apply(score, found + step * (1 + np.abs(found)), b, h, positions)
+            found = _apply(score, found + step * (1 + np.abs(found)), b, h, positions, keys)
         if admit is not None:
-            holds = holds & np.broadcast_to(admit(b, h, positions[:, None], np.arange(M)[None, :]), (N, M))
+            holds = holds & np.broadcast_to(admit(b, h, positions[:, None], keys[None, :]), (N, M))
         with np.errstate(invalid="ignore"):
             whole = found + self.log_weight[b, g, :M] + self.bias[b, h, :N, :M]
         for term in (found, self.log_weight[b, g, :M][None, :], self.bias[b, h, :N, :M]):
@@ -82,7 +95,7 @@ def stream(
     q = _array("q", q, 4, "[B,H,N,D]")
     B, H, N, D = q.shape
     scale = _scale(scale, D)
-    sources = [_Source(source, q, index) for index, source in enumerate(sources)]
+    sources = [_Source(source, q, index, block) for index, source in enumerate(sources)]
     sinks = np.full((B, H), -np.inf) if sink is None else _broadcast("sink", sink, (B, H))
     out, lse = np.zeros((B, H, N, sources[0].v.shape[3])), np.full((B, H, N), -np.inf)
     for b, rows, _ in _entries(None, query_lengths, B, N, 0):
@@ -117,7 +130,7 @@ def stream_backward(
     q = _array("q", q, 4, "[B,H,N,D]")
     B, H, N, D = q.shape
     scale = _scale(scale, D)
-    wholes = [_Source(source, q, index) for index, source in enumerate(sources)]
+    wholes = [_Source(source, q, index, block) for index, source in enumerate(sources)]
     d_out, out, lse, d_lse = _results(d_out, out, lse, d_lse, (B, H, N), wholes[0].v.shape[3])
     sinks = np.full((B, H), -np.inf) if sink is None else _broadcast("sink", sink, (B, H))
     dq, d_sinks = np.zeros_like(q), np.zeros((B, H))
@@ -152,6 +165,6 @@ def stream_backward(
     found = [
         (dk, dv, *(None if given is None else _sum_to(d, shape) for given, d, shape in zip(
             (source.log_weight, source.bias), terms, s.shapes)))
-        for source, s, (dk, dv, *terms) in zip(sources, wholes, gradients)
+        for source, s, (dk, dv, *terms) in zip(sources, wholes, map(_Source.give_back, wholes, *zip(*gradients)))
     ]  # fmt: skip
     return (dq, found) if sink is None else (dq, found, _sum_to(d_sinks, np.shape(sink)))

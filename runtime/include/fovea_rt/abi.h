@@ -224,6 +224,16 @@ FOVEA_RT_EXPORT void fovea_rt_check_codes_or_absent(
     int64_t head_stride, int64_t token_stride, int64_t num_codes);
 
 /*
+ * Checks a strided array of lists, num_batches x num_heads x num_blocks of
+ * num_rows entries, in the same way; -1 names nothing.
+ */
+FOVEA_RT_EXPORT void
+fovea_rt_check_rows(const char *rule, const int32_t *rows, int64_t num_batches,
+                    int64_t num_heads, int64_t num_blocks, int64_t num_rows,
+                    int64_t batch_stride, int64_t head_stride,
+                    int64_t block_stride, int64_t row_stride, int64_t bound);
+
+/*
  * Checks num_batches x num_heads x num_rows intervals, whose ends lie in two
  * strided arrays; strides count elements. Fails with FOVEA_RT_INVALID_ARGUMENT
  * and the text `rule`, the position of the first interval for which not

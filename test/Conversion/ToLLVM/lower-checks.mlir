@@ -23,3 +23,13 @@ func.func @check(%z: memref<2x3x?xi32, strided<[100, 30, 1], offset: ?>>, %s: in
   attn.check_codes %z below %s {name = "attn.vq: codes", or_absent} : memref<2x3x?xi32, strided<[100, 30, 1], offset: ?>>
   return
 }
+
+// Lists have an extent more.
+// CHECK-LABEL: func.func @check_lists(
+//       CHECK:   %{{.*}}, %{{.*}}, %{{.*}}:4, %{{.*}}:4 = memref.extract_strided_metadata
+//       CHECK:   llvm.call @fovea_rt_check_rows(
+//   CHECK-NOT:   attn.check_codes
+func.func @check_lists(%r: memref<2x3x?x8xi32>, %s: index) {
+  attn.check_codes %r below %s {name = "attn.stream: rows of source 0", or_absent} : memref<2x3x?x8xi32>
+  return
+}

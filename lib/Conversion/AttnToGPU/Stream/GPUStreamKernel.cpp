@@ -43,6 +43,9 @@ LogicalResult fovea::attn::verifyGPUStream(StreamOp op) {
   if (failed(verifyGPUElementTypes(op, {op.getQuery()})) ||
       failed(verifyGPUWidths(op, {op.getQuery()})))
     return failure();
+  if (!op.getRowLists().empty())
+    return op.emitOpError("has lists of rows, which kernels for GPUs do not "
+                          "take yet; compile it for the CPU");
   // Threads count rows in 32 bits, with room for differences.
   for (const StreamOp::Source &source : op.getSourceList())
     if (getExtent(source.getRowsOperand(), 2) >= int64_t(1) << 30)

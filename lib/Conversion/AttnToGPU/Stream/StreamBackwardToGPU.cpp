@@ -372,6 +372,9 @@ static LogicalResult lowerStreamBackward(StreamBackwardOp op,
   if (failed(verifyGPUElementTypes(op, {op.getQuery()})) ||
       failed(verifyGPUWidths(op, {op.getQuery()})))
     return failure();
+  if (!op.getRowLists().empty())
+    return op.emitOpError("has lists of rows, which kernels for GPUs do not "
+                          "take yet; compile it for the CPU");
   if (op.getDSink())
     return op.emitOpError("has a gradient of a sink; run "
                           "--attn-expand-patterns first");

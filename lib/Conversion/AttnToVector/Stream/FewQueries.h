@@ -24,10 +24,11 @@ inline int64_t getMaxFewQueries(StreamOp op) {
 }
 
 /// Whether `op` needs blocks of the queries of one head: sets of rows know
-/// neither numbers of queries for each batch entry nor terms by distance.
+/// neither numbers of queries for each batch entry nor terms by distance nor
+/// lists of rows.
 inline bool needsBlocks(StreamOp op) {
   return op.getQueryLengths() || !op.getRelativeKeys().empty() ||
-         !op.getDistanceBiases().empty();
+         !op.getDistanceBiases().empty() || !op.getRowLists().empty();
 }
 
 /// Whether `op`, which is not cut to tiles where it has several queries, goes

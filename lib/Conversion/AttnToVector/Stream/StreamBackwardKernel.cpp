@@ -34,7 +34,8 @@ static bool readsAllRows(StreamBackwardOp op) {
   return op.getBlock() == 0 &&
          llvm::all_of(op.getSources().getAsRange<SourceAttr>(),
                       [&](SourceAttr source) {
-                        return source.getRanges() == ArrayRef(all);
+                        return !source.hasRowLists() &&
+                               source.getRanges() == ArrayRef(all);
                       });
 }
 
@@ -85,12 +86,9 @@ void StreamBackwardKernel::allocateScratch() {
     stagedKeys = b.scratch({tileRows, paddedWidth}, state);
     stagedValues = b.scratch({tileRows, paddedValueWidth}, state);
   }
-  if (int64_t rows = ranges.getMaxTableRows()) {
-    table = b.scratch({rows}, b.getIndexType());
-    tableWeights = b.scratch({rows}, state);
-    if (isChunked())
-      tableTargets = b.scratch({rows}, b.getIndexType());
-  }
+  allocateTables();
+  if (int64_t rows = ranges.getMaxTableRows(); rows && isChunked())
+    tableTargets = b.scratch({rows}, b.getIndexType());
   if (isChunked() && windowRows) {
     windowKeys = b.scratch({windowRows, width}, state);
     windowValues = b.scratch({windowRows, valueWidth}, state);
@@ -189,9 +187,11 @@ void StreamBackwardKernel::emitQueryBlock(Value query, Value numQueries,
   } else if (!isOrdered) {
     for (auto [index, source] : llvm::enumerate(sources))
       for (AffineMap range : source.attr.getRanges())
-        clearRowsBefore(
-            index,
-            emitRangeBounds(b, range, blockIndex, source.rows, numRows).high);
+        clearRowsBefore(index, source.list
+                                   ? b.extent(source.keys, 0)
+                                   : emitRangeBounds(b, range, blockIndex,
+                                                     source.rows, numRows)
+                                         .high);
   }
   enterAdmission();
   SmallVector<Segment> segments, shorts;
@@ -314,7 +314,8 @@ StreamBackwardKernel::lookAheadOf(const Segment &tile) {
 
 /// Asks for the listed rows, most of which the block before has read.
 void StreamBackwardKernel::lookAheadInTable(const Segment &segment) {
-  if (!manageCache || segment.kind != Segment::Table)
+  if (!manageCache || segment.kind != Segment::Table ||
+      sources[segment.source].list)
     return;
   const GradientView &view = views[segment.source];
   Values memrefs = {segment.keys, segment.values};

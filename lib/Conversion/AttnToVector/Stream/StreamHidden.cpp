@@ -26,7 +26,8 @@ using namespace mlir;
 using namespace fovea::attn;
 
 bool StreamKernel::isMasked(const Segment &segment) {
-  return segment.kind == Segment::Masked || segment.kind == Segment::Diagonal;
+  return segment.kind == Segment::Masked || segment.kind == Segment::Diagonal ||
+         segment.mayCut;
 }
 
 bool StreamKernel::hasBiasThatHides(const Segment &segment) {
@@ -134,7 +135,7 @@ Value StreamKernel::isCut(const Segment &segment, Value entry,
   for (int64_t lane = 0; lane < lanes; ++lane)
     numbers.push_back(vector * lanes + lane);
   Value queries = arith::ConstantOp::create(b, b.getI32VectorAttr(numbers));
-  Value distance = b.sub(b.add(segment.row, entry), position);
+  Value distance = b.sub(positionOf(segment, entry), position);
   Value cut;
   auto cutWhere = [&](arith::CmpIPredicate predicate, Value bound) {
     Value holds =

@@ -147,10 +147,7 @@ void StreamKernel::allocateScratch() {
     if (keys.reader)
       keys.weights = b.scratch({paddedRows}, state);
   }
-  if (int64_t tableRows = ranges.getMaxTableRows()) {
-    table = b.scratch({tableRows}, b.getIndexType());
-    tableWeights = b.scratch({tableRows}, state);
-  }
+  allocateTables();
   allocateDistanceTerms();
   if (hasBias || !distanceTerms.empty())
     packedBias = b.scratch({rows, queries}, state);
@@ -189,13 +186,20 @@ void StreamKernel::viewHead(Value batch, Value head) {
         b.rowView(source.keys, {b.broadcastIndex(source.keys, 0, batch),
                                 b.broadcastIndex(source.keys, 1, keyHead)});
     view.keyTable = findKeyTable(source.keys);
-    view.values = b.rowView(source.values, {batch, keyHead});
+    bool isPool = source.attr.getHasListedPositions();
+    view.values = b.rowView(
+        source.values,
+        {isPool ? b.broadcastIndex(source.values, 0, batch) : batch, keyHead});
     if (source.hasValueBlocks())
       view.valueBlocks = view.values;
     if (source.codes)
       view.codes = b.rowView(source.codes, {batch, keyHead});
-    view.rows =
-        b.lengthOf(source.lengths, batch, b.extent(source.getRowsOperand(), 2));
+    // One list for all heads, for each key head, or for each query head.
+    if (Value lists = source.rowList)
+      view.list =
+          b.rowView(lists, {b.broadcastIndex(lists, 0, batch),
+                            b.div(b.mul(head, b.extent(lists, 1)), heads)});
+    view.rows = b.lengthOf(source.lengths, batch, emitNumRows(b, source));
     view.attr = source.attr;
     view.arithmetic = getArithmetic(source);
     view.distanceTerms = findDistanceTerms(source);

@@ -76,6 +76,7 @@ public:
     Value scoreRow;     // first row of S
     Value weights, weightRow; // where weights go, and the first row of them
     Value table;              // first entry of the row table
+    bool mayCut = false;      // of a table: a mask cuts single entries
     llvm::SmallVector<Lookahead> lookahead;
     /// The bias of a tile of looked-up scores, copied: a row for each query.
     /// Null where it is read in place.
@@ -167,6 +168,7 @@ protected:
   /// A source's operands for one batch entry and head, as 1-d and 2-d views.
   struct SourceView {
     Value keys, values, logWeight, bias, codes, rows;
+    Value list; // of rows: one for each block of queries, or for all
     Value spreadKeys, spreadValues; // what `keys` and `values` are copies of
     Value valueBlocks, logWeightBlocks; // with an axis of query blocks
     const KeyTable *keyTable;           // null for keys of the source's own
@@ -259,8 +261,21 @@ protected:
                        llvm::SmallVectorImpl<Segment> &shorts);
   Segment buildTable(unsigned source, llvm::ArrayRef<unsigned> ranges,
                      Value blockIndex);
-  void splitByMask(unsigned source, Value begin, Value end, Value biasBegin,
-                   llvm::SmallVectorImpl<Segment> &segments);
+  Segment finishTable(unsigned source, Value start, Value end);
+  void storeTableRow(const SourceView &source, Value row, Value entry);
+  /// Calls `visit(kind, begin, end, skip)` for the rows of a run that the mask
+  /// treats alike.
+  void splitByMask(
+      unsigned source, Value begin, Value end,
+      llvm::function_ref<void(Segment::Kind, Value, Value, Value)> visit);
+
+  // Rows that lists name (StreamLists.cpp).
+  void allocateTables();
+  void listRows(unsigned source, Value blockIndex,
+                llvm::SmallVectorImpl<Segment> &segments);
+  Value listRowsBetween(const SourceView &source, Value blockIndex, Value begin,
+                        Value end, Value count);
+  Value positionOf(const Segment &segment, Value entry);
   Segment stage(Segment segment);
   bool packsRows();
   void pack(const Segment &segment);
@@ -437,6 +452,10 @@ protected:
   Value packedQueries, stagedQueries, scores, outputs, outputRows, factors;
   Value chunkWeights;
   Value stagedKeys, stagedValues, table, tableWeights, packedBias, biasRows;
+  /// Positions of rows of the table, where some stand as they are listed; and
+  /// where the tables of lists start, by source.
+  Value tablePositions;
+  Values listStarts;
   /// Where gradients of listed rows go: rows of windows (StreamBackwardKernel),
   /// so much further than in the source, by source and range.
   Value tableTargets;

@@ -18,11 +18,27 @@ void StreamKernel::collectSegments(Value blockIndex,
                                    SmallVectorImpl<Segment> &longs,
                                    SmallVectorImpl<Segment> &shorts) {
   for (auto [index, source] : llvm::enumerate(sources)) {
+    if (source.list) {
+      listRows(index, blockIndex, longs);
+      continue;
+    }
     auto split = [&, index = index, &source = source](RangeKind kind,
                                                       const RangeBounds &run) {
       Value biasBegin = source.attr.getHasLocalBias() ? run.first : b.index(0);
-      splitByMask(index, run.low, run.high, biasBegin,
-                  kind == RangeKind::Short ? shorts : longs);
+      splitByMask(
+          index, run.low, run.high,
+          [&](Segment::Kind part, Value begin, Value end, Value skip) {
+            Segment segment;
+            segment.kind = part;
+            segment.source = index;
+            segment.keys = source.keys;
+            segment.values = source.values;
+            segment.base = segment.row = begin;
+            segment.biasColumn = b.sub(begin, biasBegin);
+            segment.count = b.max(b.sub(end, begin), b.index(0));
+            segment.skip = skip;
+            (kind == RangeKind::Short ? shorts : longs).push_back(segment);
+          });
     };
     SmallVector<unsigned> listed =
         ranges.emitRuns(b, index, source, blockIndex, numRows, split);
@@ -31,22 +47,13 @@ void StreamKernel::collectSegments(Value blockIndex,
   }
 }
 
-void StreamKernel::splitByMask(unsigned index, Value low, Value high,
-                               Value biasBegin,
-                               SmallVectorImpl<Segment> &segments) {
+void StreamKernel::splitByMask(
+    unsigned index, Value low, Value high,
+    function_ref<void(Segment::Kind, Value, Value, Value)> visit) {
   const SourceView &source = sources[index];
   MaskAttr mask = source.attr.getMask();
   auto append = [&](Segment::Kind kind, Value begin, Value end) {
-    Segment segment;
-    segment.kind = kind;
-    segment.source = index;
-    segment.keys = source.keys;
-    segment.values = source.values;
-    segment.base = segment.row = begin;
-    segment.biasColumn = b.sub(begin, biasBegin);
-    segment.count = b.max(b.sub(end, begin), b.index(0));
-    segment.skip = b.index(0);
-    segments.push_back(segment);
+    visit(kind, begin, end, /*skip=*/b.index(0));
   };
   if (mask.isTrivial())
     return append(Segment::Rows, low, high);
@@ -82,12 +89,12 @@ void StreamKernel::splitByMask(unsigned index, Value low, Value high,
     append(Segment::Masked, low, fullLow);
   append(Segment::Rows, fullLow, fullHigh);
   // Triangles could cut a pair of rows in two.
-  if (mask.hasWindow() || isOfPairs(source.arithmetic))
+  if (mask.hasWindow() || isOfPairs(source.arithmetic) || source.list)
     return append(Segment::Masked, fullHigh, high);
   // A diagonal starts at the first query's own position, even when the source
   // has no such row: its triangles count from there.
-  append(Segment::Diagonal, position, high);
-  segments.back().skip = b.max(b.sub(fullHigh, position), b.index(0));
+  visit(Segment::Diagonal, position, high,
+        b.max(b.sub(fullHigh, position), b.index(0)));
 }
 
 StreamKernel::Segment StreamKernel::buildTable(unsigned index,
@@ -102,29 +109,44 @@ StreamKernel::Segment StreamKernel::buildTable(unsigned index,
     Value length = b.max(b.sub(high, low), b.index(0));
     b.loop(b.index(0), length, 1, [&, low = low, count](Value offset) {
       Value row = b.add(low, offset), entry = b.add(count, offset);
-      memref::StoreOp::create(b, row, table, entry);
-      Value weight = b.scalar(0.0);
-      if (source.logWeight)
-        weight = logWeightAt(source, row);
-      memref::StoreOp::create(b, weight, tableWeights, entry);
+      storeTableRow(source, row, entry);
       if (!tableShifts.empty())
         memref::StoreOp::create(b, b.add(row, tableShifts[index][number]),
                                 tableTargets, entry);
     });
     count = b.add(count, length);
   }
-  // Fill up the last register tile with masked copies of the last row.
+  return finishTable(index, b.index(start), count);
+}
+
+/// Enters a row of a source, with its log weight.
+void StreamKernel::storeTableRow(const SourceView &source, Value row,
+                                 Value entry) {
+  memref::StoreOp::create(b, row, table, entry);
+  Value weight = source.logWeight ? logWeightAt(source, row) : b.scalar(0.0);
+  memref::StoreOp::create(b, weight, tableWeights, entry);
+}
+
+/// Fills up the last register tile of entries `[start, end)` with masked copies
+/// of the last row.
+StreamKernel::Segment StreamKernel::finishTable(unsigned index, Value start,
+                                                Value end) {
+  const SourceView &source = sources[index];
   int64_t step = tiles.getKeys();
-  Value length = b.sub(count, b.index(start));
+  Value length = b.sub(end, start);
   length = b.roundDown(b.add(length, step - 1), step);
   Value padded = b.add(length, start);
-  b.loop(count, padded, 1, [&](Value entry) {
-    Value last = memref::LoadOp::create(b, table, b.sub(count, b.index(1)));
-    memref::StoreOp::create(b, last, table, entry);
+  b.loop(end, padded, 1, [&](Value entry) {
+    Value last = b.sub(end, b.index(1));
+    auto copy = [&](Value memref) {
+      memref::StoreOp::create(b, memref::LoadOp::create(b, memref, last),
+                              memref, entry);
+    };
+    copy(table);
     if (!tableShifts.empty())
-      memref::StoreOp::create(
-          b, memref::LoadOp::create(b, tableTargets, b.sub(count, b.index(1))),
-          tableTargets, entry);
+      copy(tableTargets);
+    if (source.attr.getHasListedPositions())
+      copy(tablePositions);
     memref::StoreOp::create(b, b.scalar(softmax::kMasked), tableWeights, entry);
   });
   Segment segment;
@@ -132,7 +154,7 @@ StreamKernel::Segment StreamKernel::buildTable(unsigned index,
   segment.source = index;
   segment.keys = source.keys;
   segment.values = source.values;
-  segment.table = b.index(start);
+  segment.table = start;
   segment.count = length;
   segment.skip = b.index(0);
   return segment;

@@ -316,7 +316,7 @@ StreamKernel::Values StreamKernel::scoreTile(const Segment &segment,
       if (bias)
         score = b.fadd(score, bias);
       // Only the first vector of a triangle has queries before its rows.
-      bool cuts = masked && (segment.kind == Segment::Masked || v == 0);
+      bool cuts = masked && (segment.kind != Segment::Diagonal || v == 0);
       if (Value hidden = hides(segment, entry, firstVector + v, weight, bias,
                                computed, cuts))
         score = arith::SelectOp::create(b, hidden, b.splat(softmax::kMasked),
@@ -334,7 +334,7 @@ Value StreamKernel::computeScore(const Segment &segment, Value entry,
   ScoreBody &body = admitsAll ? admittedBody : scoreBody;
   ScoreBody::Result result =
       body.evaluate(b, product, {b.add(position, vector * lanes), /*step=*/1},
-                    {sourceRow(segment, entry)});
+                    {positionOf(segment, entry)});
   if (result.derivative)
     scoreDerivatives.push_back(result.derivative);
   return isSoftmax ? b.fmul(result.score, b.splat(softmax::kLog2E))

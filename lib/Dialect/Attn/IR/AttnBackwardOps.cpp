@@ -39,8 +39,7 @@ MutableOperandRange StreamBackwardOp::getDpsInitsMutable() {
 
 SmallVector<StreamSourceGradient> StreamBackwardOp::getSourceList() {
   SmallVector<StreamSourceGradient> sources;
-  unsigned nextWeight = 0, nextBias = 0, nextLengths = 0,
-           nextRowList = 0;
+  unsigned nextWeight = 0, nextBias = 0, nextLengths = 0, nextRowList = 0;
   for (auto [keys, values, dKeys, dValues, attr] : llvm::zip(
            getKeys(), getValues(), getDKeys(), getDValues(), getSources())) {
     StreamSourceGradient &source = sources.emplace_back();
@@ -195,7 +194,7 @@ ParseResult StreamBackwardOp::parse(OpAsmParser &parser,
                                                     sources.logWeights.size(),
                                                     sources.biases.size(),
                                                     sources.lengths.size(),
-                                                     sources.rowLists.size(),
+                                                    sources.rowLists.size(),
                                                     sink.size(),
                                                     queryLengths.size(),
                                                     captures.size(),
@@ -217,8 +216,9 @@ ParseResult StreamBackwardOp::parse(OpAsmParser &parser,
         loc, "expected no terms by distance, which have no gradient yet");
   for (const TypedOperands *operands :
        {&query, &sources.keys, &sources.values, &sources.logWeights,
-        &sources.biases, &sources.lengths, &sources.rowLists, &sink, &queryLengths, &captures,
-        &forward, &gradient, &outs, &dWeights, &dBiases, &dSink, &dCaptures})
+        &sources.biases, &sources.lengths, &sources.rowLists, &sink,
+        &queryLengths, &captures, &forward, &gradient, &outs, &dWeights,
+        &dBiases, &dSink, &dCaptures})
     if (operands->resolve(parser, loc, result))
       return failure();
   return success();

@@ -368,7 +368,7 @@ void StreamOp::addOpenOperands(ContractOperands &operands) {
                      source.keys, index);
     addSourceOperand(operands, "codes", "codes", source.codes, index);
     addSourceOperand(operands,
-                     source.hasValueBlocks() ? "blocks of values"
+                     source.hasValueBlocks()               ? "blocks of values"
                      : source.attr.getHasListedPositions() ? "pool of values"
                                                            : "values",
                      "values", source.values, index);
@@ -432,8 +432,8 @@ struct DropEmptySources : OpRewritePattern<StreamOp> {
     }
     if (kept.size() == op.getSources().size() || kept.empty())
       return failure();
-    SmallVector<Value> keys, values, weights, biases, codes, lengths,
-        rowLists, relativeKeys, relativeBiases, distanceBiases;
+    SmallVector<Value> keys, values, weights, biases, codes, lengths, rowLists,
+        relativeKeys, relativeBiases, distanceBiases;
     SmallVector<Attribute> attrs;
     for (StreamOp::Source source : kept) {
       keys.push_back(source.keys);
@@ -524,10 +524,10 @@ ParseResult StreamOp::parse(OpAsmParser &parser, OperationState &result) {
           {1, sources.keys.size(), sources.values.size(),
            sources.logWeights.size(), sources.biases.size(),
            sources.codes.size(), sources.lengths.size(),
-           sources.rowLists.size(),
-           sources.relativeKeys.size(), sources.relativeBiases.size(),
-           sources.distanceBiases.size(), sink.size(), queryLengths.size(),
-           captures.size(), hasRows, hasRows, 1, hasLse}));
+           sources.rowLists.size(), sources.relativeKeys.size(),
+           sources.relativeBiases.size(), sources.distanceBiases.size(),
+           sink.size(), queryLengths.size(), captures.size(), hasRows, hasRows,
+           1, hasLse}));
   SmallVector<Type> rowTypes(rows.size(), builder.getIndexType());
   return failure(query.resolve(parser, loc, result) ||
                  sources.keys.resolve(parser, loc, result) ||

@@ -12,6 +12,7 @@
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
 #include "mlir/IR/Matchers.h"
 #include "mlir/IR/PatternMatch.h"
+#include "llvm/ADT/Twine.h"
 
 namespace fovea::attn::detail {
 

@@ -11,6 +11,7 @@
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
+using namespace fovea;
 using namespace fovea::attn;
 using attn::detail::extent;
 
@@ -51,10 +52,9 @@ LogicalResult attn::detail::verifyRowLists(Operation *op,
     };
     if (!ShapedType::isDynamic(found) && found != 1 && !isAny(keyHeads) &&
         !isAny(heads))
-      return op->emitOpError()
-             << "expects extent 1 of " << name << " to be 1, " << keyHeads
-             << " (key heads) or " << heads << " (query heads), but got "
-             << found;
+      return op->emitOpError() << "expects extent 1 of " << name << " to be 1, "
+                               << keyHeads << " (key heads) or " << heads
+                               << " (query heads), but got " << found;
     // A single list is that of all blocks.
     if (extent(source.rowList, 2) != 1 &&
         failed(verifyBlockAxis(op, name, source.rowList, block, numQueries)))

@@ -74,11 +74,11 @@ static ParseResult parseRowsOfEntries(OpAsmParser &parser, int64_t &unit,
            << unit;
   if (failed(parser.parseOptionalKeyword("positions")))
     return success();
-  StringRef positions;
-  if (parser.parseEqual() ||
-      parser.parseKeyword(&positions, {"stored", "listed"}))
+  if (parser.parseEqual())
     return failure();
-  hasListedPositions = positions == "listed";
+  hasListedPositions = succeeded(parser.parseOptionalKeyword("listed"));
+  if (!hasListedPositions && parser.parseKeyword("stored"))
+    return failure();
   return success();
 }
 

@@ -84,15 +84,15 @@ StreamOp::getTiledImplementation(OpBuilder &builder,
     return failure();
   // Sources that share a table go on doing so.
   DenseMap<Value, Value> tables;
-  SmallVector<Value> keys, values, weights, biases, codes, lengths,
-      rowLists, relativeKeys, relativeBiases, distanceBiases;
+  SmallVector<Value> keys, values, weights, biases, codes, lengths, rowLists,
+      relativeKeys, relativeBiases, distanceBiases;
   for (const Source &source : getSourceList()) {
     Value &table = tables[source.keys];
     if (!table)
       table = tiler->sliceKeyLike(source.keys, true);
     keys.push_back(table);
-    values.push_back(tiler->sliceKeyLike(
-        source.values, source.attr.getHasListedPositions()));
+    values.push_back(tiler->sliceKeyLike(source.values,
+                                         source.attr.getHasListedPositions()));
     if (source.codes)
       codes.push_back(tiler->sliceKeyLike(source.codes));
     if (source.logWeight)
@@ -135,9 +135,9 @@ StreamOp::getTiledImplementation(OpBuilder &builder,
   auto tiled = StreamOp::create(
       builder, loc, TypeRange(ValueRange(inits).getTypes()), query, keys,
       values, weights, biases, codes, lengths, rowLists, relativeKeys,
-      relativeBiases, distanceBiases, sink, queryLengths, getCaptures(), firstRow, numRows,
-      inits[0], lse, getSourcesAttr(), getBlockAttr(), getScaleAttr(),
-      getWeightingAttr(), getTilesAttr(), getScore().size());
+      relativeBiases, distanceBiases, sink, queryLengths, getCaptures(),
+      firstRow, numRows, inits[0], lse, getSourcesAttr(), getBlockAttr(),
+      getScaleAttr(), getWeightingAttr(), getTilesAttr(), getScore().size());
   cloneScoreRegion(getScore(), tiled.getScore());
   offsetScoreRegion(tiled.getScore(), tiled.getCapturesMutable(),
                     getValueOrCreateConstantIndexOp(builder, loc, offsets[0]),

@@ -104,16 +104,45 @@ static void checkLengths(Operation *op, Value lengths, Value rows,
                        (op->getName().getStringRef() + ": " + name).str());
 }
 
-/// Checks all lengths that `op` takes.
+/// Checks that a list names units of rows that there are.
+static void checkRowList(Operation *op, const StreamSource &source,
+                         unsigned index) {
+  if (!source.rowList)
+    return;
+  ImplicitLocOpBuilder b(op->getLoc(), op);
+  Value bound = b.createOrFold<arith::CeilDivSIOp>(
+      getExtent(b, source.keys, 2),
+      arith::ConstantIndexOp::create(b, source.attr.getUnit()));
+  CheckCodesOp::create(
+      b, source.rowList, bound,
+      (op->getName().getStringRef() + ": rows of source " + Twine(index)).str(),
+      /*or_absent=*/true);
+}
+
+/// How many rows the lists of a source may name; null without listed positions.
+static Value countListedRows(Operation *op, const StreamSource &source) {
+  if (!source.attr.getHasListedPositions())
+    return Value();
+  ImplicitLocOpBuilder b(op->getLoc(), op);
+  return b.createOrFold<arith::MulIOp>(
+      getExtent(b, source.rowList, 3),
+      arith::ConstantIndexOp::create(b, source.attr.getUnit()));
+}
+
+/// Checks all lengths, and lists of rows, that `op` takes.
 static void checkLengths(Operation *op) {
   auto checkQueries = [](auto op, Value most = {}) {
     checkLengths(op, op.getQueryLengths(), op.getQuery(), "query_lengths",
                  most);
   };
   auto checkSources = [](Operation *op, ArrayRef<StreamSource> sources) {
-    for (auto [index, source] : llvm::enumerate(sources))
-      checkLengths(op, source.lengths, source.getRowsOperand(),
-                   "lengths of source " + Twine(index));
+    for (auto [index, source] : llvm::enumerate(sources)) {
+      if (source.lengths)
+        checkLengths(op, source.lengths, source.getRowsOperand(),
+                     "lengths of source " + Twine(index),
+                     countListedRows(op, source));
+      checkRowList(op, source, index);
+    }
   };
   llvm::TypeSwitch<Operation *>(op)
       .Case<DenseOp, DenseBackwardOp>([&](auto op) {

@@ -103,8 +103,9 @@ StreamOp StreamSources::build(OpBuilder &builder, Location loc, Value query,
   auto op = StreamOp::create(
       builder, loc, resultTypes, query, keys, values, logWeights, biases, codes,
       lengths, rowLists, relativeKeys, relativeBiases, distanceBiases, sink,
-      queryLengths, captures, firstRow, numRows, output, lse, builder.getArrayAttr(attrs),
-      builder.getI64IntegerAttr(block), builder.getF64FloatAttr(scale),
+      queryLengths, captures, firstRow, numRows, output, lse,
+      builder.getArrayAttr(attrs), builder.getI64IntegerAttr(block),
+      builder.getF64FloatAttr(scale),
       WeightingAttr::get(builder.getContext(), weighting), /*tiles=*/nullptr,
       score.size());
   cloneScoreRegion(score, op.getScore());

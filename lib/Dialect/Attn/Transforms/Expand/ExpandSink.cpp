@@ -138,10 +138,10 @@ struct ExpandSinkGradient : OpRewritePattern<StreamBackwardOp> {
     auto rest = StreamBackwardOp::create(
         rewriter, op.getLoc(), types, op.getQuery(), op.getKeys(),
         op.getValues(), op.getLogWeights(), op.getBiases(), op.getLengths(),
-        op.getRowLists(), /*sink=*/Value(), op.getQueryLengths(), op.getCaptures(),
-        op.getOutput(), op.getLse(), op.getDOutput(), op.getDLse(),
-        op.getDQuery(), op.getDKeys(), op.getDValues(), op.getDLogWeights(),
-        op.getDBiases(),
+        op.getRowLists(), /*sink=*/Value(), op.getQueryLengths(),
+        op.getCaptures(), op.getOutput(), op.getLse(), op.getDOutput(),
+        op.getDLse(), op.getDQuery(), op.getDKeys(), op.getDValues(),
+        op.getDLogWeights(), op.getDBiases(),
         /*d_sink=*/Value(), op.getDCaptures(), op.getSourcesAttr(),
         op.getBlockAttr(), op.getScaleAttr(), op.getTilesAttr(),
         op.getScore().size());

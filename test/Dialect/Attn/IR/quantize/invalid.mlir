@@ -927,7 +927,7 @@ func.func @f(%k: tensor<2x4x9x8xbf16>, %z: tensor<2x4x9xi32>, %c: tensor<4x5x8xb
 
 // attn.check_codes.
 func.func @f(%z: tensor<2x4x9xi64>, %s: index) {
-  // expected-error @below {{'attn.check_codes' op operand #0 must be rank-3 tensor or memref of i32, but got 'tensor<2x4x9xi64>'}}
+  // expected-error @below {{'attn.check_codes' op operand #0 must be rank-3 or rank-4 tensor or memref of i32, but got 'tensor<2x4x9xi64>'}}
   attn.check_codes %z below %s {name = "codes"} : tensor<2x4x9xi64>
   return
 }

@@ -7,6 +7,7 @@
 #near = #attn.mask<window = 128>
 #recent = #attn.mask<causal, window = 128>
 #prefix = #attn.mask<causal, prefix = 64>
+#summaries = #attn.mask<causal, stride = 128>
 #previous_and_own_block = #attn.source<
     ranges = [(b)[rows, n] -> (b * 16 - 16, b * 16 + 16)], mask = <causal>,
     log_weight = false, bias = true>
@@ -19,9 +20,10 @@
 // CHECK-SAME: a.prefix = #attn.mask<causal, prefix = 64>
 // CHECK-SAME: a.recent = #attn.mask<causal, window = 128>
 // CHECK-SAME: a.source = #attn.source<ranges = [(d0)[s0, s1] -> (d0 * 16 - 16, d0 * 16 + 16)], mask = <causal>, log_weight = false, bias = true>
+// CHECK-SAME: a.summaries = #attn.mask<causal, stride = 128>
 // CHECK-SAME: a.tiles = #attn.tiles<query = 64, key = 512, lanes = 16, vectors = 4, keys = 4, columns = 4>
 // CHECK-SAME: a.weighting = #attn.weighting<squared_relu>
-func.func @attributes() attributes {a.past = #past, a.near = #near, a.prefix = #prefix, a.recent = #recent, a.source = #previous_and_own_block, a.weighting = #elementwise, a.tiles = #tiles} {
+func.func @attributes() attributes {a.past = #past, a.near = #near, a.prefix = #prefix, a.recent = #recent, a.source = #previous_and_own_block, a.summaries = #summaries, a.weighting = #elementwise, a.tiles = #tiles} {
   return
 }
 
@@ -152,4 +154,27 @@ func.func @stream_by_distance(%q: tensor<1x1x64x16xf32>, %k: tensor<1x1x64x16xf3
         outs(%init : tensor<1x1x64x16xf32>)
         {block = 16 : i64, scale = 2.5e-01 : f64} -> tensor<1x1x64x16xf32>
   return %out : tensor<1x1x64x16xf32>
+}
+
+// CHECK-LABEL: func @stream_lists(
+// CHECK: source({{.*}}) rows(%{{.*}} : tensor<1x2x4x3xi32>) unit = 16 ranges
+func.func @stream_lists(%q: tensor<1x4x64x16xf32>, %k: tensor<1x2x64x16xf32>, %v: tensor<1x2x64x16xf32>, %chosen: tensor<1x2x4x3xi32>, %init: tensor<1x4x64x16xf32>) -> tensor<1x4x64x16xf32> {
+    %out = attn.stream query(%q : tensor<1x4x64x16xf32>)
+        source(%k, %v : tensor<1x2x64x16xf32>, tensor<1x2x64x16xf32>)
+            rows(%chosen : tensor<1x2x4x3xi32>) unit = 16
+            ranges [affine_map<(b)[rows, n] -> (0, rows)>] mask <causal>
+        outs(%init : tensor<1x4x64x16xf32>)
+        {block = 16 : i64, scale = 2.5e-01 : f64} -> tensor<1x4x64x16xf32>
+  return %out : tensor<1x4x64x16xf32>
+}
+
+// CHECK-LABEL: func @stream_pages(
+// CHECK: source({{.*}}) lengths({{.*}}) rows(%{{.*}} : tensor<2x1x1x8xi32>) unit = 16 positions = listed ranges
+func.func @stream_pages(%q: tensor<2x4x1x16xf32>, %k: tensor<1x2x512x16xf32>, %v: tensor<1x2x512x16xf32>, %n: tensor<2xi32>, %pages: tensor<2x1x1x8xi32>, %init: tensor<2x4x1x16xf32>) -> tensor<2x4x1x16xf32> {
+    %out = attn.stream query(%q : tensor<2x4x1x16xf32>)
+        source(%k, %v : tensor<1x2x512x16xf32>, tensor<1x2x512x16xf32>) lengths(%n : tensor<2xi32>)
+            rows(%pages : tensor<2x1x1x8xi32>) unit = 16 positions = listed
+            ranges [affine_map<(b)[rows, n] -> (0, rows)>] mask <causal>
+        outs(%init : tensor<2x4x1x16xf32>) {scale = 2.5e-01 : f64} -> tensor<2x4x1x16xf32>
+  return %out : tensor<2x4x1x16xf32>
 }

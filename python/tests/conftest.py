@@ -151,6 +151,11 @@ OF_NO_FRAMEWORK = {
 }  # fmt: skip
 
 
+def public(kind):
+    """The names of what a class has, but for what all tuples have."""
+    return {name for name in dir(kind) if not name.startswith("_")}
+
+
 def compare_with_package(module, others, options, own=()):
     """`module` has all that the package has, but for OF_NO_FRAMEWORK and `others`; functions and classes
     take the same arguments with the same defaults, but for `options`.  Both have reasons as their keys.
@@ -160,6 +165,8 @@ def compare_with_package(module, others, options, own=()):
     names = set(fovea.__all__) - set(own)
     assert missing <= names and {name for name in names if not hasattr(module, name)} == missing
     for name in names - missing:
+        if isinstance(getattr(fovea, name), type):
+            assert public(getattr(fovea, name)) <= public(getattr(module, name)), name
         mine, theirs = (
             inspect.signature(getattr(each, name)).parameters if callable(getattr(each, name)) else {} for each in (module, fovea)
         )

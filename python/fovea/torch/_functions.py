@@ -258,7 +258,7 @@ def vq(
 ) -> Any:
     # Backward functions need it.
     has_lse = return_lse or weighting == "softmax"
-    parts = None if state is None else list(state)
+    parts = None if state is None else list(state.of_width(q))
     terms = None if relative is None else list(relative)
     out, lse, *after = _vq(
         q, k, v, codebook, block, memory, mask, lengths, padded, bias, terms, distance_bias, scale, weighting,

@@ -5,12 +5,15 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from .. import _fovea
+from .. import _vq as arrays
+from .._documented import documented
 
 
 class VQState(NamedTuple):
@@ -31,6 +34,38 @@ class VQState(NamedTuple):
     def detach(self) -> VQState:
         """The same state, through which no gradient passes."""
         return VQState(*(part.detach() for part in self))
+
+    @property
+    def nbytes(self) -> int:
+        """Of all tensors; it does not grow."""
+        return sum(part.nbytes for part in self)
+
+    @documented(arrays.VQState.fork)
+    def fork(self) -> VQState:
+        return VQState(*(part.clone() for part in self))
+
+    @documented(arrays.VQState.save)
+    def save(self, path: Any) -> None:
+        parts = tuple(part.detach().cpu() for part in self[:_PARTS])
+        _fovea.save_vq_state(parts, os.fsdecode(path), "cpu")
+
+    @staticmethod
+    def load(path: Any) -> VQState:
+        """The state that `save` wrote, on the CPU.  A damaged file raises ValueError."""
+        mean, count, codes, values, position = map(_to_tensor, arrays.VQState.load(path))
+        # How wide keys are is known with the next query.
+        return VQState(mean, count, codes, values, position, values.new_zeros(*values.shape[:3], 0))
+
+    def of_width(self, q: Tensor) -> VQState:
+        """With keys as wide as queries, which a file does not tell."""
+        return self if self.keys.shape[3] else self._replace(keys=_keys(q, self.values, self.values.shape[2]))
+
+
+def _to_tensor(array: Any) -> Tensor:
+    # NumPy has no bfloat16 that PyTorch knows.
+    is_narrow = array.dtype.name == "bfloat16"
+    tensor = torch.from_numpy(array.view("int16") if is_narrow else array)
+    return tensor.view(torch.bfloat16) if is_narrow else tensor
 
 
 #: Those of the compiled functions.

@@ -146,3 +146,45 @@ def test_decoding_has_no_gradient():
     inputs, codebook = tensors(N=1)
     with pytest.raises(RuntimeError, match="^vq_decode: q requires a gradient"):
         fovea.torch.vq_decode(*inputs, codebook, block=BLOCK)
+
+
+@pytest.mark.parametrize("type", [torch.float32, torch.bfloat16, torch.float64])
+def test_copies_of_states(type, tmp_path):
+    """Tokens that follow find what there was, in files as well; gradients pass through copies in memory."""
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(2, heads, 14, width, dtype=type) for heads, width in ((4, 8), (2, 8), (2, 5)))
+    codebook = torch.randn(2, 6, 8, dtype=type)
+    _, state = fovea.torch.vq(q, k, v.requires_grad_(), codebook, block=3, return_state=True)
+    state.save(tmp_path / "state")
+    loaded, fork = fovea.torch.VQState.load(tmp_path / "state"), state.fork()
+    assert fork.nbytes == state.nbytes and fork.values.requires_grad
+    for one, other, part in zip(loaded[:5], fork, state):
+        assert torch.equal(one, part) and torch.equal(other, part) and one.dtype == part.dtype
+
+    def follow(state):
+        return fovea.torch.vq(q, k, v.detach(), codebook, block=3, state=state)
+
+    assert torch.equal(follow(loaded), follow(state)) and torch.equal(follow(fork), follow(state))
+    compiled = torch.compile(follow, fullgraph=True, backend="aot_eager")
+    assert torch.equal(compiled(loaded), follow(state))
+    wanted = [torch.autograd.grad(follow(each).sum(), v, retain_graph=True)[0] for each in (state, fork)]
+    assert torch.equal(*wanted) and wanted[0].any()
+    leaf = q.clone().requires_grad_()
+    torch.autograd.grad(fovea.torch.vq(leaf, k, v.detach(), codebook, block=3, state=loaded).sum(), leaf)
+    one = [each[:, :, :1].detach() for each in (q, k, v)]
+    before = [part.clone() for part in state]
+    outs = [fovea.torch.vq_decode(*one, codebook, each, block=3)[0] for each in (loaded, fork.detach())]
+    assert torch.equal(*outs) and all(map(torch.equal, state, before)) and not torch.equal(loaded.position, state.position)
+    data = (tmp_path / "state").read_bytes()
+    (tmp_path / "state").write_bytes(data[:-2] + b"??")
+    with pytest.raises(ValueError, match="path: found '.*', which is damaged"):
+        fovea.torch.VQState.load(tmp_path / "state")
+
+
+def test_files_are_those_of_arrays(tmp_path):
+    q, k, v, codebook = (torch.randn(1, 2, 9, 4) for _ in range(4))
+    arrays = [each.numpy() for each in (q, k, v, codebook[0])]
+    fovea.vq(*arrays, block=2, return_state=True)[1].save(tmp_path / "state")
+    expected = fovea.vq(*arrays, block=2, state=fovea.VQState.load(tmp_path / "state"))
+    found = fovea.torch.vq(q, k, v, codebook[0], block=2, state=fovea.torch.VQState.load(tmp_path / "state"))
+    np.testing.assert_array_equal(found.numpy(), expected)

@@ -103,6 +103,11 @@ public:
   /// The owner only.
   void run(SharedWork &work, int threads);
 
+  bool sleeps() const {
+    return keptWorkers.load(std::memory_order_relaxed) == 0 ||
+           sleepingWorkers.load(std::memory_order_relaxed) > 0;
+  }
+
   /// The owner only: ends the workers from `count` on.
   void shrink(int count);
 
@@ -269,6 +274,8 @@ bool fovea::rt::runOnPool(SharedWork &work, int threads) {
   workers.releaseOwnership();
   return true;
 }
+
+bool fovea::rt::poolSleeps() { return pool().sleeps(); }
 
 void fovea::rt::trimPool() {
   Pool &workers = pool();

@@ -28,6 +28,9 @@ protected:
 /// when the workers are busy with another caller's work.
 bool runOnPool(SharedWork &work, int threads);
 
+/// Whether a worker has to be woken, or made, before it can take part.
+bool poolSleeps();
+
 /// Ends the workers beyond the number of threads now set, unless they are in
 /// use; the next loop does it then.
 void trimPool();

@@ -115,13 +115,60 @@ TEST_F(ParallelTest, noMoreThreadsThanSetRunBodies) {
 
 TEST_F(ParallelTest, sleepingWorkersWakeUp) {
   fovea_rt_set_num_threads(2);
-  for (int round = 0; round < 3; ++round) {
+  // Loops with another number of indices are new ones, about which nothing is
+  // known.
+  for (int count : {2, 3, 4}) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
     std::atomic<int> arrived{0};
-    parallelFor(2, 0, [&](int64_t, void *) {
+    parallelFor(count, 0, [&](int64_t, void *) {
       ++arrived;
-      EXPECT_TRUE(waitFor([&] { return arrived.load() == 2; }));
+      EXPECT_TRUE(waitFor([&] { return arrived.load() >= 2; }));
     });
+  }
+}
+
+/// A loop of 64 indices; those from the second on wait for another thread if
+/// `needsTwo`.
+static void runShortOrLong(bool needsTwo, std::vector<std::atomic<int>> &runs) {
+  std::atomic<bool> isShared{false};
+  const auto owner = std::this_thread::get_id();
+  parallelFor(64, 0, [&](int64_t index, void *) {
+    ++runs.at(static_cast<size_t>(index));
+    if (std::this_thread::get_id() != owner)
+      isShared = true;
+    if (!needsTwo)
+      return;
+    // Long enough for the loop to be shared, before somebody waits.
+    if (index > 0)
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
+    else
+      EXPECT_TRUE(waitFor([&] { return isShared.load(); }));
+  });
+}
+
+TEST_F(ParallelTest, loopsThatWereShortAreSharedOnceTheyAreLong) {
+  fovea_rt_set_num_threads(2);
+  for (int round = 0; round < 3; ++round) {
+    std::vector<std::atomic<int>> runs(64);
+    for (int i = 0; i < 50; ++i)
+      runShortOrLong(false, runs);
+    runShortOrLong(true, runs);
+    for (auto &n : runs)
+      ASSERT_EQ(n.load(), 51);
+  }
+}
+
+TEST_F(ParallelTest, failuresOfShortLoopsAreThoseOfTheHighestIndex) {
+  fovea_rt_set_num_threads(2);
+  for (int round = 0; round < 20; ++round) {
+    const bool fails = round % 4 == 3;
+    fovea_rt_status status = invoke([=] {
+      parallelFor(9, 0, [=](int64_t index, void *) {
+        if (fails && index < 7)
+          fovea_rt_fail(100 + static_cast<int>(index), "no");
+      });
+    });
+    EXPECT_EQ(status, fails ? 106 : FOVEA_RT_OK);
   }
 }
 
@@ -278,7 +325,7 @@ TEST_F(ParallelTest, numberOfThreadsChangesBetweenLoops) {
 }
 
 /// Threads of this process.
-int64_t countTasks() {
+static int64_t countTasks() {
   return std::distance(std::filesystem::directory_iterator("/proc/self/task"),
                        std::filesystem::directory_iterator());
 }

@@ -8,6 +8,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Attention.h"
+#include "AttentionOfOthers.h"
 #include "fovea/Conversion/Passes.h"
 #include "fovea/Kernels/TargetFacts.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -47,6 +48,7 @@ struct RaiseAttentionPass
   using RaiseAttentionPassBase::RaiseAttentionPassBase;
 
   void runOnOperation() override {
+    readOthers();
     SmallVector<linalg::LinalgOp> products;
     getOperation().walk([&](linalg::LinalgOp op) {
       if (isProduct(op))
@@ -64,6 +66,18 @@ struct RaiseAttentionPass
   }
 
 private:
+  /// Operations that are an attention of other projects become what is found.
+  void readOthers() {
+    SmallVector<Operation *> others;
+    getOperation().walk([&](Operation *op) {
+      if (isAttentionOfOthers(op))
+        others.push_back(op);
+    });
+    for (Operation *op : others)
+      if (std::optional<std::string> reason = writeAsLinalg(op))
+        remarkMissed(op, *reason);
+  }
+
   bool raise(linalg::LinalgOp op, ConstantCones &cones) {
     AccessTrace trace;
     Progress progress;

@@ -6,7 +6,7 @@
 import numpy as np
 import pytest
 import torch
-from imported import count_raised
+from imported import count_raised, run_tool
 from small_models import make, make_inputs
 
 import fovea
@@ -137,3 +137,73 @@ def test_command_with_stablehlo(tmp_path):
     program = fovea.load(output)
     assert np.allclose(program(np.asarray(q)), attend(q), atol=1e-5)
     assert count_raised(program.text, tmp_path) == 1
+
+
+class Attend(torch.nn.Module):
+    def __init__(self, **options):
+        super().__init__()
+        self.options = options
+
+    def forward(self, q, k, v, mask=None):
+        return torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, **self.options)
+
+
+@pytest.mark.parametrize("mask, options", [(None, {}), (None, {"is_causal": True}), ((2, 1, 9, 9), {"scale": 0.7}), ((2, 3, 9, 9), {})])
+def test_one_operation(mask, options, tmp_path):
+    """What torch-mlir makes of attention that it does not take apart, in the generic form."""
+    from torch_mlir import fx
+
+    shapes = [(2, 3, 9, 8), (2, 3, 9, 8), (2, 3, 9, 5), *([mask] if mask else [])]
+    tensors = [torch.randn(shape) for shape in shapes]
+    legal = ["aten.scaled_dot_product_attention"]
+    module = fx.export_and_import(
+        Attend(**options), *tensors, output_type="linalg-on-tensors", decomposition_table=[], backend_legal_ops=legal
+    )
+    path = tmp_path / "model.mlir"
+    path.write_text(module.operation.get_asm(print_generic_op_form=True))
+    assert '"tm_tensor.attention"' in path.read_text()
+    text = run_tool("fovea-opt", "--allow-unregistered-dialect", path, "--attn-raise", "--canonicalize")
+    assert text.count("attn.dense") == 1 and ("attn.mask<causal>" in text) == bool(options.get("is_causal"))
+    expected = Attend(**options)(*tensors).numpy()
+    for target in "cpu", "reference":
+        found = fovea.compile(text, target=target)(*tensors)
+        assert np.abs(found - expected).max() <= 1e-6 * np.abs(expected).max()
+
+
+@pytest.mark.parametrize("element", [None, "i1", "f32"])
+def test_one_operation_by_maps(element, tmp_path):
+    """IREE's, with heads that share keys, values that are transposed, and a mask of keys."""
+    loops = "affine_map<(b, g, h, m, d, n, e) -> ({})>"
+    maps = [loops.format(each) for each in ("b, g, h, m, d", "b, n, g, d", "b, g, e, n", "", "b, n", "b, m, g, h, e")]
+    types = ["tensor<2x3x2x5x8xf32>", "tensor<2x7x3x8xf32>", "tensor<2x3x4x7xf32>", f"tensor<2x7x{element}>"]
+    names, result = ["%q", "%k", "%v", "%mask"], "tensor<2x5x3x2x4xf32>"
+    if element is None:
+        del maps[4], types[3], names[3]
+    masks, mask_types = names[3:], types[3:]
+    text = f"""
+      func.func @main({", ".join(f"{name}: {type}" for name, type in zip(names, types))}) -> {result} {{
+        %scale = arith.constant 0.25 : f32
+        %0 = tensor.empty() : {result}
+        %1 = "iree_linalg_ext.attention"({", ".join(["%q, %k, %v, %scale", *masks, "%0"])}) <{{indexing_maps = [{", ".join(maps)}]}}> ({{
+        ^bb0(%score: f32):
+          "iree_linalg_ext.yield"(%score) : (f32) -> ()
+        }}) : ({", ".join([*types[:3], "f32", *mask_types, result])}) -> {result}
+        return %1 : {result}
+      }}"""
+    q, k, v = torch.randn(2, 3, 2, 5, 8), torch.randn(2, 7, 3, 8), torch.randn(2, 3, 4, 7)
+    scores = torch.einsum("bghmd,bngd->bghmn", q, k) * 0.25
+    arrays = [q, k, v]
+    if element == "i1":
+        # Some key is there for all rows.
+        arrays.append((torch.rand(2, 7) < 0.6) | (torch.arange(7) == 2))
+        scores = scores.masked_fill(~arrays[3][:, None, None, None], float("-inf"))
+    elif element == "f32":
+        arrays.append(torch.randn(2, 7))
+        scores = scores + arrays[3][:, None, None, None]
+    expected = torch.einsum("bghmn,bgen->bmghe", scores.softmax(-1), v).numpy()
+    path = tmp_path / "model.mlir"
+    path.write_text(text)
+    raised = run_tool("fovea-opt", "--allow-unregistered-dialect", path, "--attn-raise", "--canonicalize")
+    assert raised.count("attn.dense") == 1
+    found = fovea.compile(raised)(*arrays)
+    assert np.abs(found - expected).max() <= 1e-6 * np.abs(expected).max()

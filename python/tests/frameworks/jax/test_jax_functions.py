@@ -87,6 +87,12 @@ def past(b, rows, n):
     return 0, b
 
 
+def chosen(type):
+    """Blocks of four keys for each block of four queries and each head of keys; -1 is none."""
+    own, rows = qkv(type), np.random.default_rng(3).integers(-1, 5, (2, 2, 6, 3)).astype(np.int32)
+    return {"q": own["q"], "sources": [fovea.Source(own["k"], own["v"], rows=rows, unit=4), fovea.Source(own["k"], own["v"], window=2)]}
+
+
 def documents(type):
     own, ids = qkv(type), np.arange(21)[None] // 4
     return {"q": own["q"], "sources": [fovea.Source(own["k"], own["v"], segments=(ids, ids), **LENGTHS)]}
@@ -117,6 +123,7 @@ CASES = {
         ("q", "k", "v", "sink"),
     ),
     "stream": Case("stream", sources, dict(block=8), ("q", "sources", "sink")),
+    "stream-blocks": Case("stream", chosen, dict(block=4), ("q",)),
     "stream-documents": Case("stream", documents, dict(score=lambda s, b, h, i, j: 2 * tanh(s / 2) + (j - i) / 9), ("q",)),
     "varlen": Case("varlen", packed, dict(causal=True, return_lse=True), ("q", "k", "v", "sink")),
     "varlen-window": Case("varlen", packed, dict(window=4, scale=0.5), ("q", "k", "v", "sink")),

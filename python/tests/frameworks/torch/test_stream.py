@@ -139,6 +139,33 @@ def test_windows_that_compilers_have_symbols_for():
     assert count.frame_count == 1
 
 
+def pages(module, q, k, v, table, lengths):
+    """Caches whose pages of eight tokens lie anywhere in a pool."""
+    rows = table[:, None, None]
+    source = Source(k, v, causal=True, rows=rows, unit=8, positions="listed", lengths=lengths)
+    return module.stream(q, [source], block=1)
+
+
+def test_pages():
+    torch.manual_seed(0)
+    q, k, v = torch.randn(2, 4, 3, 8), torch.randn(1, 2, 40, 8), torch.randn(1, 2, 40, 5)
+    table, lengths = torch.tensor([[3, 1, -1], [0, 4, 2]]), torch.tensor([9, 20])
+    found = pages(fovea.torch, q, k, v, table, lengths)
+    for entry, (listed, length) in enumerate(zip(table, lengths)):
+        rows = (8 * listed[:, None] + torch.arange(8)).flatten()[:length]
+        expected = fovea.torch.dense(q[entry : entry + 1], k[:, :, rows], v[:, :, rows], causal=True)
+        torch.testing.assert_close(found[entry : entry + 1], expected)
+    torch.compiler.reset()
+    compiled = torch.compile(lambda *given: pages(fovea.torch, *given), fullgraph=True, dynamic=True, backend="aot_eager")
+    assert torch.equal(compiled(q, k, v, table, lengths), found)
+    with pytest.raises(fovea.FoveaError, match=r"rows of source 0\[0, 0, 0, 0\] must be -1, or at least 0 and below 5, but got 5"):
+        pages(fovea.torch, q, k, v, table + 2, lengths)
+    with pytest.raises(ValueError, match=r"^sources\[0\].lengths: found 25 for batch entry 1, needed 0 to 24"):
+        pages(fovea.torch, q, k, v, table, lengths + 5)
+    with pytest.raises(ValueError, match=r"^sources\[0\].rows: "):
+        pages(fovea.torch, q, k, v, table.float(), lengths)
+
+
 def test_inductor():
     arguments = window_and_summaries(N, torch.float32)
     torch.compiler.reset()

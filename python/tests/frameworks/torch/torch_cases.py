@@ -165,6 +165,16 @@ def _stream(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, **given: torch.Te
     return fovea.torch.stream(q, [near, far], block=4, sink=given["sink"], return_lse=True)
 
 
+def chosen_blocks(N: int, type: torch.dtype) -> dict[str, Any]:
+    """Blocks of four keys for each head of keys; -1 is none."""
+    rows = torch.randint(-1, 2, (2, 2, 1, 3), dtype=torch.int32)
+    return {**attention(N, type), "rows": rows}
+
+
+def _stream_blocks(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, rows: torch.Tensor) -> Any:
+    return fovea.torch.stream(q, [fovea.torch.Source(k, v, rows=rows, unit=4), fovea.torch.Source(k, v, window=2)], block=4)
+
+
 def documents(N: int, type: torch.dtype) -> dict[str, Any]:
     ids = torch.arange(N).expand(2, N) // 4
     return {**attention(N, type), "ids": ids, "lengths": torch.tensor([N, N // 2 + 1], dtype=torch.int32)}
@@ -187,6 +197,7 @@ CASES = {
     "dense-score": Case("dense", attention, TOKENS, {"causal": True, "score": lambda s, b, h, i, j: 2 * tanh(s / 2) + b * j / 9}),
     "dense-score-captures": Case(_with_tables, with_tables, (*TOKENS, "log_weight", "bias")),
     "stream": Case(_stream, window_and_summaries, (*TOKENS, "far_k", "far_v", "log_weight", "bias", "sink")),
+    "stream-blocks": Case(_stream_blocks, chosen_blocks, TOKENS),
     "stream-documents": Case(_stream_documents, documents, TOKENS),
     "varlen": Case("varlen", packed, (*TOKENS, "sink"), {"window": 5}),
     "dense-lse": Case("dense", attention, ("q", "k", "v"), {"return_lse": True}),

@@ -59,7 +59,8 @@ TEST_F(AttnAttributesTest, MaskWithoutWindow) {
 TEST_F(AttnAttributesTest, SourceRefusesMissingMask) {
   EXPECT_FALSE(succeeded(SourceAttr::verify(
       emitError(), ArrayRef<AffineMap>(), MaskAttr(), false, false, false,
-      false, false, false, false, AffineMap())));
+      false, false, false, false, AffineMap(), /*unit=*/0,
+      /*hasListedPositions=*/false)));
   EXPECT_EQ(message, "expected a mask");
 }
 
@@ -70,7 +71,8 @@ TEST_F(AttnAttributesTest, SourceRefusesRangeOfTwoBlocks) {
   EXPECT_FALSE(succeeded(
       SourceAttr::verify(emitError(), ArrayRef<AffineMap>(range),
                          MaskAttr::get(&context, false, 0), false, false, false,
-                         false, false, false, false, AffineMap())));
+                         false, false, false, false, AffineMap(), /*unit=*/0,
+                         /*hasListedPositions=*/false)));
   EXPECT_NE(message.find("expected ranges of the form"), std::string::npos);
 }
 
@@ -79,7 +81,8 @@ TEST_F(AttnAttributesTest, SourceRefusesLocalBiasWithoutOneRange) {
       emitError(), ArrayRef<AffineMap>(), MaskAttr::get(&context, false, 0),
       /*hasLogWeight=*/false, /*hasBias=*/true, /*hasCodes=*/false,
       /*hasLocalBias=*/true, /*hasLengths=*/false, /*hasRelative=*/false,
-      /*hasDistanceBias=*/false, /*origin=*/AffineMap())));
+      /*hasDistanceBias=*/false, /*origin=*/AffineMap(), /*unit=*/0,
+      /*hasListedPositions=*/false)));
   EXPECT_EQ(message, "expected a bias and one range with a local bias, but got "
                      "0 ranges and a bias");
 }

@@ -60,6 +60,31 @@ TEST_F(InvokeTest, checksOfExtentsSayWhatIsExpected) {
             FOVEA_RT_INVALID_ARGUMENT);
 }
 
+TEST_F(InvokeTest, checksOfListsTellTheFirstThatIsWrong) {
+  // Two batch entries of one head with two lists of three, every second
+  // element.
+  std::vector<int32_t> rows(24, 7);
+  auto check = [&](int64_t bound) {
+    return invoke([&] {
+      fovea_rt_check_rows("attn.stream: rows", rows.data(), 2, 1, 2, 3, 12, 12,
+                          6, 2, bound);
+    });
+  };
+  rows[1] = 99;
+  rows[2] = -1;
+  EXPECT_EQ(check(8), FOVEA_RT_OK);
+  EXPECT_EQ(check(int64_t(1) << 40), FOVEA_RT_OK);
+  EXPECT_EQ(check(7), FOVEA_RT_INVALID_ARGUMENT);
+  EXPECT_STREQ(fovea_rt_last_error(),
+               "attn.stream: rows[0, 0, 0, 0] must be -1, or at least 0 and "
+               "below 7, but got 7");
+  rows[12 + 6 + 4] = -2;
+  EXPECT_EQ(check(8), FOVEA_RT_INVALID_ARGUMENT);
+  EXPECT_STREQ(fovea_rt_last_error(),
+               "attn.stream: rows[1, 0, 1, 2] must be -1, or at least 0 and "
+               "below 8, but got -2");
+}
+
 TEST_F(InvokeTest, checksOfCodesTellTheFirstThatIsWrong) {
   // Two batch entries of three heads of five tokens, every second element.
   std::vector<int32_t> codes(60, 7);

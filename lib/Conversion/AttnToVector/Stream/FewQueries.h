@@ -24,11 +24,20 @@ inline int64_t getMaxFewQueries(StreamOp op) {
 }
 
 /// Whether `op` needs blocks of the queries of one head: sets of rows know
-/// neither numbers of queries for each batch entry nor terms by distance nor
-/// lists of rows.
+/// neither numbers of queries for each batch entry nor terms by distance, nor
+/// positions of single rows in a score region.
 inline bool needsBlocks(StreamOp op) {
   return op.getQueryLengths() || !op.getRelativeKeys().empty() ||
-         !op.getDistanceBiases().empty() || !op.getRowLists().empty();
+         !op.getDistanceBiases().empty() ||
+         (!op.getRowLists().empty() && !op.getScore().empty());
+}
+
+/// Whether lists change so often that a block of queries of one head would fill
+/// few lanes, whatever the number of queries.
+inline bool hasShortLists(StreamOp op) {
+  constexpr int64_t kMaxBlock = 16;
+  return !op.getRowLists().empty() && op.getBlock() != 0 &&
+         int64_t(op.getBlock()) <= kMaxBlock;
 }
 
 /// Whether `op`, which is not cut to tiles where it has several queries, goes
@@ -41,7 +50,7 @@ inline bool hasFewQueries(StreamOp op) {
       mlir::cast<mlir::ShapedType>(op.getQuery().getType()).getDimSize(2);
   if (queries == 1 || op.getNumRows())
     return queries == 1;
-  return mlir::ShapedType::isDynamic(queries) ||
+  return mlir::ShapedType::isDynamic(queries) || hasShortLists(op) ||
          queries <= getMaxFewQueries(op);
 }
 

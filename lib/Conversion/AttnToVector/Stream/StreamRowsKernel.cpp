@@ -56,8 +56,17 @@ StreamRowsKernel::StreamRowsKernel(StreamOp op, const KernelBuilder &builder,
                  return getElementTypeOrSelf(source.keys).isBF16() &&
                         getElementTypeOrSelf(source.values).isBF16();
                });
+  hasListsOfHeads =
+      llvm::any_of(op.getSourceList(), [&](const StreamSource &source) {
+        if (!source.rowList)
+          return false;
+        int64_t lists =
+            cast<MemRefType>(source.rowList.getType()).getDimSize(1);
+        return lists != 1 &&
+               (ShapedType::isDynamic(lists) || lists != keyHeads);
+      });
   // A mask leaves a single query an interval of rows.
-  isMasked = queries != 1 &&
+  isMasked = queries != 1 && op.getBlock() != 1 &&
              llvm::any_of(op.getSourceList(), [](const StreamSource &source) {
                return !source.attr.getMask().isTrivial();
              });
@@ -68,7 +77,8 @@ StreamRowsKernel::StreamRowsKernel(StreamOp op, const KernelBuilder &builder,
 //===----------------------------------------------------------------------===//
 
 StreamRowsKernel::Sets StreamRowsKernel::makeSets() {
-  group = b.div(b.extent(op.getQuery(), 1), b.max(keyHeads, 1));
+  setHeads = hasListsOfHeads ? b.extent(op.getQuery(), 1) : keyHeads;
+  group = b.div(b.extent(op.getQuery(), 1), b.max(setHeads, 1));
   Sets sets = {numQueries, b.index(1), {}, {}};
   // A single query may be of any block.
   if (op.getBlock() != 0 && getConstantIntValue(numQueries) != 1) {
@@ -76,7 +86,7 @@ StreamRowsKernel::Sets StreamRowsKernel::makeSets() {
     sets.chunks = b.ceilDiv(numQueries, op.getBlock());
   }
   sets.setsPerChunk = b.ceilDiv(b.mul(group, sets.chunkQueries), mostRows);
-  Value heads = b.mul(b.extent(op.getQuery(), 0), keyHeads);
+  Value heads = b.mul(b.extent(op.getQuery(), 0), setHeads);
   sets.number = b.mul(b.mul(heads, sets.chunks), sets.setsPerChunk);
   return sets;
 }
@@ -86,8 +96,11 @@ void StreamRowsKernel::viewSet(const Sets &sets, Value number) {
   number = b.div(number, sets.setsPerChunk);
   firstQuery = b.mul(b.rem(number, sets.chunks), sets.chunkQueries);
   number = b.div(number, sets.chunks);
-  keyHead = b.rem(number, keyHeads);
-  batch = b.div(number, keyHeads);
+  setHead = b.rem(number, setHeads);
+  keyHead = setHead;
+  if (hasListsOfHeads)
+    keyHead = b.div(setHead, b.div(setHeads, keyHeads));
+  batch = b.div(number, setHeads);
   setQueries = b.min(sets.chunkQueries, b.sub(numQueries, firstQuery));
   // As equal as whole vectors allow.
   int64_t step = std::min(lanes, mostRows);
@@ -102,7 +115,7 @@ void StreamRowsKernel::viewSet(const Sets &sets, Value number) {
 /// All that lie there, where no batch entry has been chosen.
 StreamRowsKernel::Value
 StreamRowsKernel::getNumRows(const StreamSource &source) {
-  Value all = b.extent(source.getRowsOperand(), 2);
+  Value all = emitNumRows(b, source);
   return batch ? b.lengthOf(source.lengths, batch, all) : all;
 }
 
@@ -159,9 +172,12 @@ Value StreamRowsKernel::getNumParts(const Sets &sets) {
   Value total = b.index(0);
   for (const StreamSource &source : op.getSourceList())
     for (const Interval &interval :
-         getIntervals(source, first, b.sub(numQueries, first)))
-      total =
-          b.add(total, b.max(b.sub(interval.high, interval.low), b.index(0)));
+         getIntervals(source, first, b.sub(numQueries, first))) {
+      Value length = b.max(b.sub(interval.high, interval.low), b.index(0));
+      if (source.rowList)
+        length = b.mul(b.extent(source.rowList, 3), source.attr.getUnit());
+      total = b.add(total, length);
+    }
   Value number = b.max(sets.number, 1);
   Value wanted = b.div(b.add(number, kTasks - 1), number);
   return b.max(b.min(wanted, b.div(total, kMinPart)), 1);
@@ -318,6 +334,10 @@ void StreamRowsKernel::allocateScratch() {
     keyTables.push_back(
         {source.keys, b.scratch({padded * rows}, state), numRows});
   }
+  if (!op.getRowLists().empty()) {
+    listedRows = b.scratch({kColumnTile}, b.getIndexType());
+    listedPositions = b.scratch({kColumnTile}, b.getI32Type());
+  }
   if (hasBias)
     biases = b.scratch({tile}, state);
   if (scoreBody)
@@ -334,14 +354,15 @@ void StreamRowsKernel::allocateScratch() {
 
 StreamRowsKernel::SourceView
 StreamRowsKernel::view(const StreamSource &source) {
+  auto blockOf = [&] {
+    return b.floorDiv(b.add(firstRow, firstQuery),
+                      b.index(std::max<int64_t>(op.getBlock(), 1)));
+  };
   auto fix = [&](Value memref, bool hasBlocks) {
     SmallVector<Value> at = {b.broadcastIndex(memref, 0, batch),
                              b.broadcastIndex(memref, 1, keyHead)};
-    if (hasBlocks) {
-      Value block = b.floorDiv(b.add(firstRow, firstQuery),
-                               b.index(std::max<int64_t>(op.getBlock(), 1)));
-      at.push_back(b.broadcastIndex(memref, 2, block));
-    }
+    if (hasBlocks)
+      at.push_back(b.broadcastIndex(memref, 2, blockOf()));
     return b.rowView(memref, at);
   };
   SourceView view;
@@ -351,6 +372,11 @@ StreamRowsKernel::view(const StreamSource &source) {
   view.values = fix(source.values, source.hasValueBlocks());
   if (source.codes)
     view.codes = fix(source.codes, false);
+  if (Value lists = source.rowList)
+    view.list =
+        b.rowView(lists, {b.broadcastIndex(lists, 0, batch),
+                          b.div(b.mul(setHead, b.extent(lists, 1)), setHeads),
+                          b.broadcastIndex(lists, 2, blockOf())});
   if (source.logWeight)
     view.logWeight = fix(source.logWeight, source.hasLogWeightBlocks());
   view.bias = source.bias;
@@ -372,12 +398,12 @@ void StreamRowsKernel::emitSet(Value part, Value numParts) {
     for (auto [source, view] : llvm::zip(op.getSourceList(), views))
       for (const Interval &interval :
            getIntervals(source, firstQuery, setQueries)) {
-        // The part's share of the rows.
-        Value length = b.max(b.sub(interval.high, interval.low), b.index(0));
-        Value share =
-            b.div(b.add(length, b.sub(numParts, b.index(1))), numParts);
-        if (!matchPattern(numParts, m_One()))
-          share = b.mul(b.ceilDiv(share, kPartStep), kPartStep);
+        if (view.list) {
+          attendList(view, interval, part, numParts);
+          continue;
+        }
+        Value share = shareOf(
+            b.max(b.sub(interval.high, interval.low), b.index(0)), numParts);
         Value low = b.add(interval.low, b.mul(part, share));
         Value high = b.min(interval.high, b.add(low, share));
         attendRows(view, interval, low, high);
@@ -409,6 +435,14 @@ void StreamRowsKernel::emitSet(Value part, Value numParts) {
         attend();
       },
       attendAlongColumns);
+}
+
+/// A part's share of so many rows.
+Value StreamRowsKernel::shareOf(Value length, Value numParts) {
+  Value share = b.div(b.add(length, b.sub(numParts, b.index(1))), numParts);
+  if (matchPattern(numParts, m_One()))
+    return share;
+  return b.mul(b.ceilDiv(share, kPartStep), kPartStep);
 }
 
 void StreamRowsKernel::clearRow(Value memref, Value row) {
@@ -447,7 +481,7 @@ void StreamRowsKernel::startState(Value isFirstPart) {
 std::pair<StreamRowsKernel::Value, StreamRowsKernel::Value>
 StreamRowsKernel::locate(Value row) {
   row = b.add(setBegin, b.min(row, b.sub(setRows, b.index(1))));
-  return {b.add(b.mul(keyHead, group), b.div(row, setQueries)),
+  return {b.add(b.mul(setHead, group), b.div(row, setQueries)),
           b.add(firstQuery, b.rem(row, setQueries))};
 }
 

@@ -70,6 +70,7 @@ private:
   /// all heads.
   struct SourceView {
     Value keys, values, logWeight, bias, codes, rows;
+    Value list; // of rows, null without
     const KeyTable *keyTable;
     SourceAttr attr;
   };
@@ -84,11 +85,18 @@ private:
     const SourceView &source;
     Value low, count, biasBegin;
     Value isCut; // whether a mask cuts single entries; null where none does
+    bool isListed = false; // its rows are those of `listedRows`
   };
-  /// Rows of keys or values, `count` from `first` on, or copies of them.
+  /// Rows of keys or values, `count` from `first` on, or copies of them, or
+  /// those with these numbers.
   struct Rows {
     Value memref, first, count;
     bool isStaged = false;
+    Value numbers = {};
+
+    Value at(KernelBuilder &b, Value key) const;
+    /// Whether rows ahead follow in memory.
+    bool areInOrder() const { return !isStaged && !numbers; }
   };
   /// A matrix of scores or terms: [row][key] of scores with vectors along the
   /// columns, else [key][row].
@@ -112,6 +120,7 @@ private:
   Value getNumRows(const StreamSource &source);
   llvm::SmallVector<Interval> getIntervals(const StreamSource &source,
                                            Value firstQuery, Value numQueries);
+  int64_t countHeadsOfSets();
   int64_t getRowCapacity();
   void allocateState();
   void allocateScratch();
@@ -156,6 +165,11 @@ private:
   // Tiles of keys (StreamRowsTile.cpp).
   void attendRows(const SourceView &source, const Interval &interval, Value low,
                   Value high);
+  void attendList(const SourceView &source, const Interval &interval,
+                  Value part, Value numParts);
+  Value shareOf(Value length, Value numParts);
+  Rows rowsOf(const Tile &tile, Value memref) const;
+  Value rowOfKey(const Tile &tile, Value key);
   void attendTile(const Tile &tile);
   void computeScores(const Tile &tile);
   void stageTerms(const Tile &tile);
@@ -195,10 +209,14 @@ private:
   /// there may be.
   int64_t mostRows, maxRows;
   bool isSoftmax, manageCache, isMasked, alternates;
+  /// Whether lists differ from query head to query head: then sets have one.
+  bool hasListsOfHeads;
 
   // Scratch.
   Value packed, outputs, maxima, sums, laneSums, rowFactors, queryOf;
   Value stagedKeys, stagedValues, biases, weights, factors;
+  /// Of a tile of listed rows: their numbers, and their positions as i32.
+  Value listedRows, listedPositions;
   /// What the region has made, in base 2 with a soft-max: it tells what is
   /// removed when weights have replaced the scores.
   Value computed;
@@ -207,8 +225,8 @@ private:
   Value partOutputs, partStates;
 
   // The operation, and the present set.
-  Value keyHeads, group, numQueries, firstRow, sequenceRows;
-  Value batch, keyHead, firstQuery, setQueries, setBegin, setRows;
+  Value keyHeads, setHeads, group, numQueries, firstRow, sequenceRows;
+  Value batch, setHead, keyHead, firstQuery, setQueries, setBegin, setRows;
   /// The layout of scores that code is emitted for, and rows with padding.
   bool alongColumns;
   Value paddedRows;

@@ -48,9 +48,9 @@ StreamRowsKernel::Rows StreamRowsKernel::stage(const Rows &rows, Value staged,
                                                int64_t width) {
   if (!isStaged(rows.memref, width))
     return rows;
-  int64_t ahead = getAhead(rows.memref, /*numRows=*/4);
+  int64_t ahead = rows.areInOrder() ? getAhead(rows.memref, /*numRows=*/4) : 0;
   b.loop(b.index(0), rows.count, 1, [&](Value key) {
-    Value row = b.add(rows.first, key);
+    Value row = rows.at(b, key);
     if (ahead)
       ask(rows.memref, b.add(row, ahead), b.index(0),
           getLinesPerRow(rows.memref));
@@ -63,9 +63,14 @@ StreamRowsKernel::Rows StreamRowsKernel::stage(const Rows &rows, Value staged,
   return {staged, b.index(0), rows.count, /*isStaged=*/true};
 }
 
+Value StreamRowsKernel::Rows::at(KernelBuilder &b, Value key) const {
+  return numbers ? Value(memref::LoadOp::create(b, numbers, key))
+                 : b.add(first, key);
+}
+
 /// Register tiles read the last row again behind the end.
 StreamRowsKernel::Value StreamRowsKernel::rowOf(const Rows &rows, Value key) {
-  return b.add(rows.first, b.min(key, b.sub(rows.count, b.index(1))));
+  return rows.at(b, b.min(key, b.sub(rows.count, b.index(1))));
 }
 
 StreamRowsKernel::Values StreamRowsKernel::loadColumns(Value memref,
@@ -143,7 +148,7 @@ void StreamRowsKernel::scoreAlongColumns(const Rows &keys, const Plane &target,
   // share.
   int64_t numKeys = lanes / numRows, numVectors = getColumnVectors();
   int64_t together = numRows == 1 ? 1 : std::min<int64_t>(2, numKeys);
-  int64_t ahead = keys.isStaged ? 0 : getAhead(keys.memref, numRows);
+  int64_t ahead = keys.areInOrder() ? getAhead(keys.memref, numRows) : 0;
   Value groups = b.div(paddedRows, numRows);
   auto scoreTile = [&](Value key, Value row) {
     Values sums(lanes);
@@ -222,7 +227,7 @@ void StreamRowsKernel::scoreAlongRows(const Rows &keys, const Plane &target) {
 void StreamRowsKernel::scoreAlongRows(const Rows &keys, const Plane &target,
                                       Value key, Value row, int64_t numKeys,
                                       int64_t numVectors) {
-  int64_t ahead = keys.isStaged ? 0 : getAhead(keys.memref, lanes);
+  int64_t ahead = keys.areInOrder() ? getAhead(keys.memref, lanes) : 0;
   constexpr int64_t kUnroll = 4;
   Values at;
   for (int64_t i = 0; i < numKeys; ++i)

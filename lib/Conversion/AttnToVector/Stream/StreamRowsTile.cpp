@@ -40,12 +40,75 @@ void StreamRowsKernel::attendRows(const SourceView &source,
   });
 }
 
+/// The same for the rows at these positions that the list names, some entries
+/// of it at a time.
+void StreamRowsKernel::attendList(const SourceView &source,
+                                  const Interval &interval, Value part,
+                                  Value numParts) {
+  int64_t unit = source.attr.getUnit();
+  int64_t step = alongColumns ? kColumnTile : kRowTile;
+  scores.alongColumns = alongColumns;
+  scores.pitch = alongColumns ? b.index(kColumnTile) : paddedRows;
+  Value zero = b.index(0), stored = b.extent(source.keys, 0);
+  Value all = b.mul(b.extent(source.list, 0), unit);
+  Value share = shareOf(all, numParts);
+  Value begin = b.mul(part, share), end = b.min(all, b.add(begin, share));
+  bool mayCut = isMasked && !source.attr.getMask().isTrivial();
+  Value isFalse = arith::ConstantOp::create(b, b.getBoolAttr(false));
+  b.loop(begin, end, step, [&](Value first) {
+    // Each row takes the next place, which is that of the row behind it where
+    // it is none.
+    auto enter = [&](Value slot, ValueRange carried) -> Values {
+      Value entry = unit == 1 ? slot : b.div(slot, unit);
+      Value listed = b.loadIndex(source.list, entry);
+      Value row = listed;
+      if (unit != 1)
+        row = b.add(b.mul(listed, unit), b.rem(slot, b.index(unit)));
+      Value position = source.attr.getHasListedPositions() ? slot : row;
+      Value isRead =
+          b.both(b.both(b.less(b.index(-1), listed), b.less(row, stored)),
+                 b.both(b.less(b.sub(interval.low, b.index(1)), position),
+                        b.less(position, interval.high)));
+      memref::StoreOp::create(b, row, listedRows, carried[0]);
+      if (mayCut)
+        b.storeIndex(position, listedPositions, carried[0]);
+      Value isOutside =
+          b.either(b.less(position, interval.innerLow),
+                   b.less(b.sub(interval.innerHigh, b.index(1)), position));
+      return {b.add(carried[0], b.select(isRead, b.index(1), zero)),
+              mayCut ? b.either(carried[1], b.both(isRead, isOutside))
+                     : carried[1]};
+    };
+    Values found = b.loop(first, b.min(b.add(first, step), end), 1,
+                          ValueRange{zero, isFalse}, enter);
+    b.ifThen(b.less(zero, found[0]), [&] {
+      Tile tile = {
+          source,           zero, found[0], zero, mayCut ? found[1] : Value(),
+          /*isListed=*/true};
+      attendTile(tile);
+    });
+  });
+}
+
+StreamRowsKernel::Rows StreamRowsKernel::rowsOf(const Tile &tile,
+                                                Value memref) const {
+  return {memref, tile.low, tile.count, /*isStaged=*/false,
+          tile.isListed ? listedRows : Value()};
+}
+
+/// The row of the source that a key of a tile is.
+StreamRowsKernel::Value StreamRowsKernel::rowOfKey(const Tile &tile,
+                                                   Value key) {
+  return tile.isListed ? Value(memref::LoadOp::create(b, listedRows, key))
+                       : b.add(tile.low, key);
+}
+
 void StreamRowsKernel::attendTile(const Tile &tile) {
   const SourceView &source = tile.source;
   if (source.keyTable)
     lookUp(tile);
   else
-    scoreKeys({source.keys, tile.low, tile.count}, scores);
+    scoreKeys(rowsOf(tile, source.keys), scores);
   if (scoreBody)
     computeScores(tile);
   stageTerms(tile);
@@ -92,7 +155,7 @@ void StreamRowsKernel::stageTerms(const Tile &tile) {
   double scale = isSoftmax ? softmax::kLog2E : 1.0;
   if (source.logWeight)
     b.loop(b.index(0), tile.count, 1, [&](Value key) {
-      Value at = isSingle(source.logWeight) ? b.index(0) : b.add(tile.low, key);
+      Value at = isSingle(source.logWeight) ? b.index(0) : rowOfKey(tile, key);
       Value weight =
           b.fmul(b.loadScalar(source.logWeight, at), b.scalar(softmax::kLog2E));
       b.storeScalar(weight, weights, key);
@@ -111,7 +174,7 @@ void StreamRowsKernel::stageTerms(const Tile &tile) {
                  b.broadcastIndex(bias, 2, query), Value()};
     auto copy = [&](Value key, bool isVector) {
       bool isOne = isSingle(bias) && !source.attr.getHasLocalBias();
-      at[3] = isOne ? b.index(0) : b.add(b.sub(tile.low, tile.biasBegin), key);
+      at[3] = isOne ? b.index(0) : b.sub(rowOfKey(tile, key), tile.biasBegin);
       if (isVector)
         return b.storeVector(b.fmul(b.loadVector(bias, at), b.splat(scale)),
                              biases, scores.at(b, key, row));
@@ -119,7 +182,7 @@ void StreamRowsKernel::stageTerms(const Tile &tile) {
                     scores.at(b, key, row));
     };
     Value whole = b.index(0);
-    if (alongColumns && !isSingle(bias))
+    if (alongColumns && !isSingle(bias) && !tile.isListed)
       whole = b.roundDown(tile.count, lanes);
     b.loop(b.index(0), whole, lanes, [&](Value key) { copy(key, true); });
     b.loop(whole, tile.count, 1, [&](Value key) { copy(key, false); });
@@ -177,18 +240,26 @@ StreamRowsKernel::Value StreamRowsKernel::isCut(const Tile &tile,
   MaskAttr mask = tile.source.attr.getMask();
   Value position =
       b.add(b.add(firstRow, firstQuery), b.sub(tile.source.rows, sequenceRows));
-  Value distance = b.sub(b.add(tile.low, place.key), position);
   auto type = VectorType::get({lanes}, b.getI32Type());
   auto numbers = llvm::to_vector(llvm::seq<int32_t>(0, lanes));
-  auto broadcast = [&](Value distance) -> Value {
+  // The positions of the keys of the vector, less `position`.
+  auto behind = [&](Value position) -> Value {
     constexpr int64_t kFar = 1 << 30;
+    Value distance = b.sub(b.index(0), position);
+    if (!tile.isListed)
+      distance = b.add(b.add(tile.low, place.key), distance);
     distance = b.clamp(distance, b.index(-kFar), b.index(kFar));
     Value narrow = arith::IndexCastOp::create(b, b.getI32Type(), distance);
+    Value keys;
+    if (tile.isListed && !alongColumns)
+      narrow = arith::AddIOp::create(
+          b, narrow, memref::LoadOp::create(b, listedPositions, place.key));
+    else if (tile.isListed)
+      keys = b.loadVector(listedPositions, place.key);
+    else if (alongColumns)
+      keys = arith::ConstantOp::create(b, b.getI32VectorAttr(numbers));
     Value all = vector::BroadcastOp::create(b, type, narrow);
-    if (alongColumns)
-      all = arith::AddIOp::create(
-          b, all, arith::ConstantOp::create(b, b.getI32VectorAttr(numbers)));
-    return all;
+    return keys ? arith::AddIOp::create(b, all, keys) : all;
   };
   Value query;
   if (alongColumns)
@@ -198,25 +269,24 @@ StreamRowsKernel::Value StreamRowsKernel::isCut(const Tile &tile,
     query = b.loadVector(queryOf, place.row);
   Value cut;
   auto cutWhere = [&](arith::CmpIPredicate predicate, Value bound) {
-    Value holds = arith::CmpIOp::create(b, predicate, broadcast(bound), query);
+    Value holds = arith::CmpIOp::create(b, predicate, behind(bound), query);
     cut = cut ? arith::OrIOp::create(b, cut, holds) : holds;
   };
   Value window = b.index(mask.getWindow());
   if (mask.getCausal())
-    cutWhere(arith::CmpIPredicate::sgt, distance);
+    cutWhere(arith::CmpIPredicate::sgt, position);
   if (mask.hasPrefix()) {
     // All queries read the prefix.
-    Value behind = b.sub(b.add(tile.low, place.key), b.index(mask.getPrefix()));
     Value zeros = arith::ConstantOp::create(b, b.getZeroAttr(type));
     cut = arith::AndIOp::create(
         b, cut,
-        arith::CmpIOp::create(b, arith::CmpIPredicate::sge, broadcast(behind),
-                              zeros));
+        arith::CmpIOp::create(b, arith::CmpIPredicate::sge,
+                              behind(b.index(mask.getPrefix())), zeros));
   }
   if (mask.hasWindow()) {
-    cutWhere(arith::CmpIPredicate::sle, b.add(distance, window));
+    cutWhere(arith::CmpIPredicate::sle, b.sub(position, window));
     if (!mask.getCausal())
-      cutWhere(arith::CmpIPredicate::sge, b.sub(distance, window));
+      cutWhere(arith::CmpIPredicate::sge, b.add(position, window));
   }
   return cut;
 }
@@ -373,8 +443,7 @@ void StreamRowsKernel::squarePositive(const Tile &tile) {
 /// takes part as long as the values are finite; both ways add in one order.
 void StreamRowsKernel::accumulate(const Tile &tile) {
   const SourceView &source = tile.source;
-  Rows values =
-      stage({source.values, tile.low, tile.count}, stagedValues, valueWidth);
+  Rows values = stage(rowsOf(tile, source.values), stagedValues, valueWidth);
   auto accumulateAll = [&] {
     if (!alongColumns)
       return accumulateRows(values, 4);
@@ -405,7 +474,7 @@ StreamRowsKernel::Value StreamRowsKernel::areFinite(const Rows &values,
   // Zero times what is not finite is NaN.
   Value total = b.loop(
       b.index(0), end, 1, zero, [&](Value key, ValueRange carried) -> Values {
-        Value row = b.add(values.first, key);
+        Value row = values.at(b, key);
         return b.overVectors(
             paddedValueWidth, carried, [&](Value column, ValueRange sum) {
               Value value = b.loadVector(values.memref, {row, column});
@@ -439,7 +508,7 @@ void StreamRowsKernel::accumulateRows(const Rows &values, int64_t numRows) {
 void StreamRowsKernel::accumulatePanel(const Rows &values, Value firstKey,
                                        Value endKey, Value row, int64_t numRows,
                                        Value column, int64_t numVectors) {
-  int64_t ahead = values.isStaged ? 0 : getAhead(values.memref, numRows);
+  int64_t ahead = values.areInOrder() ? getAhead(values.memref, numRows) : 0;
   constexpr int64_t kUnroll = 2;
   Values initial;
   for (int64_t r = 0; r < numRows; ++r)
@@ -448,10 +517,11 @@ void StreamRowsKernel::accumulatePanel(const Rows &values, Value firstKey,
           b.loadVector(outputs, {b.add(row, r), b.add(column, v * lanes)}));
   auto addKey = [&](Value key, ValueRange running) {
     Values loaded, next;
+    Value valueRow = values.at(b, key);
     for (int64_t v = 0; v < numVectors; v += getColumnVectors())
       llvm::append_range(
-          loaded, loadColumns(values.memref, {b.add(values.first, key),
-                                              b.add(column, v * lanes)}));
+          loaded,
+          loadColumns(values.memref, {valueRow, b.add(column, v * lanes)}));
     for (int64_t r = 0; r < numRows; ++r) {
       Value weight = b.broadcast(
           b.loadScalar(scores.memref, scores.at(b, key, b.add(row, r))));
@@ -495,10 +565,9 @@ void StreamRowsKernel::accumulateVisible(const Rows &values) {
           Value weight =
               b.broadcast(b.loadScalar(scores.memref, scores.at(b, key, row)));
           Values next;
-          for (auto [value, sum] :
-               llvm::zip(loadColumns(values.memref,
-                                     {b.add(values.first, key), column}),
-                         sums))
+          for (auto [value, sum] : llvm::zip(
+                   loadColumns(values.memref, {values.at(b, key), column}),
+                   sums))
             next.push_back(softmax::addVisible(b, weight, value, sum));
           return next;
         });

@@ -80,7 +80,7 @@ private:
   /// What has few queries is one tile for all heads that share their keys.
   static LogicalResult tileUnlessFew(StreamOp op, IRRewriter &rewriter) {
     if (!cast<ShapedType>(op.getQuery().getType()).isDynamicDim(2) ||
-        needsBlocks(op))
+        needsBlocks(op) || hasShortLists(op))
       return hasFewQueries(op) ? success() : tile(op, rewriter);
     Location loc = op.getLoc();
     Value queries = tensor::DimOp::create(rewriter, loc, op.getQuery(), 2);

@@ -177,3 +177,19 @@ func.func @lengths(%q: tensor<2x4x5x8xf32>, %k: tensor<2x4x6x8xf32>, %n: tensor<
       lengths(%n : tensor<2xi32>) query_lengths(%n : tensor<2xi32>) outs(%q : tensor<2x4x5x8xf32>) -> tensor<2x4x5x8xf32>
   return %0 : tensor<2x4x5x8xf32>
 }
+
+// Lists name units of rows that there are, the last one perhaps in part; lengths
+// count rows that are listed.
+// CHECK-LABEL: func.func @lists(
+//  CHECK-SAME:   %[[PAGES:[a-z0-9]+]]: tensor<2x1x1x8xi32>
+//       CHECK:   attn.check_codes %{{.*}} below %c33 {name = "attn.stream: lengths of source 0"}
+//       CHECK:   attn.check_codes %[[PAGES]] below %c6 {name = "attn.stream: rows of source 0", or_absent} : tensor<2x1x1x8xi32>
+//       CHECK:   attn.stream
+func.func @lists(%pages: tensor<2x1x1x8xi32>, %q: tensor<2x4x1x16xf32>, %k: tensor<1x2x22x16xf32>, %n: tensor<2xi32>) -> tensor<2x4x1x16xf32> {
+  %0 = attn.stream query(%q : tensor<2x4x1x16xf32>)
+      source(%k, %k : tensor<1x2x22x16xf32>, tensor<1x2x22x16xf32>) lengths(%n : tensor<2xi32>)
+          rows(%pages : tensor<2x1x1x8xi32>) unit = 4 positions = listed
+          ranges [affine_map<(b)[rows, n] -> (0, rows)>] mask <causal>
+      outs(%q : tensor<2x4x1x16xf32>) {scale = 2.5e-01 : f64} -> tensor<2x4x1x16xf32>
+  return %0 : tensor<2x4x1x16xf32>
+}

@@ -119,14 +119,20 @@ Value ScoreAdmission::cloneAdmitted(Region &region, Value value) const {
 class ScoreAdmission::Evaluator {
 public:
   Evaluator(KernelBuilder &b, ScoreAdmission &body, State &state)
-      : b(b), body(body), state(state) {}
+      : b(b), body(body), state(state) {
+    keyed.insert(body.block->getArgument(score_argument::Key));
+    for (Operation &op : body.block->without_terminator())
+      if (llvm::any_of(op.getOperands(),
+                       [&](Value operand) { return keyed.contains(operand); }))
+        keyed.insert(op.getResult(0));
+  }
 
   void set(unsigned argument, Interval interval) {
     state.try_emplace(body.block->getArgument(argument),
                       Bounds{interval.low, interval.high});
   }
-  /// Bounds `value`, or what it is computed from where the key is not known.
-  void prepare(Value value);
+  /// Bounds what `values` are computed from, as far as the key is not needed.
+  void prepare(SmallVector<Value> values);
   Bounds bound(Value value);
   /// Whether an element that `read` reads is there for all entries; null where
   /// that is not known.
@@ -140,7 +146,6 @@ private:
   Bounds readRange(tensor::ExtractOp op);
   Bounds reduceRow(Value memref, SmallVector<Value> at, unsigned dim,
                    Interval range);
-  bool dependsOnKey(Value value);
 
   Value constant(bool value) {
     return arith::ConstantOp::create(b, b.getBoolAttr(value));
@@ -161,24 +166,23 @@ private:
   KernelBuilder &b;
   ScoreAdmission &body;
   State &state;
+  /// What depends on the key.
+  llvm::DenseSet<Value> keyed;
 };
 
-bool ScoreAdmission::Evaluator::dependsOnKey(Value value) {
-  if (auto argument = dyn_cast<BlockArgument>(value))
-    return argument.getArgNumber() == score_argument::Key;
-  return llvm::any_of(value.getDefiningOp()->getOperands(),
-                      [&](Value operand) { return dependsOnKey(operand); });
-}
-
-void ScoreAdmission::Evaluator::prepare(Value value) {
-  if (!dependsOnKey(value)) {
-    if (value.getType().isIntOrIndex())
-      bound(value);
-    return;
+void ScoreAdmission::Evaluator::prepare(SmallVector<Value> values) {
+  llvm::DenseSet<Value> seen;
+  while (!values.empty()) {
+    Value value = values.pop_back_val();
+    if (!seen.insert(value).second)
+      continue;
+    if (!keyed.contains(value)) {
+      if (value.getType().isIntOrIndex())
+        bound(value);
+    } else if (Operation *op = value.getDefiningOp()) {
+      llvm::append_range(values, op->getOperands());
+    }
   }
-  if (Operation *op = value.getDefiningOp())
-    for (Value operand : op->getOperands())
-      prepare(operand);
 }
 
 ScoreAdmission::Bounds ScoreAdmission::Evaluator::bound(Value value) {
@@ -487,11 +491,12 @@ ScoreAdmission::State ScoreAdmission::enterQueries(KernelBuilder &b,
   evaluator.set(score_argument::Batch, {batch, batch});
   evaluator.set(score_argument::Head, {head, head});
   evaluator.set(score_argument::Query, queries);
+  SmallVector<Value> needed;
   for (const Removal &removal : removals)
-    evaluator.prepare(removal.condition);
+    needed.push_back(removal.condition);
   for (auto read : block->getOps<tensor::ExtractOp>())
-    for (Value index : read.getIndices())
-      evaluator.prepare(index);
+    llvm::append_range(needed, read.getIndices());
+  evaluator.prepare(needed);
   return state;
 }
 

@@ -18,7 +18,7 @@ import time
 import numpy as np
 
 import fovea
-from fovea.math import tanh
+from fovea.math import minimum, tanh
 
 
 def parse_arguments():
@@ -34,12 +34,14 @@ def parse_arguments():
 
 def make_functions(numbers, heads, tokens):
     slopes = fovea.capture((2.0 ** -np.arange(1, heads + 1)).astype(np.float32))
+    buckets = fovea.capture(numbers.standard_normal((32, heads)).astype(np.float32))
     table = fovea.capture(numbers.standard_normal((heads, 2 * tokens - 1)).astype(np.float32))
     return {
         "none": None,
         "soft-cap": lambda s, b, h, i, j: 50 * tanh(s / 50),
         "ALiBi": lambda s, b, h, i, j: s + slopes[h] * (j - i),
         "relative table": lambda s, b, h, i, j: s + table[h, j - i + tokens - 1],
+        "32 buckets": lambda s, b, h, i, j: s + buckets[minimum(abs(i - j) // 8, 31), h],
     }
 
 
@@ -102,6 +104,12 @@ def main():
     }))  # fmt: skip
     print_rows("backward", measure(arguments.calls, {
         name: lambda name=name, mine=mine: fovea.dense_backward(d_out, q, k, v, *results[name], **mine)
+        for name, mine in options.items()
+    }))  # fmt: skip
+    print_rows("backward, with what is captured", measure(arguments.calls, {
+        name: lambda name=name, mine=mine: fovea.dense_backward(
+            d_out, q, k, v, *results[name], **mine, return_d_captures=True
+        )
         for name, mine in options.items()
     }))  # fmt: skip
     for name, (built_in, function) in make_masks(q, k, v, arguments.tokens).items():

@@ -260,13 +260,15 @@ static LogicalResult verifyHasGradient(Operation *, const Adjoints &) {
   return success();
 }
 
-/// What a score region captures is constant to its gradient.
+/// Of what a score region captures tensors have a gradient.
 template <typename OpTy>
 static LogicalResult verifyCaptures(OpTy op, const Adjoints &adjoints) {
   for (auto [index, capture] : llvm::enumerate(op.getCaptures()))
-    if (adjoints.isActive(capture))
-      return op.emitOpError() << "has no gradient for capture " << index
-                              << " of its score region";
+    if (adjoints.isActive(capture) &&
+        !isDifferentiableCapture(capture.getType()))
+      return op.emitOpError()
+             << "has no gradient for capture " << index
+             << " of its score region, a number: a tensor of rank 0 has one";
   return success();
 }
 

@@ -13,30 +13,42 @@
 using namespace mlir;
 using namespace fovea::attn;
 
-FailureOr<Value> fovea::attn::appendScoreDerivative(ScoreRegions regions) {
+FailureOr<ScoreDerivatives>
+fovea::attn::appendScoreDerivatives(ScoreRegions regions, bool ofReads) {
+  ScoreDerivatives derivatives;
   if (regions.empty())
-    return Value();
+    return derivatives;
   Region &region = regions.front();
   Block &block = region.front();
   Value score = block.getArgument(score_argument::Score);
   Value yielded = getYieldedScore(region);
-  SmallVector<Operation *> ops = llvm::map_to_vector(
-      block.without_terminator(), [](Operation &op) { return &op; });
   Adjoints adjoints;
   adjoints.activate(score);
-  for (Operation *op : ops)
-    adjoints.activateResults(op);
+  SmallVector<Operation *> ops;
+  for (Operation &op : block.without_terminator()) {
+    auto read = dyn_cast<tensor::ExtractOp>(op);
+    if (!read) {
+      adjoints.activateResults(&op);
+      ops.push_back(&op);
+    } else if (ofReads && isa<FloatType>(read.getType())) {
+      adjoints.activate(read);
+      derivatives.reads.push_back({read, Value()});
+    }
+  }
   OpBuilder b(block.getTerminator());
   Location loc = yielded.getLoc();
   Type type = score.getType();
   auto constant = [&](TypedAttr value) -> Value {
     return arith::ConstantOp::create(b, loc, value);
   };
-  if (!adjoints.isActive(yielded))
-    return constant(b.getZeroAttr(type));
-  adjoints.set(yielded, constant(b.getOneAttr(type)));
-  if (failed(adjoints.emitVJPs(b, ops)))
-    return failure();
+  if (adjoints.isActive(yielded)) {
+    adjoints.set(yielded, constant(b.getOneAttr(type)));
+    if (failed(adjoints.emitVJPs(b, ops)))
+      return failure();
+  }
   Value derivative = adjoints.find(score);
-  return derivative ? derivative : constant(b.getZeroAttr(type));
+  derivatives.score = derivative ? derivative : constant(b.getZeroAttr(type));
+  for (ScoreDerivatives::OfRead &each : derivatives.reads)
+    each.value = adjoints.find(each.read);
+  return derivatives;
 }

@@ -96,6 +96,10 @@ fovea::dense_backward(const TensorRef &dOut, const TensorRef &q,
   for (auto [term, isWanted] : zip_equal(terms, wanted))
     call.results(check, "d_",
                  term && isWanted ? ArrayRef(*term) : ArrayRef<Argument>());
+  SmallVector<Argument> captures;
+  if (options.returnDCaptures && parts.score)
+    captures = parts.score->getDifferentiable();
+  call.results(check, "d_", captures);
   Expected<SmallVector<OwnedTensor>> results =
       call.runChecked(check, is_contained(arguments.rows(), 0) || readsNothing);
   if (!results)
@@ -114,5 +118,7 @@ fovea::dense_backward(const TensorRef &dOut, const TensorRef &q,
   for (auto [gradient, isWanted] : zip_equal(found, isThere))
     if (isWanted)
       *gradient = std::move(*next++);
+  for (size_t i = 0; i < captures.size(); ++i)
+    gradients.captures.push_back(std::move(*next++));
   return gradients;
 }

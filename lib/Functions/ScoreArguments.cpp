@@ -9,6 +9,7 @@
 #include "ScoreArguments.h"
 #include "RowArguments.h"
 #include "fovea/Dialect/Attn/IR/ScoreRegion.h"
+#include "fovea/ExecutionEngine/Elements.h"
 #include "fovea/Functions/ResultScopes.h"
 
 using namespace llvm;
@@ -97,4 +98,11 @@ void ScoreArguments::addTo(Call &call) const {
   call.operand(captures);
   if (!parts.empty())
     call.scoreRegion(parts);
+}
+
+SmallVector<Argument> ScoreArguments::getDifferentiable() const {
+  SmallVector<Argument> found;
+  copy_if(captures, std::back_inserter(found),
+          [](const Argument &capture) { return isFloat(capture.elementType); });
+  return found;
 }

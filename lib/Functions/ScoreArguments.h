@@ -33,6 +33,8 @@ public:
 
   /// Adds the captures, as the next operand, and the region.
   void addTo(Call &call) const;
+  /// The captures that have a gradient: those of floating-point numbers.
+  llvm::SmallVector<Argument> getDifferentiable() const;
 
 private:
   template <typename Function>

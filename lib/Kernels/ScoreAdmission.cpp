@@ -84,10 +84,21 @@ void ScoreAdmission::inferRanges() {
   }
 }
 
-Value ScoreAdmission::cloneAdmitted(Region &region, Value value) const {
+ScoreDerivatives
+ScoreAdmission::cloneAdmitted(Region &region,
+                              const ScoreDerivatives &derivatives) const {
   IRMapping mapping;
   block->getParent()->cloneInto(&region, mapping);
-  Value copy = mapping.lookupOrNull(value);
+  ScoreDerivatives copy;
+  copy.score = mapping.lookupOrNull(derivatives.score);
+  for (ScoreDerivatives::OfRead each : derivatives.reads)
+    copy.reads.push_back(
+        {cast<tensor::ExtractOp>(mapping.lookup(each.read.getOperation())),
+         mapping.lookupOrNull(each.value)});
+  // What is not used in the body itself.
+  SmallVector<Value *> values = {&copy.score};
+  for (ScoreDerivatives::OfRead &each : copy.reads)
+    values.push_back(&each.value);
   for (const Removal &removal : removals) {
     Value condition = mapping.lookup(removal.condition);
     for (Operation *user : llvm::make_early_inc_range(condition.getUsers())) {
@@ -96,17 +107,24 @@ Value ScoreAdmission::cloneAdmitted(Region &region, Value value) const {
         continue;
       Value kept =
           removal.removesIf ? select.getFalseValue() : select.getTrueValue();
-      if (copy == select.getResult())
-        copy = kept;
+      for (Value *value : values)
+        if (*value == select.getResult())
+          *value = kept;
       select.replaceAllUsesWith(kept);
       select.erase();
     }
   }
   // What is left of the conditions is not computed.
+  llvm::SmallPtrSet<Operation *, 4> kept;
+  for (Value *value : values)
+    if (*value)
+      kept.insert(value->getDefiningOp());
+  for (ScoreDerivatives::OfRead &each : copy.reads)
+    kept.insert(each.read);
   SmallVector<Operation *> ops = llvm::map_to_vector(
       region.front().without_terminator(), [](Operation &op) { return &op; });
   for (Operation *op : llvm::reverse(ops))
-    if (op->use_empty() && (!copy || copy.getDefiningOp() != op))
+    if (op->use_empty() && !kept.contains(op))
       op->erase();
   return copy;
 }

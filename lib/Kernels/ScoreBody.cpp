@@ -53,9 +53,13 @@ public:
   void set(Value value, const Lanes &lanes) {
     state.lanes.try_emplace(value, lanes);
   }
-  /// Evaluates what depends on nothing else than what is set.
-  void run();
-  /// A value in every lane, NaN where the body read out of bounds.
+  /// Evaluates what depends on nothing else than what is set; of `needed`
+  /// alone, unless that is null.
+  void run(const llvm::SmallPtrSetImpl<Operation *> *needed = nullptr);
+  /// The value in every lane; a wide integer with `bits` bits.
+  Value toVector(const Lanes &lanes, unsigned bits);
+  /// A value in every lane, in the type of sums; NaN where the body read out of
+  /// bounds.
   Value finish(Value value);
 
 private:
@@ -83,8 +87,6 @@ private:
   VectorType vectorOf(Type element) {
     return VectorType::get({b.getLanes()}, element);
   }
-  /// The value in every lane; a wide integer with `bits` bits.
-  Value toVector(const Lanes &lanes, unsigned bits);
   Value toWidth(Value vector, unsigned bits, bool isSigned = true);
 
   KernelBuilder &b;
@@ -92,8 +94,11 @@ private:
   State &state;
 };
 
-void ScoreBody::Evaluator::run() {
+void ScoreBody::Evaluator::run(
+    const llvm::SmallPtrSetImpl<Operation *> *needed) {
   for (Operation &op : body.block->without_terminator()) {
+    if (needed && !needed->contains(&op))
+      continue;
     bool isKnown = llvm::all_of(op.getOperands(), [&](Value operand) {
       return state.lanes.contains(operand) ||
              isa<RankedTensorType>(operand.getType());
@@ -105,6 +110,13 @@ void ScoreBody::Evaluator::run() {
 
 Value ScoreBody::Evaluator::finish(Value value) {
   Value score = toVector(state.lanes.at(value), /*bits=*/64);
+  unsigned bits = getElementTypeOrSelf(score).getIntOrFloatBitWidth(),
+           needed = b.getStateType().getWidth();
+  Type type = b.getVectorType();
+  if (bits > needed)
+    score = arith::TruncFOp::create(b, type, score);
+  else if (bits < needed)
+    score = arith::ExtFOp::create(b, type, score);
   if (!state.isOutside)
     return score;
   double nan = std::numeric_limits<double>::quiet_NaN();
@@ -260,9 +272,7 @@ static bool isWithin(Value memref, int64_t dim,
 }
 
 ScoreBody::Lanes ScoreBody::Evaluator::read(tensor::ExtractOp op) {
-  auto argument = cast<BlockArgument>(op.getTensor());
-  Value memref =
-      body.captures[argument.getArgNumber() - score_argument::Captures];
+  Value memref = body.getMemRef(op);
   SmallVector<Lanes> at;
   for (Value index : op.getIndices())
     at.push_back(state.lanes.at(index));
@@ -448,26 +458,63 @@ void ScoreBody::enterHead(KernelBuilder &b, Value batch, Value head) {
   evaluator.run();
 }
 
-ScoreBody::Result ScoreBody::evaluate(KernelBuilder &b, Value product,
-                                      Place query, Place key) {
-  State state = ofHead;
-  Evaluator evaluator(b, *this, state);
+void ScoreBody::setPlaces(Evaluator &evaluator, Place query, Place key) {
   auto setPlace = [&](unsigned argument, Place place, int64_t lowest) {
     evaluator.set(block->getArgument(argument),
                   {place.first, /*isWide=*/true,
                    getRange(lowest, kMaxScorePositions),
                    place.step ? Lanes::Ramp : Lanes::Uniform, place.step});
   };
-  evaluator.set(block->getArgument(score_argument::Score),
-                {product, /*isWide=*/false, getUnknown(product.getType()),
-                 b.getLanes() ? Lanes::Vector : Lanes::Uniform});
   // A query stands before the first key where there are more queries.
   setPlace(score_argument::Query, query, -kMaxScorePositions);
   setPlace(score_argument::Key, key, 0);
+}
+
+Value ScoreBody::getMemRef(tensor::ExtractOp read) const {
+  auto argument = cast<BlockArgument>(read.getTensor());
+  return captures[argument.getArgNumber() - score_argument::Captures];
+}
+
+SmallVector<ScoreBody::Lanes> ScoreBody::locate(KernelBuilder &b,
+                                                tensor::ExtractOp read,
+                                                Place query, Place key) {
+  llvm::SmallPtrSet<Operation *, 8> needed;
+  SmallVector<Value> open(read.getIndices());
+  while (!open.empty())
+    if (Operation *op = open.pop_back_val().getDefiningOp())
+      if (needed.insert(op).second)
+        llvm::append_range(open, op->getOperands());
+  State state = ofHead;
+  Evaluator evaluator(b, *this, state);
+  setPlaces(evaluator, query, key);
+  evaluator.run(&needed);
+  return llvm::map_to_vector(
+      read.getIndices(), [&](Value index) { return state.lanes.at(index); });
+}
+
+Value ScoreBody::toVector(KernelBuilder &b, const Lanes &lanes, unsigned bits) {
+  State none;
+  return Evaluator(b, *this, none).toVector(lanes, bits);
+}
+
+ScoreBody::Result ScoreBody::evaluate(KernelBuilder &b, Value product,
+                                      Place query, Place key) {
+  State state = ofHead;
+  Evaluator evaluator(b, *this, state);
+  setPlaces(evaluator, query, key);
+  evaluator.set(block->getArgument(score_argument::Score),
+                {product, /*isWide=*/false, getUnknown(product.getType()),
+                 b.getLanes() ? Lanes::Vector : Lanes::Uniform});
   evaluator.run();
   Value yielded = cast<YieldOp>(block->getTerminator()).getScores();
-  return {evaluator.finish(yielded),
-          derivative ? evaluator.finish(derivative) : Value()};
+  Result result = {evaluator.finish(yielded), Value(), {}};
+  if (derivatives.score)
+    result.derivative = evaluator.finish(derivatives.score);
+  for (const ScoreDerivatives::OfRead &each : derivatives.reads) {
+    result.readDerivatives.push_back(each.value ? evaluator.finish(each.value)
+                                                : b.splat(0.0));
+  }
+  return result;
 }
 
 LogicalResult ScoreBody::expandMath() {

@@ -176,8 +176,13 @@ class Declaration(NamedTuple):
                 continue
             value = named[name]
             arrays = value if isinstance(value, (list, tuple)) else [value]
-            found.extend((tuple(array.shape), array) for array in arrays if array is not None)
+            found.extend((tuple(array.shape), array) for array in arrays if has_gradient(array))
         return found
+
+
+def has_gradient(array: Any) -> bool:
+    """Whether an array of an argument that has gradients has one: integers and None have none."""
+    return array is not None and "float" in str(array.dtype)
 
 
 _ARGUMENT = re.compile(r"(?:(\S+) )?(\w+)(?:\[(\w+)\])?")
@@ -273,8 +278,8 @@ FUNCTIONS: dict[str, Declaration] = {
     "dense": declare(
         _QKV + _DENSE + ", return_lse",
         "out[BHNE] like q, lse[BHN] of sums",
-        "d_out q k v out lse d_lse " + _names(_DENSE) + " return_d_log_weight return_d_bias",
-        "q k v log_weight bias sink",
+        "d_out q k v out lse d_lse " + _names(_DENSE) + " return_d_log_weight return_d_bias return_d_captures",
+        "q k v log_weight bias sink captures",
     ),
     "stream": declare(
         "Tensor q[BHND], " + _STREAM + ", return_lse",

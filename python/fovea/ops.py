@@ -17,6 +17,7 @@ from typing import Any
 
 from . import _arguments as check
 from . import _fovea, _layout
+from ._declarations import has_gradient
 from ._entries import AdmitFunction, trace_entries
 from ._trace import ScoreFunction
 
@@ -127,6 +128,7 @@ def dense_backward(
     segments: tuple[Any, Any] | None = None,
     return_d_log_weight: bool = True,
     return_d_bias: bool = True,
+    return_d_captures: bool = False,
     layout: str = "bhnd",
     gradients: Any = None,
     target: str = "cpu",
@@ -134,19 +136,22 @@ def dense_backward(
     """Gradients of `dense`: (dq, dk, dv), then those of log_weight, bias and
     sink where these are given, unless `return_d_log_weight` or `return_d_bias`
     is false: the gradient of a mask that is a bias has as many numbers as that,
-    and no use.
+    and no use.  With `return_d_captures` those of the floating-point arrays that
+    functions capture follow, in the order in which they are read first.
 
     Each has the shape and type of what it is for.  `out` and `lse` are what
     `dense` gave with `return_lse`, `d_out` and `d_lse` the gradients for them;
     without `d_lse` nothing depends on `lse`.  All other arguments are those of
-    `dense`.  Arrays that functions capture are constant.
+    `dense`.
     """
+    check.flags(return_d_captures=return_d_captures)
+    traced = trace_entries(score, admit, segments, q, k, lengths, query_lengths)
     is_tokens_first = _layout.is_tokens_first(layout)
     if is_tokens_first:
         d_out, q, k, v, out = _layout.all_heads_first(d_out=d_out, q=q, k=k, v=v, out=out)
     options = (
         lse, d_lse, scale, causal, window, log_weight, bias, sink, prefix, lengths, query_lengths,
-        *trace_entries(score, admit, segments, q, k, lengths, query_lengths), return_d_log_weight, return_d_bias, target,
+        *traced, return_d_log_weight, return_d_bias, return_d_captures, target,
     )  # fmt: skip
     if not is_tokens_first:
         return _fovea.dense_backward(d_out, q, k, v, out, *options, gradients=gradients)
@@ -156,6 +161,8 @@ def dense_backward(
         "sink": sink is not None,
     }
     others = {name: None for name, is_wanted in wanted.items() if is_wanted}
+    if return_d_captures:
+        others.update((f"captures[{at}]", None) for at, each in enumerate(traced.captures or ()) if has_gradient(each))
     call = partial(_fovea.dense_backward, d_out, q, k, v, out, *options)
     return _layout.differentiate(call, {"q": q, "k": k, "v": v, **others}, gradients)
 

@@ -36,6 +36,7 @@ static nb::object callDenseBackward(Reader &in) {
   options.dLse = dLse;
   options.returnDLogWeight = in.flag("return_d_log_weight");
   options.returnDBias = in.flag("return_d_bias");
+  options.returnDCaptures = in.flag("return_d_captures");
   DenseGradients gradients =
       in.run([&] { return dense_backward(dOut, q, k, v, out, lse, options); });
   nb::list found;
@@ -47,6 +48,8 @@ static nb::object callDenseBackward(Reader &in) {
     found.append(in.give(std::move(gradients.bias)));
   if (options.sink)
     found.append(in.give(std::move(gradients.sink)));
+  for (OwnedTensor &gradient : gradients.captures)
+    found.append(in.give(std::move(gradient)));
   return nb::tuple(found);
 }
 

@@ -332,7 +332,7 @@ func.func @masked_multipole(%q: tensor<2x1x65x8xf32>, %w: tensor<1x2x32x8xf32>, 
 
 // -----
 
-// A gradient has the score region of its operation, whose captures are constant.
+// A gradient has the score region of its operation; captures may be constant.
 
 // CHECK-LABEL: func.func @score_region_vjp(
 //       CHECK:   %[[T:.*]] = arith.constant dense<2.000000e+00>
@@ -350,6 +350,27 @@ func.func @score_region(%q: tensor<1x1x4x2xf32>) -> tensor<1x1x4x2xf32> {
         %e = tensor.extract %x[%h] : tensor<1xf32>
         %p = arith.mulf %s, %e : f32
         attn.yield %p : f32
+      } outs(%q : tensor<1x1x4x2xf32>) -> tensor<1x1x4x2xf32>
+  return %r : tensor<1x1x4x2xf32>
+}
+
+// -----
+
+// Of what a region captures, floating-point tensors have gradients.
+
+// CHECK-LABEL: func.func @captured_vjp(
+//       CHECK:   attn.dense_backward ins({{.*}} score(%{{.*}}, %{{.*}} : tensor<1xf32>, tensor<4xi32>) {
+//       CHECK:   d_captures(%{{.*}} : tensor<1xf32>)
+func.func @captured(%q: tensor<1x1x4x2xf32>, %t: tensor<1xf32>, %n: tensor<4xi32>) -> tensor<1x1x4x2xf32> {
+  %r = attn.dense ins(%q, %q, %q : tensor<1x1x4x2xf32>, tensor<1x1x4x2xf32>, tensor<1x1x4x2xf32>)
+      score(%t, %n : tensor<1xf32>, tensor<4xi32>) {
+      ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index, %x: tensor<1xf32>, %m: tensor<4xi32>):
+        %e = tensor.extract %x[%h] : tensor<1xf32>
+        %c = tensor.extract %m[%j] : tensor<4xi32>
+        %d = arith.sitofp %c : i32 to f32
+        %p = arith.mulf %d, %e : f32
+        %y = arith.addf %s, %p : f32
+        attn.yield %y : f32
       } outs(%q : tensor<1x1x4x2xf32>) -> tensor<1x1x4x2xf32>
   return %r : tensor<1x1x4x2xf32>
 }

@@ -215,13 +215,12 @@ func.func @pad(%x: tensor<4xf32>) -> tensor<8xf32> {
 
 // -----
 
-// What a score region captures is constant.
-func.func @capture(%q: tensor<1x1x4x2xf32>, %t: tensor<1xf32>) -> tensor<1x1x4x2xf32> {
-  // expected-error @below {{'attn.dense' op has no gradient for capture 0 of its score region}}
-  %r = attn.dense ins(%q, %q, %q : tensor<1x1x4x2xf32>, tensor<1x1x4x2xf32>, tensor<1x1x4x2xf32>) score(%t : tensor<1xf32>) {
-      ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index, %x: tensor<1xf32>):
-        %e = tensor.extract %x[%h] : tensor<1xf32>
-        %p = arith.mulf %s, %e : f32
+// Numbers that a score region captures are constant.
+func.func @capture(%q: tensor<1x1x4x2xf32>, %t: f32) -> tensor<1x1x4x2xf32> {
+  // expected-error @below {{'attn.dense' op has no gradient for capture 0 of its score region, a number: a tensor of rank 0 has one}}
+  %r = attn.dense ins(%q, %q, %q : tensor<1x1x4x2xf32>, tensor<1x1x4x2xf32>, tensor<1x1x4x2xf32>) score(%t : f32) {
+      ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index, %x: f32):
+        %p = arith.mulf %s, %x : f32
         attn.yield %p : f32
       } outs(%q : tensor<1x1x4x2xf32>) -> tensor<1x1x4x2xf32>
   return %r : tensor<1x1x4x2xf32>

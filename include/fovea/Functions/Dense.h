@@ -28,6 +28,7 @@
 #include "fovea/ExecutionEngine/Compiler.h"
 #include "fovea/Functions/ResultMemory.h"
 #include "fovea/Functions/ScoreFunction.h"
+#include <vector>
 
 namespace fovea {
 
@@ -72,13 +73,15 @@ struct DenseBackwardOptions {
   bool causal = false;
   std::optional<int64_t> window, prefix;
   std::optional<TensorRef> logWeight, bias, sink, lengths, queryLengths;
-  /// What they capture is constant.
   std::optional<ScoreFunction> score;
   std::optional<AdmitFunction> admit;
   std::optional<Segments> segments;
   /// Whether to compute the gradients of the first two; that of a bias may
   /// have N x M numbers.
   bool returnDLogWeight = true, returnDBias = true;
+  /// Whether to compute the gradients of the floating-point arrays that `score`
+  /// captures.
+  bool returnDCaptures = false;
   /// The gradient for `lse`, zero if absent.
   std::optional<TensorRef> dLse;
   Target target = Target::CPU;
@@ -89,6 +92,8 @@ struct DenseGradients {
   OwnedTensor q, k, v;
   /// Of the shape that was given, if one was and is asked for.
   OwnedTensor logWeight, bias, sink;
+  /// Of captured floating-point arrays, in their order, if asked for.
+  std::vector<OwnedTensor> captures;
 };
 
 /// The gradients of `dense` from that of its output; `out` and `lse` are what

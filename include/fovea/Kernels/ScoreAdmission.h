@@ -22,7 +22,7 @@
 #ifndef FOVEA_KERNELS_SCOREADMISSION_H
 #define FOVEA_KERNELS_SCOREADMISSION_H
 
-#include "fovea/Dialect/Attn/IR/ScoreRegion.h"
+#include "fovea/Differentiate/ScoreDerivative.h"
 #include "fovea/Kernels/KernelBuilder.h"
 #include "mlir/Interfaces/InferIntRangeInterface.h"
 
@@ -47,8 +47,9 @@ public:
   unsigned getNumBounded() const { return numBounded; }
 
   /// Copies the body without its removals to `region`: what it computes where
-  /// all entries are admitted. Returns the copy of `value`, which may be null.
-  Value cloneAdmitted(mlir::Region &region, Value value) const;
+  /// all entries are admitted. Returns the copies of its derivatives.
+  ScoreDerivatives cloneAdmitted(mlir::Region &region,
+                                 const ScoreDerivatives &derivatives) const;
 
   void enterHead(Value batchEntry, Value queryHead) {
     batch = batchEntry;

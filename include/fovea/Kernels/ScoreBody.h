@@ -21,7 +21,7 @@
 #ifndef FOVEA_KERNELS_SCOREBODY_H
 #define FOVEA_KERNELS_SCOREBODY_H
 
-#include "fovea/Dialect/Attn/IR/ScoreRegion.h"
+#include "fovea/Differentiate/ScoreDerivative.h"
 #include "fovea/Kernels/KernelBuilder.h"
 #include "mlir/Interfaces/InferIntRangeInterface.h"
 
@@ -46,20 +46,37 @@ public:
 
   explicit operator bool() const { return block != nullptr; }
 
-  /// What `evaluate` computes beside the score, a value of the body; may be
-  /// null.
-  void setDerivative(Value value) { derivative = value; }
+  /// What `evaluate` computes beside the score.
+  void setDerivatives(const ScoreDerivatives &values) { derivatives = values; }
 
   /// Computes what depends on the batch entry and the head alone, here.
   void enterHead(KernelBuilder &builder, Value batch, Value head);
 
+  /// Derivatives by what is read are in the order of those that were set, in
+  /// the type of sums.
   struct Result {
     Value score, derivative;
+    llvm::SmallVector<Value> readDerivatives;
   };
   /// The scores of the entries whose products are `product`: a vector, or a
   /// scalar where there are no lanes. Behind `enterHead`.
   Result evaluate(KernelBuilder &builder, Value product, Place query,
                   Place key);
+
+  // Gradients of what is read (CaptureSums.cpp). Each read has sums of its own
+  // for a head: an element for every place that its index may have within the
+  // head, or a vector of them where that is one. Behind `enterHead`.
+
+  unsigned getNumReads() const { return derivatives.reads.size(); }
+  /// Scratch for the sums.
+  void allocateSums(KernelBuilder &builder);
+  void clearSums(KernelBuilder &builder);
+  /// Adds the gradients of what number `read` reads, one for each lane.
+  void addToSums(KernelBuilder &builder, unsigned read, Value gradients,
+                 Place query, Place key);
+  /// Adds the sums to `destinations`, one for each captured tensor of
+  /// floating-point numbers.
+  void storeSums(KernelBuilder &builder, mlir::ValueRange destinations);
 
   /// Expands functions of vectors that `evaluate` has emitted, once all code
   /// is.
@@ -84,9 +101,28 @@ private:
   };
 
   mlir::Block *block;
-  Value derivative;
+  ScoreDerivatives derivatives;
   llvm::SmallVector<Value> captures;
   State ofHead;
+
+  /// The sums of a read: of the elements along the dimensions `free`, in which
+  /// its index differs within a head.
+  struct Sums {
+    llvm::SmallVector<unsigned> free;
+    Value values;
+  };
+  void setPlaces(Evaluator &evaluator, Place query, Place key);
+  Value getMemRef(mlir::tensor::ExtractOp read) const;
+  /// The indices of a read.
+  llvm::SmallVector<Lanes> locate(KernelBuilder &builder,
+                                  mlir::tensor::ExtractOp read, Place query,
+                                  Place key);
+  bool differsInHead(Value value) const;
+  Value toVector(KernelBuilder &builder, const Lanes &lanes, unsigned bits);
+  llvm::SmallVector<Sums> sums;
+  /// Indices and gradients of the lanes of a vector.
+  llvm::SmallVector<Value> laneIndices;
+  Value laneGradients;
   llvm::SmallVector<mlir::Operation *> mathOps;
 };
 

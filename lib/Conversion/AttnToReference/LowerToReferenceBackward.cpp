@@ -131,11 +131,13 @@ static void addSink(const GradientRow &row, const QueryRow &at, OpTy op,
             ref.select(ref.isMinusInfinity(row.lse), zero, gradient));
 }
 
-/// What to do with the entries of `source`, whose gradients are `sums`.
-static auto makeVisitor(const GradientRow &row, const QueryRow &at,
-                        const StreamSource &source,
-                        const StreamSourceGradient &sums) {
-  return [&](const ReferenceEntry &entry, Value state) -> Value {
+/// What to do with the entries of `source`, whose gradients are `sums`, and
+/// with what the score region reads for them, whose are `captures`.
+static auto makeEntryVisitor(const GradientRow &row, const QueryRow &at,
+                             const StreamSource &source,
+                             const StreamSourceGradient &sums,
+                             ArrayRef<Value> captures) {
+  return [&, captures](const ReferenceEntry &entry, Value state) -> Value {
     ReferenceBuilder &ref = row.ref;
     Value score = entry.logWeight ? ref.addNumbers(entry.score, entry.logWeight)
                                   : entry.score;
@@ -146,22 +148,28 @@ static auto makeVisitor(const GradientRow &row, const QueryRow &at,
       ref.addTo(sums.logWeight, key, dScore);
     if (sums.bias)
       ref.addTo(sums.bias, {at.batch, at.head, at.row, entry.row}, dScore);
+    for (auto [read, wanted] :
+         llvm::zip(entry.reads, at.score.derivatives.reads)) {
+      Value target = captures[wanted.getTensorNumber()];
+      const ReferenceRead &mine = read;
+      ref.ifThen(mine.isInside, [&] {
+        ref.addTo(target, mine.at, ref.mulNumbers(dScore, mine.derivative));
+      });
+    }
     return state;
   };
 }
 
 /// The score region of `op`, with its derivative.
 template <typename OpTy> static FailureOr<ReferenceScore> getScore(OpTy op) {
-  if (!op.getDCaptures().empty())
-    return op.emitOpError("has gradients of captures, which are not computed "
-                          "in plain loops");
-  FailureOr<Value> derivative = appendScoreDerivative(op.getScore());
-  if (failed(derivative))
+  FailureOr<ScoreDerivatives> derivatives = appendScoreDerivatives(
+      op.getScore(), /*ofReads=*/!op.getDCaptures().empty());
+  if (failed(derivatives))
     return failure();
   if (op.getScore().empty())
     return ReferenceScore();
   return ReferenceScore{&op.getScore().front(),
-                        SmallVector<Value>(op.getCaptures()), *derivative};
+                        SmallVector<Value>(op.getCaptures()), *derivatives};
 }
 
 static LogicalResult lowerDenseBackward(DenseBackwardOp op) {
@@ -181,14 +189,15 @@ static LogicalResult lowerDenseBackward(DenseBackwardOp op) {
   if (op.getDBias())
     sums.bias = gradients[op.getDLogWeight() ? 4 : 3];
   ArrayRef<Value> sink(gradients.sums);
-  sink = sink.take_back(op.getDSink() ? 1 : 0);
+  ArrayRef<Value> captures = sink.take_back(op.getDCaptures().size());
+  sink = sink.drop_back(captures.size()).take_back(op.getDSink() ? 1 : 0);
   forEachQueryRow(
       ref, op.getQuery(), op.getKey(), /*firstRow=*/Value(),
       /*numRows=*/Value(), /*block=*/0,
       [&](const QueryRow &at) {
         GradientRow row = startRow(ref, op, at, gradients[0], scale);
         walkAllRows(ref, at, source, op.getMaskOrNone(), scale, ref.number(0.0),
-                    makeVisitor(row, at, source, sums));
+                    makeEntryVisitor(row, at, source, sums, captures));
         addSink(row, at, op, sink);
       },
       op.getQueryLengths(), *score);
@@ -206,7 +215,8 @@ static LogicalResult lowerStreamBackward(StreamBackwardOp op) {
   Gradients dQuery(ref, op.getDQuery()), dKeys(ref, op.getDKeys()),
       dValues(ref, op.getDValues()), dLogWeights(ref, op.getDLogWeights()),
       dBiases(ref, op.getDBiases()),
-      dSink(ref, OperandRange(op.getDSinkMutable()));
+      dSink(ref, OperandRange(op.getDSinkMutable())),
+      dCaptures(ref, op.getDCaptures());
   SmallVector<StreamSourceGradient> sources = op.getSourceList();
   unsigned nextWeight = 0, nextBias = 0;
   for (auto [index, source] : llvm::enumerate(sources)) {
@@ -224,7 +234,8 @@ static LogicalResult lowerStreamBackward(StreamBackwardOp op) {
         GradientRow row = startRow(ref, op, at, dQuery[0], scale);
         for (const StreamSourceGradient &source : sources)
           walkRanges(ref, at, source.forward, scale, ref.number(0.0),
-                     makeVisitor(row, at, source.forward, source));
+                     makeEntryVisitor(row, at, source.forward, source,
+                                      dCaptures.sums));
         addSink(row, at, op, dSink.sums);
       },
       op.getQueryLengths(), *score);
@@ -234,6 +245,7 @@ static LogicalResult lowerStreamBackward(StreamBackwardOp op) {
   dLogWeights.store(ref, op.getDLogWeights());
   dBiases.store(ref, op.getDBiases());
   dSink.store(ref, OperandRange(op.getDSinkMutable()));
+  dCaptures.store(ref, op.getDCaptures());
   op.erase();
   return success();
 }

@@ -59,12 +59,18 @@ static Value loadInside(ReferenceBuilder &ref, Value buffer, ValueRange at,
       arith::ConstantOp::create(b, b.getZeroAttr(type)));
 }
 
-/// What a score region makes of a product, and the derivative unless that is
-/// null: NaN where it reads what is not there. The region computes in the type
-/// of sums.
-static std::pair<Value, Value> computeScore(ReferenceBuilder &ref,
-                                            const QueryRow &at, Value product,
-                                            Value query, Value key) {
+namespace {
+/// What a score region makes of a product, and the derivatives that are wanted.
+struct ComputedScore {
+  Value score, derivative;
+  SmallVector<ReferenceRead> reads;
+};
+} // namespace
+
+/// Scores and derivatives are NaN where the region reads what is not there. It
+/// computes in the type of sums.
+static ComputedScore computeScore(ReferenceBuilder &ref, const QueryRow &at,
+                                  Value product, Value query, Value key) {
   ImplicitLocOpBuilder &b = ref.getBuilder();
   const ReferenceScore &score = at.score;
   Block &block = score.region->front();
@@ -75,6 +81,8 @@ static std::pair<Value, Value> computeScore(ReferenceBuilder &ref,
   llvm::append_range(arguments, score.captures);
   IRMapping mapping;
   mapping.map(block.getArguments(), arguments);
+  ComputedScore computed;
+  llvm::DenseMap<Operation *, ReferenceRead> reads;
   Value isRead;
   for (Operation &op : block.without_terminator()) {
     auto extract = dyn_cast<tensor::ExtractOp>(op);
@@ -90,16 +98,23 @@ static std::pair<Value, Value> computeScore(ReferenceBuilder &ref,
                 loadInside(ref, mapping.lookup(extract.getTensor()), indices,
                            isInside));
     isRead = isRead ? ref.both(isRead, isInside) : isInside;
+    reads[extract] = {indices, isInside, Value()};
   }
   auto finish = [&](Value value) {
     value = mapping.lookup(value);
-    if (!type.isF64())
+    if (!value.getType().isF64())
       value = arith::ExtFOp::create(b, b.getF64Type(), value);
     Value nan = ref.number(std::numeric_limits<double>::quiet_NaN());
     return isRead ? ref.select(isRead, value, nan) : value;
   };
-  return {finish(getYieldedScore(*score.region)),
-          score.derivative ? finish(score.derivative) : Value()};
+  computed.score = finish(getYieldedScore(*score.region));
+  if (score.derivatives.score)
+    computed.derivative = finish(score.derivatives.score);
+  for (ScoreDerivatives::OfRead each : score.derivatives.reads) {
+    ReferenceRead &read = computed.reads.emplace_back(reads[each.read]);
+    read.derivative = each.value ? finish(each.value) : ref.number(0.0);
+  }
+  return computed;
 }
 
 Value DistanceTerms::load(ReferenceBuilder &ref, Value queries, Value batch,
@@ -160,7 +175,8 @@ static Value walkRows(ReferenceBuilder &ref, const QueryRow &at,
       Value product = ref.dot(
           at.query, {at.batch, at.head, at.row}, source.keys,
           ref.broadcastIndices(source.keys, {at.batch, at.keyHead, row}));
-      Value score = ref.mulNumbers(ref.number(scale), product), derivative;
+      ComputedScore computed;
+      Value score = ref.mulNumbers(ref.number(scale), product);
       auto value = [&](Value column) {
         if (source.hasValueBlocks())
           return ref.load(source.values,
@@ -173,14 +189,16 @@ static Value walkRows(ReferenceBuilder &ref, const QueryRow &at,
       auto visitScore = [&]() -> Value {
         if (bias)
           score = ref.addNumbers(score, bias);
-        return visit({score, logWeight, value, key, derivative}, state);
+        return visit(
+            {score, logWeight, value, key, computed.derivative, computed.reads},
+            state);
       };
       if (!at.score.region)
         return visitScore();
       Value position = ref.sub(
           ref.add(at.position, countRows(ref, source, at.batch)), at.numRows);
-      std::tie(score, derivative) =
-          computeScore(ref, at, score, position, keyPosition);
+      computed = computeScore(ref, at, score, position, keyPosition);
+      score = computed.score;
       return ref.when(ref.isNotMinusInfinity(score), visitScore, state);
     };
 

@@ -121,6 +121,13 @@ private:
   mlir::ImplicitLocOpBuilder builder;
 };
 
+/// A floating-point number that a score region reads: where, whether it is
+/// there, and the derivative of the score by it.
+struct ReferenceRead {
+  mlir::SmallVector<mlir::Value> at;
+  mlir::Value isInside, derivative;
+};
+
 /// One entry that a query row reads: its score, its log weight (null is 0), its
 /// value by column, and, where a walk says so, its row among the keys.
 struct ReferenceEntry {
@@ -129,6 +136,8 @@ struct ReferenceEntry {
   mlir::Value row = {};
   /// That of the score by the scaled product, where a walk says so; null is 1.
   mlir::Value derivative = {};
+  /// What a score region reads, where its derivatives are wanted.
+  llvm::ArrayRef<ReferenceRead> reads = {};
 };
 
 /// What to do with an entry; takes and returns the state it carries.

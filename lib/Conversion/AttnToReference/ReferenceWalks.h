@@ -10,6 +10,7 @@
 #define FOVEA_LIB_CONVERSION_ATTNTOREFERENCE_REFERENCEWALKS_H
 
 #include "ReferenceBuilder.h"
+#include "fovea/Differentiate/ScoreDerivative.h"
 
 namespace fovea::attn {
 
@@ -18,11 +19,11 @@ namespace fovea::attn {
 //===----------------------------------------------------------------------===//
 
 /// What computes scores: a region that may be empty, what it captures, and the
-/// derivative in it, if that is wanted.
+/// derivatives in it that are wanted.
 struct ReferenceScore {
   mlir::Region *region = nullptr;
   llvm::SmallVector<mlir::Value> captures = {};
-  mlir::Value derivative = {};
+  ScoreDerivatives derivatives = {};
 };
 
 /// A query row: where its numbers are, and where it lies in the sequence.

@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from .._declarations import ASKS, FUNCTIONS, Declaration
+from .._declarations import ASKS, FUNCTIONS, Declaration, has_gradient
 from ._call import is_array, run
 
 
@@ -220,7 +220,7 @@ def _differentiate(
     for each in declaration.gradients:
         arrays, _ = _split([named[each]])
         if arrays and (known[ASKS + each] or ASKS + each not in declaration.backward):
-            found[each] = [_scaled(next(gradients), scale) for _ in arrays]
+            found[each] = [_scaled(next(gradients), scale) if has_gradient(array) else None for array in arrays]
     # In the order of operands.
     aligned: list[Any] = []
     for each, value in named.items():

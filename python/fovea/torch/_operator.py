@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from .. import _fovea
-from .._declarations import ASKS, FUNCTIONS, Argument, Declaration
+from .._declarations import ASKS, FUNCTIONS, Argument, Declaration, has_gradient
 from ._vq import ADAPTED, sum_type
 
 TARGET = Argument("target", "str?", None)
@@ -219,7 +219,7 @@ def _define_backward(name: str, declaration: Declaration) -> Any:
             if source is None:
                 places.append(None)
             elif isinstance(value, (list, tuple)):
-                places += [_place(each) for each in value if each is not None]
+                places += [_place(each) for each in value if has_gradient(each)]
             elif value is not None:
                 places.append(_place(value))
         return None if all(place is None for place in places) else places

@@ -151,7 +151,7 @@ class _Provider:
         (d_key, key_place), (d_value, value_place) = (_turned(each, tokens=tokens) for each in (key, value))
         # Of masks there is none here.
         _fovea.tensors.dense_backward(
-            grad_out, *tensors, out, logsumexp, None, *options, False, False, "cpu",
+            grad_out, *tensors, out, logsumexp, None, *options, False, False, False, "cpu",
             gradients=(*places, key_place, value_place),
         )  # fmt: skip
         return d_query, d_key, d_value

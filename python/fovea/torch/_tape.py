@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.autograd import forward_ad
 
-from .._declarations import ASKS, FUNCTIONS, Argument
+from .._declarations import ASKS, FUNCTIONS, Argument, has_gradient
 from ._autocast import make_autocast
 from ._operator import BACKWARD, FIRST, FORWARD, KERNELS, TARGET
 from ._shortcut import make_look
@@ -189,7 +189,7 @@ def _make_nodes(name: str) -> _Nodes:
             gradients = _Once.apply(name, len(gradients), *gradients, *tensors, *of_results)
         found = iter(gradients)
         of_inputs = {
-            index: [None if each is None else next(found) for each in _tensors(values[index])]
+            index: [next(found) if has_gradient(each) else None for each in _tensors(values[index])]
             for index, flag in sources
             if flag is None or known[flag]
         }

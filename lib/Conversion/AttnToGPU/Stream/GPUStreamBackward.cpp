@@ -26,7 +26,7 @@ GradientTile::GradientTile(GPUKernelBuilder &builder, StreamBackwardOp op,
     : SquareTile(builder, math), op(op), source(source), deltas(deltas),
       numQueries(b.extent(op.getQuery(), 2)), numRows(b.extent(source.keys, 2)),
       scoreBody(op.getScore(), op.getCaptures()) {
-  scoreBody.setDerivative(derivative);
+  scoreBody.setDerivatives({derivative, {}});
 }
 
 //===----------------------------------------------------------------------===//

@@ -381,10 +381,11 @@ static LogicalResult lowerStreamBackward(StreamBackwardOp op,
   if (!op.getDCaptures().empty())
     return op.emitOpError("has gradients of captures, which are not computed "
                           "on GPUs");
-  FailureOr<Value> derivative = appendScoreDerivative(op.getScore());
-  if (failed(derivative))
+  FailureOr<ScoreDerivatives> derivatives =
+      appendScoreDerivatives(op.getScore(), /*ofReads=*/false);
+  if (failed(derivatives))
     return failure();
-  StreamBackwardLoops(builder, op, *derivative, lowering.f32).emit();
+  StreamBackwardLoops(builder, op, derivatives->score, lowering.f32).emit();
   return success();
 }
 

@@ -22,15 +22,15 @@ using namespace fovea::attn;
 /// Rows of a tile that are trimmed together: those of AMX's registers.
 static constexpr int64_t kUnit = StreamKernel::kAMXDepth;
 
-void StreamKernel::setScoreDerivative(Value derivative) {
-  scoreBody.setDerivative(derivative);
+void StreamKernel::setScoreDerivatives(const ScoreDerivatives &derivatives) {
+  scoreBody.setDerivatives(derivatives);
   if (!admission)
     return;
   admittedRegion.dropAllReferences();
   admittedRegion.getBlocks().clear();
-  Value copy = admission.cloneAdmitted(admittedRegion, derivative);
+  ScoreDerivatives copy = admission.cloneAdmitted(admittedRegion, derivatives);
   admittedBody = ScoreBody(&admittedRegion.front(), op.getCaptures());
-  admittedBody.setDerivative(copy);
+  admittedBody.setDerivatives(copy);
 }
 
 void StreamKernel::enterAdmission() {

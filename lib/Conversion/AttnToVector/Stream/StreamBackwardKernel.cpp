@@ -40,14 +40,15 @@ static bool readsAllRows(StreamBackwardOp op) {
 }
 
 StreamBackwardKernel::StreamBackwardKernel(StreamBackwardOp backward,
-                                           StreamOp forward, Value derivative,
+                                           StreamOp forward,
+                                           const ScoreDerivatives &derivatives,
                                            OpBuilder &builder, ModuleOp module,
                                            Options options)
     : StreamKernel(forward, builder, options), backward(backward),
       turns(b, module), gradients(backward.getSourceList()),
       isOrdered(readsAllRows(backward)) {
   padsRows = true;
-  setScoreDerivative(derivative);
+  setScoreDerivatives(derivatives);
   tileRows = llvm::alignTo(std::max(tiles.getKey(), tiles.getQueryLanes()),
                            tiles.getKeys());
   // A tile asks for the next one's bias: while it is scored, where that has as
@@ -77,6 +78,10 @@ void StreamBackwardKernel::allocateScratch() {
   scoreGradients = b.scratch({tileRows, queries}, state);
   productGradients =
       scoreBody ? b.scratch({tileRows, queries}, state) : scoreGradients;
+  readGradients.clear();
+  for (unsigned read = 0; read < scoreBody.getNumReads(); ++read)
+    readGradients.push_back(b.scratch({tileRows, queries}, state));
+  scoreBody.allocateSums(b);
   rowLse = b.scratch({queries}, state);
   rowDelta = b.scratch({queries}, state);
   tail = b.scratch({lanes}, state);
@@ -132,6 +137,7 @@ void StreamBackwardKernel::emitHead(Value batch, Value head, Value begin,
                                     Value end) {
   viewHead(batch, head);
   viewGradients(batch, head);
+  scoreBody.clearSums(b);
   // One query head of a key head starts the sums, and leaves no row without
   // one: the last one where heads are items, which are taken from the last one
   // on.
@@ -160,6 +166,7 @@ void StreamBackwardKernel::emitHead(Value batch, Value head, Value begin,
   else if (!isOrdered)
     for (unsigned source = 0; source < gradients.size(); ++source)
       clearRowsBefore(source, b.extent(gradients[source].keys, 2));
+  storeReadGradients();
 }
 
 void StreamBackwardKernel::emitQueryBlock(Value query, Value numQueries,
@@ -347,6 +354,7 @@ void StreamBackwardKernel::scoreGradientRows(const Segment &tile,
     Values rows = rowsOf(tile, offset, step);
     Values found = scoreTile(tile, offset, rows, firstVector, masked);
     Values derivatives = scoreDerivatives;
+    SmallVector<Values> ofReads = readDerivatives;
     auto forEachVector = [&](function_ref<void(int64_t, Values, Value)> body) {
       for (int64_t i = 0; i < step; ++i)
         for (int64_t v = 0; v < live; ++v) {
@@ -374,9 +382,14 @@ void StreamBackwardKernel::scoreGradientRows(const Segment &tile,
       b.storeVector(gradient, scoreGradients, at);
       if (!scoreBody)
         return;
-      gradient = b.fmul(gradient, derivatives[i]);
-      gradient = softmax::hide(b, softmax::isHidden(b, weight), gradient);
-      b.storeVector(gradient, productGradients, at);
+      auto store = [&](Value derivative, Value target) {
+        Value share = b.fmul(gradient, derivative);
+        share = softmax::hide(b, softmax::isHidden(b, weight), share);
+        b.storeVector(share, target, at);
+      };
+      store(derivatives[i], productGradients);
+      for (auto [read, target] : llvm::enumerate(readGradients))
+        store(ofReads[i][read], target);
     });
     // What a triangle leaves out.
     for (int64_t i = 0; i < step; ++i)
@@ -385,6 +398,8 @@ void StreamBackwardKernel::scoreGradientRows(const Segment &tile,
         b.storeVector(b.splat(0.0), scoreGradients, at);
         if (scoreBody)
           b.storeVector(b.splat(0.0), productGradients, at);
+        for (Value target : readGradients)
+          b.storeVector(b.splat(0.0), target, at);
       }
   });
 }

@@ -38,11 +38,12 @@ namespace fovea::attn {
 
 class StreamBackwardKernel : StreamKernel {
 public:
-  /// `forward` is the operation whose gradient `backward` is, and `derivative`
-  /// that of its scores, in its region: null without one.
+  /// `forward` is the operation whose gradient `backward` is, and `derivatives`
+  /// those of its scores, in its region: none without one.
   StreamBackwardKernel(StreamBackwardOp backward, StreamOp forward,
-                       Value derivative, mlir::OpBuilder &builder,
-                       mlir::ModuleOp module, Options options);
+                       const ScoreDerivatives &derivatives,
+                       mlir::OpBuilder &builder, mlir::ModuleOp module,
+                       Options options);
 
   /// Emits the code before the operation.
   mlir::LogicalResult emit();
@@ -160,6 +161,8 @@ private:
   void clearTermSums();
   void addTermGradients(const Segment &tile);
   void storeTermSums();
+  void addReadGradients(const Segment &tile);
+  void storeReadGradients();
   void addRowSums(const Segment &tile);
   void addColumnSums(const Segment &tile);
   bool hasBiasSquares(const Segment &tile);
@@ -169,7 +172,7 @@ private:
   void addBiases(const Segment &tile);
   bool isExclusiveBias(const StreamSourceGradient &source);
   void addTo(Value target, mlir::ValueRange indices, Value scalar);
-  Value liveGradients(Value row, int64_t vector);
+  Value liveGradients(Value gradients, Value row, Value first);
   Value sumLanes(Value vector);
 
   /// Calls `body(column, count)` for tiles of `count` vectors of columns.
@@ -194,6 +197,8 @@ private:
   /// Gradients of products of queries and keys: those of scores without a
   /// region.
   Value productGradients;
+  /// Gradients of what the region reads, a tile for each read.
+  Values readGradients;
   Value rowLse, rowDelta, tail, clearedRows, windowKeys, windowValues;
   llvm::SmallVector<TermSums> termSums;
 

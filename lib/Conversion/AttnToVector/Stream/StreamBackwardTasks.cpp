@@ -25,8 +25,10 @@ StreamBackwardKernel::Schedule StreamBackwardKernel::makeSchedule() {
   Value batches = b.extent(backward.getQuery(), 0),
         heads = b.extent(backward.getQuery(), 1),
         keyHeads = b.extent(backward.getKeys().front(), 1);
-  // Whoever adds to the same log weight or bias is in one chain, too.
-  bool sharesBatches = false, sharesHeads = false;
+  // Whoever adds to the same log weight or bias is in one chain, too; all do to
+  // what a score region reads.
+  bool sharesBatches = !backward.getDCaptures().empty(),
+       sharesHeads = sharesBatches;
   for (const StreamSourceGradient &source : gradients)
     for (Value term : {source.logWeight, source.bias})
       if (term) {
@@ -93,6 +95,21 @@ void StreamBackwardKernel::clearRowsBefore(unsigned source, Value row) {
   memref::StoreOp::create(b, end, clearedRows, place);
 }
 
+/// Zeros to a memref of any rank.
+static void clearAll(KernelBuilder &b, Value memref) {
+  auto type = cast<MemRefType>(memref.getType());
+  Value zero =
+      arith::ConstantOp::create(b, b.getZeroAttr(type.getElementType()));
+  SmallVector<Value> low(type.getRank(), b.index(0)),
+      steps(type.getRank(), b.index(1)), high;
+  for (int64_t dim = 0; dim < type.getRank(); ++dim)
+    high.push_back(b.extent(memref, dim));
+  scf::buildLoopNest(b, b.getLoc(), low, high, steps,
+                     [&](OpBuilder &nested, Location loc, ValueRange at) {
+                       memref::StoreOp::create(nested, loc, zero, memref, at);
+                     });
+}
+
 /// Zeros to everything that is added to before its time comes.
 void StreamBackwardKernel::clearDestinations() {
   SmallVector<Value> destinations;
@@ -109,6 +126,8 @@ void StreamBackwardKernel::clearDestinations() {
                          ranges.getKind(index, 0) != RangeKind::Table))
       destinations.push_back(source.bias);
   }
+  for (Value destination : backward.getDCaptures())
+    clearAll(b, destination);
   for (Value destination : destinations) {
     bool isFlat = cast<MemRefType>(destination.getType()).getRank() == 3;
     Value rows = isFlat ? b.index(1) : b.extent(destination, 2);

@@ -72,7 +72,32 @@ void StreamBackwardKernel::storeTermSums() {
   }
 }
 
+/// Of what the score region reads for the entries of a tile.
+void StreamBackwardKernel::addReadGradients(const Segment &tile) {
+  if (readGradients.empty())
+    return;
+  Value position = b.add(b.add(firstRow, blockQuery),
+                         b.sub(sources[tile.source].rows, numRows));
+  b.loop(tile.skip, tile.count, 1, [&](Value offset) {
+    Value key = positionOf(tile, offset);
+    b.loop(b.index(0), b.index(tiles.getQueryLanes()), lanes, [&](Value lane) {
+      for (auto [read, gradients] : llvm::enumerate(readGradients))
+        scoreBody.addToSums(b, read, liveGradients(gradients, offset, lane),
+                            {b.add(position, lane), /*step=*/1}, {key});
+    });
+  });
+}
+
+/// When all later items have ended, so that sums have an order.
+void StreamBackwardKernel::storeReadGradients() {
+  if (readGradients.empty())
+    return;
+  turns.wait(b.index(Turns::kLast));
+  scoreBody.storeSums(b, backward.getDCaptures());
+}
+
 void StreamBackwardKernel::addTermGradients(const Segment &tile) {
+  addReadGradients(tile);
   const GradientView &view = views[tile.source];
   const SourceView &source = sources[tile.source];
   if (view.logWeight || (view.bias && source.biasRowBroadcasts))
@@ -96,20 +121,21 @@ Value StreamBackwardKernel::sumLanes(Value vector) {
                                      arith::FastMathFlags::reassoc);
 }
 
-/// The gradients of the scores of a row of the tile, zero in lanes without a
-/// query.
-Value StreamBackwardKernel::liveGradients(Value row, int64_t vector) {
+/// The gradients of a row of the tile, a vector from query `first` on: zero in
+/// lanes without a query.
+Value StreamBackwardKernel::liveGradients(Value gradients, Value row,
+                                          Value first) {
   SmallVector<int32_t> numbers;
   for (int64_t lane = 0; lane < lanes; ++lane)
-    numbers.push_back(vector * lanes + lane);
+    numbers.push_back(lane);
   Value queries = arith::ConstantOp::create(b, b.getI32VectorAttr(numbers));
-  Value count = arith::IndexCastOp::create(b, b.getI32Type(), blockQueries);
+  Value count =
+      arith::IndexCastOp::create(b, b.getI32Type(), b.sub(blockQueries, first));
   count = vector::BroadcastOp::create(b, queries.getType(), count);
   Value isLive =
       arith::CmpIOp::create(b, arith::CmpIPredicate::slt, queries, count);
-  Value gradients =
-      b.loadVector(scoreGradients, {row, b.index(vector * lanes)});
-  return arith::SelectOp::create(b, isLive, gradients, b.splat(0.0));
+  return arith::SelectOp::create(
+      b, isLive, b.loadVector(gradients, {row, first}), b.splat(0.0));
 }
 
 /// Per row of the source, over the queries of the block.
@@ -118,9 +144,10 @@ void StreamBackwardKernel::addRowSums(const Segment &tile) {
   const SourceView &source = sources[tile.source];
   const TermSums &sums = termSums[tile.source];
   b.loop(tile.skip, tile.count, 1, [&](Value offset) {
-    Value sum = liveGradients(offset, 0);
+    Value sum = liveGradients(scoreGradients, offset, b.index(0));
     for (int64_t v = 1; v < vectors; ++v)
-      sum = b.fadd(sum, liveGradients(offset, v));
+      sum = b.fadd(sum,
+                   liveGradients(scoreGradients, offset, b.index(v * lanes)));
     Value total = sumLanes(sum), row = sourceRow(tile, offset);
     if (sums.logWeight)
       addTo(sums.logWeight, b.index(0), total);

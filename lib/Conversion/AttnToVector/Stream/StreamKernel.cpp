@@ -30,7 +30,7 @@ StreamKernel::StreamKernel(StreamOp op, OpBuilder &builder, Options options)
       scoreBody(op.getScore(), op.getCaptures()),
       admission(op.getScore(), op.getCaptures()),
       admittedBody(static_cast<Block *>(nullptr), op.getCaptures()) {
-  setScoreDerivative(/*derivative=*/Value());
+  setScoreDerivatives({});
   auto query = cast<MemRefType>(op.getQuery().getType());
   width = query.getDimSize(3);
   valueWidth = cast<MemRefType>(op.getOutput().getType()).getDimSize(3);

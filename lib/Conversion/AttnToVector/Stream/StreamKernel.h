@@ -403,8 +403,8 @@ protected:
   Value logWeightAt(const SourceView &source, Value row);
   Value getTermScale();
 
-  /// Takes the derivative of the region's score, for gradients.
-  void setScoreDerivative(Value derivative);
+  /// Takes the derivatives of the region's score, for gradients.
+  void setScoreDerivatives(const ScoreDerivatives &derivatives);
   /// Says which conditions of the region skip tiles.
   void remarkOnAdmission();
 
@@ -447,6 +447,8 @@ protected:
   bool admitsAll = false;
   /// Derivatives of the scores of the last register tile, of a gradient.
   Values scoreDerivatives;
+  /// The same by what the region reads, a list for each vector.
+  llvm::SmallVector<Values> readDerivatives;
 
   // Scratch.
   Value packedQueries, stagedQueries, scores, outputs, outputRows, factors;

@@ -296,6 +296,7 @@ StreamKernel::Values StreamKernel::scoreTile(const Segment &segment,
   const SourceView &source = sources[segment.source];
   int64_t step = rows.size(), live = vectors - firstVector;
   scoreDerivatives.clear();
+  readDerivatives.clear();
   Values result = source.keyTable ? lookUp(segment, offset, step, firstVector)
                   : isOfPairs(arithmeticOf(segment))
                       ? multiplyPairs(segment, offset, rows, firstVector)
@@ -337,6 +338,7 @@ Value StreamKernel::computeScore(const Segment &segment, Value entry,
                     {positionOf(segment, entry)});
   if (result.derivative)
     scoreDerivatives.push_back(result.derivative);
+  readDerivatives.push_back(result.readDerivatives);
   return isSoftmax ? b.fmul(result.score, b.splat(softmax::kLog2E))
                    : result.score;
 }

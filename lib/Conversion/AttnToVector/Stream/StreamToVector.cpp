@@ -60,9 +60,6 @@ static LogicalResult lowerStreamBackward(StreamBackwardOp op,
   if (op.getDSink())
     return op.emitOpError("has a gradient of a sink; run "
                           "--attn-expand-patterns first");
-  if (!op.getDCaptures().empty())
-    return op.emitOpError("has gradients of captures, which are not computed "
-                          "on CPUs");
   // The kernel reads what the forward reads: it is described by that.
   auto forward = StreamOp::create(
       builder, op.getLoc(), /*resultTypes=*/TypeRange(), op.getQuery(),
@@ -76,15 +73,16 @@ static LogicalResult lowerStreamBackward(StreamBackwardOp op,
       WeightingAttr::get(op.getContext(), Weighting::Softmax),
       op.getTilesAttr(), op.getScore().size());
   cloneScoreRegion(op.getScore(), forward.getScore());
-  FailureOr<Value> derivative = appendScoreDerivative(forward.getScore());
+  FailureOr<ScoreDerivatives> derivatives = appendScoreDerivatives(
+      forward.getScore(), /*ofReads=*/!op.getDCaptures().empty());
   builder.setInsertionPoint(op);
   LogicalResult result = failure();
-  if (succeeded(derivative))
-    result =
-        StreamBackwardKernel(op, forward, *derivative, builder, lowering.module,
-                             {lowering.manageCache, /*bf16Pairs=*/false,
-                              /*amx=*/false})
-            .emit();
+  if (succeeded(derivatives))
+    result = StreamBackwardKernel(op, forward, *derivatives, builder,
+                                  lowering.module,
+                                  {lowering.manageCache, /*bf16Pairs=*/false,
+                                   /*amx=*/false})
+                 .emit();
   forward.erase();
   return result;
 }

@@ -203,3 +203,42 @@ func.func @f(%q: tensor<1x1x4x8xf32>, %k: tensor<1x1x268435456x8xf32>) {
       } outs(%q : tensor<1x1x4x8xf32>) -> tensor<1x1x4x8xf32>
   return
 }
+
+// -----
+
+func.func @f(%q: tensor<1x2x4x8xf32>, %l: tensor<1x2x4xf32>, %t: tensor<3xf32>, %n: tensor<3xi32>, %u: tensor<4xf32>, %d: tensor<3xf64>) {
+  // expected-error @below {{'attn.dense_backward' op expects d_captures to have a gradient for each of the 2 captured tensors of floating-point numbers, but got 1}}
+  %0:4 = attn.dense_backward ins(%q, %q, %q : tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>) score(%t, %n, %t : tensor<3xf32>, tensor<3xi32>, tensor<3xf32>) {
+      ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index, %x: tensor<3xf32>, %y: tensor<3xi32>, %z: tensor<3xf32>):
+        attn.yield %s : f32
+      } forward(%q, %l : tensor<1x2x4x8xf32>, tensor<1x2x4xf32>) gradient(%q : tensor<1x2x4x8xf32>)
+      outs(%q, %q, %q : tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>) d_captures(%t : tensor<3xf32>)
+      -> tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>, tensor<3xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<1x2x4x8xf32>, %l: tensor<1x2x4xf32>, %t: tensor<3xf32>, %n: tensor<3xi32>, %u: tensor<4xf32>, %d: tensor<3xf64>) {
+  // expected-error @below {{'attn.dense_backward' op expects d_captures[0] to have the shape of 'tensor<3xf32>', but got 'tensor<4xf32>'}}
+  %0:4 = attn.dense_backward ins(%q, %q, %q : tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>) score(%t : tensor<3xf32>) {
+      ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index, %x: tensor<3xf32>):
+        attn.yield %s : f32
+      } forward(%q, %l : tensor<1x2x4x8xf32>, tensor<1x2x4xf32>) gradient(%q : tensor<1x2x4x8xf32>)
+      outs(%q, %q, %q : tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>) d_captures(%u : tensor<4xf32>)
+      -> tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>, tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<1x2x4x8xf32>, %l: tensor<1x2x4xf32>, %t: tensor<3xf32>, %n: tensor<3xi32>, %u: tensor<4xf32>, %d: tensor<3xf64>) {
+  // expected-error @below {{'attn.dense_backward' op expects d_captures[0] to hold 'f32', but got 'f64'}}
+  %0:4 = attn.dense_backward ins(%q, %q, %q : tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>) score(%t : tensor<3xf32>) {
+      ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index, %x: tensor<3xf32>):
+        attn.yield %s : f32
+      } forward(%q, %l : tensor<1x2x4x8xf32>, tensor<1x2x4xf32>) gradient(%q : tensor<1x2x4x8xf32>)
+      outs(%q, %q, %q : tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>) d_captures(%d : tensor<3xf64>)
+      -> tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>, tensor<3xf64>
+  return
+}

@@ -20,7 +20,8 @@ class _Source:
     def __init__(self, source, q, index, block):
         self.given, G = source, np.shape(source.v)[1]
         self.shapes = [np.shape(term) for term in (source.log_weight, source.bias)]
-        source, self.lists = _with_columns(source, *q.shape[:3], block)
+        B, H, N = q.shape[:3]
+        source, self.lists = _with_columns(source, B, H, N, block)
         self.source, self.key_heads = source, G
         k = _array(f"sources[{index}].k", source.k, 4, "[B,G,M,D]")
         self.v = _array(f"sources[{index}].v", source.v, 4, "[B,G,M,E]")

@@ -13,7 +13,6 @@
 using namespace mlir;
 using namespace fovea;
 using namespace fovea::attn;
-using attn::detail::extent;
 
 LogicalResult attn::detail::verifyBlockAxis(Operation *op, const Twine &name,
                                             Value operand, int64_t block,

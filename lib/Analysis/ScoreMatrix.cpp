@@ -29,23 +29,29 @@ namespace {
 /// #attn.mask, without its context.
 struct Mask {
   bool isCausal = false;
-  int64_t window = 0, prefix = 0;
+  int64_t window = 0, prefix = 0, stride = 1;
 
   Mask() = default;
   explicit Mask(bool isCausal) : isCausal(isCausal) {}
   explicit Mask(attn::MaskAttr mask)
       : isCausal(mask && mask.getCausal()), window(mask ? mask.getWindow() : 0),
-        prefix(mask ? mask.getPrefix() : 0) {}
+        prefix(mask ? mask.getPrefix() : 0),
+        stride(mask ? mask.getStride() : 1) {}
 
   /// Rows of `range` that are admitted for query `i` of `n`, where the source
   /// has `m` rows.
   RowRange admit(int64_t i, int64_t n, int64_t m, RowRange range) const {
-    int64_t position = i + m - n;
+    int64_t tokens = m * stride;
+    tokens += std::clamp<int64_t>(n - tokens, 0, stride - 1);
+    int64_t position = i + tokens - n;
+    auto rowAt = [&](int64_t position) {
+      return llvm::divideFloorSigned(position, stride);
+    };
     if (isCausal)
-      range.end = std::min(range.end, std::max(position + 1, prefix));
+      range.end = std::min(range.end, rowAt(std::max(position + 1, prefix)));
     if (window > 0) {
-      range.begin = std::max(range.begin, position - window + 1);
-      range.end = std::min(range.end, position + window);
+      range.begin = std::max(range.begin, rowAt(position - window + 1));
+      range.end = std::min(range.end, rowAt(position + window));
     }
     return range;
   }
@@ -57,6 +63,8 @@ struct Mask {
               std::to_string(window);
     if (prefix > 0)
       text += ", prefix of " + std::to_string(prefix);
+    if (stride > 1 && !text.empty())
+      text += ", stride of " + std::to_string(stride);
     return text;
   }
 };
@@ -68,7 +76,9 @@ static KeySequence makeSequence(std::string name, int64_t length, int64_t n,
   KeySequence sequence{std::move(name), length, {}, mask.describe()};
   sequence.isCausal = mask.isCausal;
   sequence.getAdmitted = [=](int64_t query) {
-    return mask.admit(query, n, length, {0, length});
+    int64_t rows = length / mask.stride;
+    RowRange admitted = mask.admit(query, n, rows, {0, rows});
+    return RowRange{admitted.begin * mask.stride, admitted.end * mask.stride};
   };
   return sequence;
 }
@@ -134,13 +144,17 @@ static SmallVector<RowOrigin> traceRows(Value value, Extents &extents) {
     value = cast.getSource();
   int64_t numRows = extents.shapeOf(value)[2];
   SmallVector<RowOrigin> itself = {{0, numRows, value, 0, 1}};
-  if (auto summaries = value.getDefiningOp<attn::SummarizeOp>()) {
-    SmallVector<RowOrigin> input = traceRows(summaries.getInput(), extents);
+  auto summarize = [&](Value tokens, int64_t tokensPerRow) {
+    SmallVector<RowOrigin> input = traceRows(tokens, extents);
     if (input.size() != 1 || input[0].tokensPerRow != 1)
       return itself;
-    return {{0, numRows, input[0].root, 0,
-             summaries.getInterval() / summaries.getRank()}};
-  }
+    return SmallVector<RowOrigin>{{0, numRows, input[0].root, 0, tokensPerRow}};
+  };
+  if (auto summaries = value.getDefiningOp<attn::SummarizeOp>())
+    return summarize(summaries.getInput(),
+                     summaries.getInterval() / summaries.getRank());
+  if (auto pool = value.getDefiningOp<attn::PoolOp>())
+    return summarize(pool.getInput(), pool.getInterval());
   auto slice = value.getDefiningOp<tensor::InsertSliceOp>();
   std::optional<int64_t> first = slice ? getFirstRow(slice) : std::nullopt;
   if (!first)
@@ -205,26 +219,28 @@ public:
   ScoreMatrix take();
 
 private:
-  unsigned getSequence(Value root);
+  /// The sequence of the tokens that rows of `root` are, or stand for.
+  unsigned getSequence(Value root, int64_t tokensPerRow);
 
   int64_t rowsPerBlock;
   Extents &extents;
   ScoreMatrix matrix;
-  SmallVector<Value> roots;
+  SmallVector<std::pair<Value, int64_t>> roots;
   /// Masks of the sources whose rows are the tokens of a sequence.
   SmallVector<SmallVector<Mask>> masks;
 };
 } // namespace
 
-unsigned StreamReader::getSequence(Value root) {
-  auto *found = llvm::find(roots, root);
+unsigned StreamReader::getSequence(Value root, int64_t tokensPerRow) {
+  auto *found = llvm::find(roots, std::make_pair(root, tokensPerRow));
   if (found != roots.end())
     return found - roots.begin();
-  roots.push_back(root);
+  roots.push_back({root, tokensPerRow});
   masks.emplace_back();
   matrix.sequences.push_back(
       {"keys of source " + std::to_string(matrix.sources.size()),
-       extents.shapeOf(root)[cast<ShapedType>(root.getType()).getRank() - 2],
+       extents.shapeOf(root)[cast<ShapedType>(root.getType()).getRank() - 2] *
+           tokensPerRow,
        {},
        {}});
   return roots.size() - 1;
@@ -253,7 +269,16 @@ void StreamReader::add(const attn::StreamSource &source) {
   if (!llvm::all_equal(llvm::map_range(
           origins, [](const RowOrigin &origin) { return origin.root; })))
     origins = {{0, rows, source.values, 0, 1}};
-  result.sequence = getSequence(origins.front().root);
+  // Summaries of unknown origin stand for as many tokens as their mask says.
+  Mask mask(source.attr.getMask());
+  bool isItself = llvm::all_of(origins, [](const RowOrigin &origin) {
+    return origin.tokensPerRow == 1;
+  });
+  for (RowOrigin &origin : origins)
+    if (isItself)
+      origin.tokensPerRow = mask.stride;
+  result.sequence =
+      getSequence(origins.front().root, isItself ? mask.stride : 1);
   int64_t length = matrix.sequences[result.sequence].length;
   int64_t least = INT64_MAX, most = 0;
   for (const RowOrigin &origin : origins) {
@@ -263,14 +288,13 @@ void StreamReader::add(const attn::StreamSource &source) {
   result.kind = "summaries of " + std::to_string(least) +
                 (least == most ? "" : " to " + std::to_string(most)) +
                 " tokens";
-  if (most == 1) {
+  if (most == 1)
     result.kind = "tokens";
-    masks[result.sequence].emplace_back(source.attr.getMask());
-  }
+  if (least == mask.stride && most == mask.stride)
+    masks[result.sequence].push_back(mask);
 
   result.getRows = [blocks = evaluateRanges(source.attr, rowsPerBlock, n, rows),
-                    perBlock = rowsPerBlock, mask = Mask(source.attr.getMask()),
-                    n, rows](int64_t query) {
+                    perBlock = rowsPerBlock, mask, n, rows](int64_t query) {
     RowRanges admitted;
     for (const RowRange &range : blocks[query / perBlock])
       addRange(admitted, mask.admit(query, n, rows, range));
@@ -295,10 +319,13 @@ void StreamReader::add(const attn::StreamSource &source) {
 static Mask unite(ArrayRef<Mask> masks) {
   Mask united;
   bool hasWindow = true;
+  if (!masks.empty())
+    united.stride = masks.front().stride;
   for (const Mask &mask : masks) {
     united.isCausal |= mask.isCausal;
     hasWindow &= mask.window > 0;
     united.window = std::max(united.window, mask.window);
+    united.stride = std::min(united.stride, mask.stride);
   }
   if (!hasWindow)
     united.window = 0;

@@ -434,8 +434,8 @@ template <typename... OpTys> static void attach(MLIRContext *context) {
 void fovea::attn::registerAttnRules(DialectRegistry &registry) {
   registry.addExtension(+[](MLIRContext *context, AttnDialect *) {
     attach<ConvApplyOp, ConvOp, ConvRecoverOp, DenseOp, FastMultipoleLinearOp,
-           FastMultipoleOp, LowRankOp, PolynomialFeaturesOp, RopeOp, StreamOp,
-           SummarizeOp>(context);
+           FastMultipoleOp, LowRankOp, PolynomialFeaturesOp, PoolOp, RopeOp,
+           StreamOp, SummarizeOp>(context);
     QuantizeOp::attachInterface<CodesModel<QuantizeOp>>(*context);
     VQOp::attachInterface<CodesModel<VQOp>>(*context);
   });

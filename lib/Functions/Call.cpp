@@ -188,6 +188,7 @@ void Call::addMaskToKey(const MaskValue &mask) {
   addToKey(mask.causal);
   addToKey(mask.window);
   addToKey(mask.prefix);
+  addToKey(mask.stride);
 }
 
 void Call::addSourceToKey(const SourceValue &source) {

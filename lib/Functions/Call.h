@@ -37,7 +37,7 @@ bool leavesLengthsOpen(llvm::StringRef op, Target target);
 /// #attn.mask, #attn.tree and #attn.source.
 struct MaskValue {
   bool causal;
-  int64_t window, prefix;
+  int64_t window, prefix, stride = 1;
 };
 struct TreeValue {
   int64_t ratio, levels;

@@ -60,7 +60,8 @@ struct AttributeBuilder {
   Built operator()(bool value) { return b.getBoolAttr(value); }
   Built operator()(Present) { return b.getUnitAttr(); }
   Built operator()(const MaskValue &mask) {
-    return attn::MaskAttr::get(context, mask.causal, mask.window, mask.prefix);
+    return attn::MaskAttr::get(context, mask.causal, mask.window, mask.prefix,
+                               mask.stride);
   }
   Built operator()(const TreeValue &tree) {
     return attn::TreeAttr::get(context, tree.ratio, tree.levels);

@@ -88,8 +88,8 @@ functions::buildSources(MLIRContext *context,
                          " depend on the block");
       ranges.push_back(*range);
     }
-    const auto &[causal, window, prefix] = source.mask;
-    auto mask = attn::MaskAttr::get(context, causal, window, prefix);
+    const auto &[causal, window, prefix, stride] = source.mask;
+    auto mask = attn::MaskAttr::get(context, causal, window, prefix, stride);
     FirstError error(context);
     auto emit = [&] { return emitError(UnknownLoc::get(context)); };
     auto attribute = attn::SourceAttr::getChecked(

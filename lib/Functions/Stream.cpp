@@ -174,14 +174,20 @@ void StreamArguments::addSource(const attn::Contract &contract,
           {q.shape[0], v.shape[1], numStored});
   addTerm(biases, "bias", source.bias,
           {q.shape[0], q.shape[1], q.shape[2], numStored});
+  int64_t stride = check.integer(name + "stride", source.stride, 1);
+  check.check(stride <= attn::MaskAttr::kMaxStride,
+              name + "stride: found " + Twine(stride) + ", needed at most " +
+                  Twine(attn::MaskAttr::kMaxStride));
+  int64_t mostTokens = (numKeys + 1) * stride - 1;
   lengths.emplace_back(check, name + "lengths", source.lengths, q.shape[0],
-                       numKeys, target);
+                       mostTokens, target);
   check.check(source.ranges.size() <= 1 ||
                   (!source.lengths && !options.queryLengths),
               name + "ranges: found " + Twine(source.ranges.size()) +
                   " beside lengths, needed at most 1");
   SourceValue attribute;
-  attribute.mask = checkMask(check, name, source, q.shape[2], numKeys);
+  attribute.mask = checkMask(check, name, source, q.shape[2], mostTokens);
+  attribute.mask.stride = stride;
   attribute.ranges = source.ranges;
   if (source.ranges.empty())
     attribute.ranges = kAllRows;
@@ -202,8 +208,9 @@ void StreamArguments::addSource(const attn::Contract &contract,
 void StreamArguments::addScore(ArrayRef<Source> sources,
                                const StreamFormOptions &options) {
   int64_t numQueries = first.q.shape[2], numPositions = numQueries;
-  for (const Element &each : keys)
-    numPositions = std::max(numPositions, each.argument.shape[2]);
+  for (auto [each, source] : zip_equal(keys, attributes))
+    numPositions = std::max(
+        numPositions, (each.argument.shape[2] + 1) * source.mask.stride - 1);
   score.emplace(check, numPositions);
   score->add(options.score);
   score->add(options.admit);
@@ -212,6 +219,9 @@ void StreamArguments::addScore(ArrayRef<Source> sources,
     check.check(!source.segments || sources.size() == 1,
                 name + ": found them beside other sources, needed a single "
                        "source, or admit of the call, which holds for all");
+    check.check(!source.segments || source.stride == 1,
+                name + ": found them beside a stride, needed one of 1, or "
+                       "admit of the call");
     if (check.hasFailed())
       return;
     score->add(name, source.segments, first.q.shape[0], numQueries,

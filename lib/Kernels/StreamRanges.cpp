@@ -280,3 +280,58 @@ RangeBounds fovea::attn::emitRangeBounds(KernelBuilder &b, AffineMap range,
   }
   return {low, high, (*bounds)[0]};
 }
+
+Value fovea::attn::emitPosition(KernelBuilder &b, MaskAttr mask, Value row) {
+  if (!mask.hasStride())
+    return row;
+  return b.add(b.mul(row, mask.getStride()), mask.getStride() - 1);
+}
+
+Value fovea::attn::emitFirstRow(KernelBuilder &b, MaskAttr mask,
+                                Value position) {
+  // Row j stands at j stride + stride - 1.
+  return mask.hasStride() ? b.floorDiv(position, b.index(mask.getStride()))
+                          : position;
+}
+
+SourceLength fovea::attn::emitLength(KernelBuilder &b,
+                                     const StreamSource &source, Value batch,
+                                     Value numQueries) {
+  MaskAttr mask = source.attr.getMask();
+  if (source.lengths && batch) {
+    Value tokens = b.loadIndex(source.lengths, batch);
+    return {emitFirstRow(b, mask, tokens), tokens};
+  }
+  Value rows = emitNumRows(b, source);
+  return {rows, emitTokens(b, mask, rows, numQueries)};
+}
+
+Value fovea::attn::emitTokens(KernelBuilder &b, MaskAttr mask, Value rows,
+                              Value numQueries) {
+  if (!mask.hasStride())
+    return rows;
+  // As many tokens that make no row yet as there are queries for.
+  Value tokens = b.mul(rows, mask.getStride());
+  Value rest = b.clamp(b.sub(numQueries, tokens), b.index(0),
+                       b.index(mask.getStride() - 1));
+  return b.add(tokens, rest);
+}
+
+std::pair<Value, Value>
+fovea::attn::emitAdmittedRows(KernelBuilder &b, MaskAttr mask, Value query,
+                              Value numQueries, const SourceLength &length) {
+  Value diagonal = b.add(query, b.sub(length.tokens, numQueries));
+  Value low = b.index(0), high = length.rows;
+  auto rowAt = [&](Value position) { return emitFirstRow(b, mask, position); };
+  if (mask.getCausal()) {
+    Value end = b.add(diagonal, 1);
+    end = mask.hasPrefix() ? b.max(end, mask.getPrefix()) : end;
+    high = b.min(high, rowAt(end));
+  }
+  if (mask.hasWindow()) {
+    Value begin = b.sub(b.add(diagonal, 1), b.index(mask.getWindow()));
+    low = b.max(low, rowAt(begin));
+    high = b.min(high, rowAt(b.add(diagonal, mask.getWindow())));
+  }
+  return {low, high};
+}

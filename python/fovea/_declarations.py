@@ -244,8 +244,8 @@ _DENSE = (
     "Tensor? lengths, Tensor? query_lengths, str? score, Tensor[]? captures"
 )
 _STREAM = (
-    "Tensor[] k[BGMD], Tensor[] v[BGME], bool[] causal, SymInt?[] window, SymInt?[] prefix, Tensor?[] log_weight, "
-    "Tensor?[] bias, Tensor?[] lengths, Tensor?[] rows, SymInt[] unit, str[] positions, str[] ranges, SymInt block, "
+    "Tensor[] k[BGMD], Tensor[] v[BGME], bool[] causal, SymInt?[] window, SymInt?[] prefix, SymInt[] stride, "
+    "Tensor?[] log_weight, Tensor?[] bias, Tensor?[] lengths, Tensor?[] rows, SymInt[] unit, str[] positions, str[] ranges, SymInt block, "
     "float? scale, Tensor? sink, Tensor? query_lengths, str? score, Tensor[]? captures"
 )
 _VARLEN = "float? scale, bool causal, SymInt? window, SymInt? prefix, Tensor? sink"
@@ -368,6 +368,18 @@ FUNCTIONS: dict[str, Declaration] = {
         "loss[] of sums",
         "d_loss k k_hat mask lengths",
         "k",
+    ),
+    "pool": declare(
+        "Tensor x[BGNE], Tensor gate[BGNE], SymInt interval, SymInt overlap, Tensor? position_bias",
+        "out[BGME] like x",
+        "d_out x gate interval overlap position_bias",
+        "x gate position_bias",
+        M=lambda N, interval, **_: N // interval,
+    ),
+    "top_k": declare(
+        "Tensor scores[BHNM], SymInt k, SymInt? causal_unit",
+        "indices[BHNK] of int32",
+        K=lambda k, **_: k,
     ),
     "rope": declare(
         "Tensor x[BHND], " + _TURNS,

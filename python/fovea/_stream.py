@@ -52,7 +52,15 @@ class Source:
     entry n at `unit` n: as pages of a cache do.  Keys and values with a batch of 1
     are then a pool for all batch entries, and `lengths` counts listed rows.
 
-    Not yet: `stride`, and `score` and `admit` of a source.
+    With `stride` = r the rows are summaries of r tokens each, and stand at the last of
+    these: `causal` leaves a query those that are complete where it stands, and
+    `window`, `prefix` and `lengths` count tokens.  The last query stands at the last
+    token.  M rows stand for M r tokens, and for up to r - 1 more, as many as there are
+    queries for: N queries of a whole sequence of N tokens stand at their own ones.
+
+        Source(summaries, summaries, causal=True, stride=128)
+
+    Not yet: `score` and `admit` of a source.
     """
 
     k: Any
@@ -74,8 +82,6 @@ class Source:
     admit: Callable[..., Any] | None = None
 
     def __post_init__(self) -> None:
-        if check.integer("stride", self.stride, 1) != 1:
-            raise ValueError(f"stride: found {self.stride}, needed 1: positions of summaries are not there yet")
         for name in ("score", "admit"):
             if getattr(self, name) is not None:
                 raise ValueError(f"{name}: found one of a source, needed that of the call, which holds for all sources")
@@ -83,8 +89,8 @@ class Source:
     def _pass(self, name: str, arrays: SourceArrays) -> tuple[Any, ...]:
         """Its properties, in the order of FUNCTIONS["stream"]."""
         return (
-            *arrays.rows(name, self.k, self.v), self.causal, self.window, self.prefix, arrays.term(self.log_weight, 3),
-            arrays.term(self.bias, 4), self.lengths, self.rows, self.unit, self.positions,
+            *arrays.rows(name, self.k, self.v), self.causal, self.window, self.prefix, self.stride,
+            arrays.term(self.log_weight, 3), arrays.term(self.bias, 4), self.lengths, self.rows, self.unit, self.positions,
             "; ".join(trace_ranges(f"{name}.ranges", self.ranges)),
         )  # fmt: skip
 
@@ -126,6 +132,8 @@ def without_segments(sources: Sequence[Source]) -> tuple[Any, list[Source]]:
                 "call, which holds for all"
             )
     segments = sources[0].segments
+    if segments is not None and sources[0].stride != 1:
+        raise ValueError("sources[0].segments: found them beside a stride, needed one of 1, or admit of the call")
     return segments, list(sources) if segments is None else [replace(sources[0], segments=None)]
 
 

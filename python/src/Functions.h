@@ -44,6 +44,7 @@ void defineAttention(nanobind::module_ &m);
 void defineCaches(nanobind::module_ &m);
 void defineConv(nanobind::module_ &m);
 void defineLowRank(nanobind::module_ &m);
+void definePool(nanobind::module_ &m);
 void defineRope(nanobind::module_ &m);
 void defineStream(nanobind::module_ &m);
 void defineTools(nanobind::module_ &m);
@@ -61,6 +62,7 @@ inline void defineFunctions(nanobind::module_ &m) {
   defineCaches(m);
   defineConv(m);
   defineLowRank(m);
+  definePool(m);
   defineRope(m);
   defineStream(m);
   defineTools(m);

@@ -42,6 +42,8 @@ static SmallVector<Source, 2> readSources(Reader &in) {
   read("prefix", [&](Source &to, StringRef name) {
     to.prefix = in.optionalInteger(name, 0);
   });
+  read("stride",
+       [&](Source &to, StringRef name) { to.stride = in.integer(name, 1); });
   read("log_weight", [&](Source &to, StringRef name) {
     to.logWeight = in.optionalArray(name);
   });

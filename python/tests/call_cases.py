@@ -155,6 +155,16 @@ class Cases:
         (x,), options = self.polynomial_features()
         return (self.data(*fovea.polynomial_features(x, **options).shape), x), options
 
+    def pool(self):
+        return (self.q, self.data(*self.q.shape)), {"interval": 4, "overlap": 2, "position_bias": self.sums(4, D)}
+
+    def pool_backward(self):
+        arguments, options = self.pool()
+        return (self.data(*fovea.pool(*arguments, **options).shape), *arguments), options
+
+    def top_k(self):
+        return (self.data(B, H, N, 9), 3), {"causal_unit": 2}
+
     def rope(self):
         return (self.q, np.arange(N)), {"width": 8}
 

@@ -45,6 +45,20 @@ class Tokens:
         return self.data(*self.q.shape[:3], E), 3 + self.sums(*self.q.shape[:3]), self.data(*self.q.shape[:3], E)
 
 
+def pool(tokens):
+    return fovea.pool, (tokens.q, tokens.q), {"interval": 3, "overlap": 2}
+
+
+def pool_backward(tokens):
+    d_out = tokens.q[:, :, : tokens.N // 3].copy()
+    bias = tokens.q[0, 0, :1].repeat(3, axis=0)
+    return fovea.pool_backward, (d_out, tokens.q, tokens.q), {"interval": 3, "position_bias": bias}
+
+
+def top_k(tokens):
+    return fovea.top_k, (tokens.q, 3), {"causal_unit": 2}
+
+
 def rope(tokens):
     return fovea.rope, (tokens.q, np.arange(tokens.N)), {}
 
@@ -217,7 +231,7 @@ def fast_multipole_linear_backward_mask(tokens):
 
 
 CASES = [
-    rope, rope_of_each_head, rope_backward, quantize, quantize_mask, codebook_update, codebook_update_replacing,
+    pool, pool_backward, top_k, rope, rope_of_each_head, rope_backward, quantize, quantize_mask, codebook_update, codebook_update_replacing,
     commitment_loss, commitment_loss_mask, commitment_loss_backward, vq, vq_codes, vq_mask, vq_encoder, vq_bias,
     vq_squared_relu, vq_matmul, vq_associative, vq_state, vq_backward, vq_backward_mask, vq_backward_bias,
     vq_backward_state, vq_backward_encoder,

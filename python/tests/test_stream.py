@@ -74,6 +74,26 @@ class Sources:
         window = Source(*self.rows(70), window=9, log_weight=self.normal(B, 1, 70))
         return [prefix, window], {"sink": self.normal(B, H, dtype=self.state)}
 
+    def strides(self):
+        """Of whole sequences, of those of which some tokens make no row yet, and of more rows than queries."""
+        own = Source(*self.rows(self.N // 5), causal=True, stride=5)
+        window = Source(*self.rows(self.N // 3), causal=True, window=20, stride=3, log_weight=self.normal(1, 1, self.N // 3))
+        around = Source(*self.rows(40), window=30, stride=4, bias=self.normal(1, H, self.N, 40))
+        prefix = Source(*self.rows(25), causal=True, prefix=17, stride=7)
+        return [own, window, around, prefix, Source(self.k, self.v, causal=True, window=8)], {"sink": self.normal(1, H)}
+
+    def strides_of_blocks(self):
+        far = Source(*self.rows(self.N // 8), causal=True, stride=8, ranges=lambda b, rows, n: (0, 2 * b - 1))
+        return [Source(self.k, self.v, causal=True, ranges=blocks(16)), far], {"block": 16}
+
+    def strides_of_lengths(self):
+        """Lengths count tokens, also those that make no row yet."""
+        n = np.array([self.N, (self.N + 1) // 2])
+        tokens = np.array([self.N + 150, 37])
+        own = Source(self.k, self.v, causal=True, window=9, lengths=n)
+        far = Source(*self.rows((self.N + 150) // 8), causal=True, stride=8, lengths=tokens)
+        return [own, far], {"query_lengths": n - n // 3, "sink": self.normal(1, H)}
+
     def lengths(self):
         n = np.array([self.N, (self.N + 1) // 2])
         own = Source(self.k, self.v, causal=True, lengths=n, ranges=blocks(16))
@@ -288,6 +308,39 @@ def test_functions_of_scores(name, N):
     compare_gradients(*make_case("around", "float64", N)[:2], {"block": 8, "score": score}, "float64", bound=1e-7)
 
 
+@pytest.mark.parametrize("N", [3, 65])
+def test_functions_of_positions_of_summaries(N):
+    """Of tokens, on both sides; a stride alone cuts nothing."""
+
+    def score(s, b, h, i, j):
+        return fovea.math.where(i - j < 40, s + (j - i) / 16, -np.inf)
+
+    def case(type):
+        made = Sources(type, N)
+        return made.q, [Source(*made.rows(21), causal=True, stride=5), Source(*made.rows(40), stride=3)], {"score": score}
+
+    for type, target in (("float64", "cpu"), ("bfloat16", "cpu"), ("float64", "reference"), ("float32", "gpu-sim")):
+        q, sources, options = case(type)
+        found = fovea.stream(q, sources, **options, return_lse=True, target=target)
+        check(found, reference.stream(q, sources, **options, return_lse=True), type)
+    for type, target, bound in (("float64", "cpu", 1e-7), ("float32", "gpu-sim", None)):
+        compare_gradients(*case(type), type, target, bound=bound)
+
+
+@pytest.mark.parametrize("positions", ["stored", "listed"])
+def test_strides_of_listed_rows(positions):
+    """Those that lists name are summaries: they stand where they are stored or listed, in tokens."""
+    for type, N in (("float64", 37), ("float32", 65), ("bfloat16", 3)):
+        made = Sources(type, N)
+        chosen = made.rng.integers(-1, 10, (B, G, -(-N // 16), 4)).astype(np.int32)
+        far = Source(*made.rows(20), causal=True, window=60, stride=4, rows=chosen, unit=2, positions=positions)
+        sources, options = [Source(made.k, made.v, causal=True, window=8), far], {"block": 16}
+        for target in ("cpu", "reference"):
+            found = fovea.stream(made.q, sources, **options, return_lse=True, target=target)
+            check(found, reference.stream(made.q, sources, **options, return_lse=True), type)
+        compare_gradients(made.q, sources, options, type, bound=1e-11 if type == "float64" else None)
+
+
 def test_same_bits_on_any_number_of_threads():
     q, sources, options = make_case("window_and_summaries", "float32", 1030)
     results = []
@@ -319,6 +372,11 @@ def test_a_wrong_pattern_is_noticed():
     wrong = [Source(sources[0].k, sources[0].v, causal=True, ranges=blocks(17)), sources[1]]
     with pytest.raises(AssertionError):
         check(fovea.stream(q, wrong, **options), reference.stream(q, sources, **options))
+    q, summaries, options = make_case("strides", "float32", 65)
+    wrong = [Source(summaries[0].k, summaries[0].v, causal=True, stride=4), *summaries[1:]]
+    with pytest.raises(AssertionError):
+        check(fovea.stream(q, wrong, **options), reference.stream(q, summaries, **options))
+    q, sources, options = make_case("window_and_summaries", "float32", 65)
     sources[1] = Source(sources[1].k, sources[1].v, ranges=past)
     with pytest.raises(AssertionError):
         check(fovea.stream(q, sources, **options), reference.stream(q, make_case("window_and_summaries", "float32", 65)[1], **options))
@@ -375,7 +433,10 @@ def test_errors():
     fails(r"^sources\[0\]\.segments\[0\]: found element type float64", Source(k, v, segments=(ids + 0.5, ids)))
     fails(r"^sources\[0\]\.segments\[1\]: found shape \(2, 30\), needed \(2, 37\)", Source(k, v, segments=(ids, ids[:, :30])))
     fails(r"^sources\[1\]\.segments: found them beside other sources", Source(k, v), Source(k, v, segments=(ids, ids)))
-    refused("^stride: found 4, needed 1", Source, k, v, stride=4)
+    fails(r"^sources\[0\]\.stride: found 0, needed an integer of at least 1", Source(k, v, stride=0))
+    fails(r"^sources\[0\]\.stride: found 2000000, needed at most 1048576", Source(k, v, stride=2000000))
+    fails(r"^sources\[0\]\.segments: found them beside a stride", Source(k, v, stride=4, segments=(ids, ids)))
+    fails(r"^sources\[0\]\.lengths: found 152 for batch entry 1, needed 0 to 151", Source(k, v, stride=4, lengths=np.array([1, 152])))
     refused("^score: found one of a source", Source, k, v, score=lambda s, b, h, i, j: s)
     refused("^admit: found one of a source", Source, k, v, admit=lambda b, h, i, j: i > j)
     sources = [Source(k, v)]

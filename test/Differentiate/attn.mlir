@@ -264,6 +264,18 @@ func.func @convolutions(%q: tensor<1x4x20x6xbf16>, %k: tensor<1x2x20x6xbf16>, %v
 
 // -----
 
+// CHECK-LABEL: func.func @pool_vjp(
+//  CHECK-SAME:     %[[X:[a-z0-9]*]]: tensor<1x2x20x6xf32>, %[[G:[a-z0-9]*]]: tensor<1x2x20x6xf32>, %[[P:[a-z0-9]*]]: tensor<4x6xf32>, %[[D:[a-z0-9]*]]: tensor<1x2x5x6xf32>)
+//       CHECK:   %[[R:.*]]:3 = attn.pool_backward ins(%[[X]], %[[G]], %[[D]] : {{.*}}) position_bias(%[[P]] : {{.*}}) outs({{.*}}) {interval = 4 : i64, overlap = 2 : i64}
+func.func @pool(%x: tensor<1x2x20x6xf32>, %g: tensor<1x2x20x6xf32>, %p: tensor<4x6xf32>) -> tensor<1x2x5x6xf32> {
+  %o = tensor.empty() : tensor<1x2x5x6xf32>
+  %r = attn.pool ins(%x, %g : tensor<1x2x20x6xf32>, tensor<1x2x20x6xf32>) position_bias(%p : tensor<4x6xf32>)
+      outs(%o : tensor<1x2x5x6xf32>) {interval = 4 : i64, overlap = 2 : i64} -> tensor<1x2x5x6xf32>
+  return %r : tensor<1x2x5x6xf32>
+}
+
+// -----
+
 // CHECK-LABEL: func.func @conv_vjp(
 //  CHECK-SAME:     %[[Q:[a-z0-9]*]]: tensor<1x2x20x6xf32>, %[[P:[a-z0-9]*]]: tensor<1x1x20xi32>, %[[D:[a-z0-9]*]]: tensor<1x2x20x6xf32>)
 //       CHECK:   %[[R:.*]] = attn.rope

@@ -43,8 +43,9 @@ protected:
 
 TEST_F(AttnAttributesTest, MaskRefusesNegativeWindow) {
   EXPECT_FALSE(succeeded(MaskAttr::verify(emitError(), true, -1, 0, 1)));
-  EXPECT_FALSE(succeeded(MaskAttr::verify(emitError(), true, 0, 0, 0)));
   EXPECT_EQ(message, "expected a window that is not negative, but got -1");
+  EXPECT_FALSE(succeeded(MaskAttr::verify(emitError(), true, 0, 0, 0)));
+  EXPECT_EQ(message, "expected a stride from 1 to 1048576, but got 0");
 }
 
 TEST_F(AttnAttributesTest, MaskWithoutWindow) {

@@ -28,6 +28,9 @@ struct Source {
   /// As for `dense`: the last query stands at the last of these keys.
   bool causal = false;
   std::optional<int64_t> window = {}, prefix = {};
+  /// Tokens that a row stands for, which ends with the last of them: `window`
+  /// and `prefix` count tokens, as `lengths` do. See #attn.mask.
+  int64_t stride = 1;
   /// Broadcast to [B,G,M] and [B,H,N,M]; of the type of q or of `lse`.
   std::optional<TensorRef> logWeight = {}, bias = {};
   /// [B] of i32 or i64: the keys that each batch entry has of this source.

@@ -28,6 +28,31 @@ RangeBounds emitRangeBounds(KernelBuilder &builder, mlir::AffineMap range,
 /// that are listed where they stand as they are listed.
 mlir::Value emitNumRows(KernelBuilder &builder, const StreamSource &source);
 
+/// The rows that a source has for a batch entry, and the tokens that masks
+/// count: as many, unless a row has a stride of them.
+struct SourceLength {
+  mlir::Value rows, tokens;
+};
+
+/// `batch` is null where no batch entry has been chosen: all rows, then.
+SourceLength emitLength(KernelBuilder &builder, const StreamSource &source,
+                        mlir::Value batch, mlir::Value numQueries);
+
+/// The tokens that rows of a source without lengths stand for.
+mlir::Value emitTokens(KernelBuilder &builder, MaskAttr mask, mlir::Value rows,
+                       mlir::Value numQueries);
+/// The rows that a mask admits for a query, the last one excluded.
+std::pair<mlir::Value, mlir::Value>
+emitAdmittedRows(KernelBuilder &builder, MaskAttr mask, mlir::Value query,
+                 mlir::Value numQueries, const SourceLength &length);
+
+/// The position of a row among tokens.
+mlir::Value emitPosition(KernelBuilder &builder, MaskAttr mask,
+                         mlir::Value row);
+/// The first row whose position is not before `position`.
+mlir::Value emitFirstRow(KernelBuilder &builder, MaskAttr mask,
+                         mlir::Value position);
+
 /// How the rows of one range of a source are read.
 enum class RangeKind {
   Table,  // a handful of rows: listed in the query block's row table

@@ -37,6 +37,7 @@ void fovea::attn::registerLowerToReferenceExternalModels(
     attachHierarchicalToReference(*context);
     attachLowRankToReference(*context);
     attachLowRankBackwardToReference(*context);
+    attachPoolToReference(*context);
     attachQuantizeToReference(*context);
     attachSoftmaxToReference(*context);
     attachTokensToReference(*context);

@@ -18,9 +18,8 @@
 using namespace mlir;
 using namespace fovea::attn;
 
-/// Whether `mask` admits key row `key` for a query at position `query`.
-static Value admits(ReferenceBuilder &ref, MaskAttr mask, Value query,
-                    Value key) {
+Value fovea::attn::admits(ReferenceBuilder &ref, MaskAttr mask, Value query,
+                          Value key) {
   if (mask.hasPrefix())
     query = ref.max(query, ref.index(mask.getPrefix() - 1));
   if (!mask.hasWindow())
@@ -34,13 +33,39 @@ static Value admits(ReferenceBuilder &ref, MaskAttr mask, Value query,
 
 /// The rows that a source has for a batch entry.
 static Value countRows(ReferenceBuilder &ref, const StreamSource &source,
-                       Value batch) {
+                       MaskAttr mask, Value batch) {
   if (source.lengths)
-    return ref.loadIndex(source.lengths, batch);
+    return ref.div(ref.loadIndex(source.lengths, batch),
+                   ref.index(mask.getStride()));
   if (source.attr && source.attr.getHasListedPositions())
     return ref.mul(ref.extent(source.rowList, 3),
                    ref.index(source.attr.getUnit()));
   return ref.extent(source.getRowsOperand(), 2);
+}
+
+Value fovea::attn::countTokens(ReferenceBuilder &ref, MaskAttr mask, Value rows,
+                               Value numQueries) {
+  Value stride = ref.index(mask.getStride());
+  Value tokens = ref.mul(rows, stride);
+  // As many more as there are queries for, less than make a row.
+  Value most = ref.sub(ref.add(tokens, stride), ref.index(1));
+  return ref.min(ref.max(numQueries, tokens), most);
+}
+
+/// The tokens that the rows of a source stand for.
+static Value countTokens(ReferenceBuilder &ref, const QueryRow &at,
+                         const StreamSource &source, MaskAttr mask) {
+  if (source.lengths)
+    return ref.loadIndex(source.lengths, at.batch);
+  return countTokens(ref, mask, countRows(ref, source, mask, at.batch),
+                     at.numRows);
+}
+
+Value fovea::attn::getPosition(ReferenceBuilder &ref, MaskAttr mask,
+                               Value key) {
+  return ref.sub(
+      ref.mul(ref.add(key, ref.index(1)), ref.index(mask.getStride())),
+      ref.index(1));
 }
 
 /// An element of a buffer of numbers; `isInside` says whether there is one, or
@@ -166,8 +191,11 @@ static Value walkRows(ReferenceBuilder &ref, const QueryRow &at,
                       Value first, EntryVisitor visit, Value shift = {}) {
   if (at.exists)
     end = ref.select(at.exists, end, begin);
+  Value query = ref.sub(
+      ref.add(at.position, countTokens(ref, at, source, mask)), at.numRows);
   return ref.accumulate(begin, end, first, [&](Value key, Value state) {
-    Value keyPosition = shift ? ref.add(key, shift) : key;
+    Value keyPosition =
+        getPosition(ref, mask, shift ? ref.add(key, shift) : key);
     auto visitPresent = [&](Value bias, Value logWeight) {
       Value row = key;
       if (source.codes)
@@ -195,9 +223,7 @@ static Value walkRows(ReferenceBuilder &ref, const QueryRow &at,
       };
       if (!at.score.region)
         return visitScore();
-      Value position = ref.sub(
-          ref.add(at.position, countRows(ref, source, at.batch)), at.numRows);
-      computed = computeScore(ref, at, score, position, keyPosition);
+      computed = computeScore(ref, at, score, query, keyPosition);
       score = computed.score;
       return ref.when(ref.isNotMinusInfinity(score), visitScore, state);
     };
@@ -230,8 +256,6 @@ static Value walkRows(ReferenceBuilder &ref, const QueryRow &at,
 
     if (mask.isTrivial())
       return visitAdmitted();
-    Value numKeys = countRows(ref, source, at.batch);
-    Value query = ref.sub(ref.add(at.position, numKeys), at.numRows);
     return ref.when(admits(ref, mask, query, keyPosition), visitAdmitted,
                     state);
   });
@@ -264,7 +288,8 @@ Value fovea::attn::walkAllRows(ReferenceBuilder &ref, const QueryRow &at,
                                const StreamSource &source, MaskAttr mask,
                                double scale, Value first, EntryVisitor visit) {
   return walkRows(ref, at, source, mask, scale, ref.index(0),
-                  countRows(ref, source, at.batch), ref.index(0), first, visit);
+                  countRows(ref, source, mask, at.batch), ref.index(0), first,
+                  visit);
 }
 
 /// Visits the entries of positions `begin <= p < end` of a source that the list
@@ -303,7 +328,8 @@ static Value walkList(ReferenceBuilder &ref, const QueryRow &at,
 Value fovea::attn::walkRanges(ReferenceBuilder &ref, const QueryRow &at,
                               const StreamSource &source, double scale,
                               Value first, EntryVisitor visit) {
-  Value rows = countRows(ref, source, at.batch), state = first;
+  Value rows = countRows(ref, source, source.attr.getMask(), at.batch),
+        state = first;
   for (AffineMap range : source.attr.getRanges()) {
     SmallVector<Value, 8> bounds =
         *affine::expandAffineMap(ref.getBuilder(), ref.getBuilder().getLoc(),

@@ -166,6 +166,7 @@ void attachConvRecoverToReference(mlir::MLIRContext &context);
 void attachHierarchicalToReference(mlir::MLIRContext &context);
 void attachLowRankToReference(mlir::MLIRContext &context);
 void attachLowRankBackwardToReference(mlir::MLIRContext &context);
+void attachPoolToReference(mlir::MLIRContext &context);
 void attachQuantizeToReference(mlir::MLIRContext &context);
 void attachSoftmaxToReference(mlir::MLIRContext &context);
 void attachTokensToReference(mlir::MLIRContext &context);

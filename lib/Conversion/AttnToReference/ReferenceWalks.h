@@ -57,6 +57,16 @@ void forEachQueryRow(ReferenceBuilder &ref, mlir::Value query, mlir::Value key,
                      mlir::Value queryLengths = {},
                      const ReferenceScore &score = {});
 
+/// The tokens that rows without lengths stand for.
+mlir::Value countTokens(ReferenceBuilder &ref, MaskAttr mask, mlir::Value rows,
+                        mlir::Value numQueries);
+/// Where a row stands: at the last of its tokens.
+mlir::Value getPosition(ReferenceBuilder &ref, MaskAttr mask, mlir::Value key);
+/// Whether a mask that is not trivial admits a key for a query, both at their
+/// positions.
+mlir::Value admits(ReferenceBuilder &ref, MaskAttr mask, mlir::Value query,
+                   mlir::Value key);
+
 /// Visits the entries of all rows of a source that `mask` admits.
 mlir::Value walkAllRows(ReferenceBuilder &ref, const QueryRow &at,
                         const StreamSource &source, MaskAttr mask, double scale,

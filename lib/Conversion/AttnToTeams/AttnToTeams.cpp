@@ -18,6 +18,7 @@ void fovea::attn::registerLowerToTeamsExternalModels(
   registry.addExtension(+[](MLIRContext *context, AttnDialect *) {
     attachConvToTeams(*context);
     attachLowRankToTeams(*context);
+    attachPoolToTeams(*context);
     attachQuantizeToTeams(*context);
     attachTokensToTeams(*context);
     attachTreeToTeams(*context);

@@ -63,6 +63,8 @@ __all__ = [
     "low_rank_backward",
     "polynomial_features",
     "polynomial_features_backward",
+    "pool",
+    "pool_backward",
     "quantize",
     "rope",
     "rope_backward",
@@ -286,11 +288,14 @@ low_rank = _define("low_rank")
 low_rank_backward = _define("low_rank_backward")
 polynomial_features = _define("polynomial_features")
 polynomial_features_backward = _define("polynomial_features_backward")
+pool = _define("pool")
+pool_backward = _define("pool_backward")
 quantize = _define("quantize")
 rope = _define("rope")
 rope_backward = _define("rope_backward")
 stream = _define("stream")
 stream_backward = _define("stream_backward")
+top_k = _define("top_k")
 tree_build = _define("tree_build")
 tree_build_backward = _define("tree_build_backward")
 tree_fetch = _define("tree_fetch")

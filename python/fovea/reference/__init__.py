@@ -28,6 +28,7 @@ from ._dense import *
 from ._hierarchical import *
 from ._hierarchical_blocked import *
 from ._low_rank import *
+from ._pool import *
 from ._quantized import *
 from ._stream import *
 from ._tree import *

@@ -11,12 +11,24 @@ from ._softmax import _ROWS, _scores, _softmax, _weighted_values
 __all__ = ["dense"]
 
 
-def _dense_mask(rows, N, M, causal, window, prefix=None):
+def _tokens(N, M, stride):
+    """What M rows of `stride` tokens stand for beside N queries: some may make no row yet."""
+    return min(max(N, M * stride), M * stride + stride - 1)
+
+
+def _positions(M, stride):
+    """Where rows stand: at the last of their tokens."""
+    return np.arange(1, M + 1) * stride - 1
+
+
+def _dense_mask(rows, N, M, causal, window, prefix=None, stride=1, tokens=None):
     """Entry (i,j) is admitted, for the query rows `rows` and all M keys."""
-    distance = rows[:, None] + (M - N) - np.arange(M)[None, :]
+    tokens = _tokens(N, M, stride) if tokens is None else tokens
+    positions = _positions(M, stride)
+    distance = rows[:, None] + (tokens - N) - positions[None, :]
     admitted = np.ones(distance.shape, dtype=bool)
     if causal:
-        admitted &= (distance >= 0) | (np.arange(M) < (prefix or 0))
+        admitted &= (distance >= 0) | (positions < (prefix or 0))
         if window is not None:
             admitted &= distance < window
     elif window is not None:

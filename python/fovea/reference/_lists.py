@@ -7,6 +7,8 @@ from types import SimpleNamespace
 
 import numpy as np
 
+from ._dense import _tokens
+
 
 class _Lists:
     """For each query head, the rows that its lists name, one after the other: columns of a matrix of scores."""
@@ -55,13 +57,14 @@ class _Lists:
 
     def reads(self, b, h, N, block):
         """Which entries there are, and the positions of queries and columns."""
-        source, at = self.source, self.positions[b, h]
-        count = self.most if source.lengths is None else int(source.lengths[b])
-        positions = np.arange(N) + (count - N)
-        distance = positions[:, None] - at
+        source, at, stride = self.source, self.positions[b, h], getattr(self.source, "stride", 1)
+        tokens = _tokens(N, self.most, stride) if source.lengths is None else int(source.lengths[b])
+        count = self.most if source.lengths is None else tokens // stride
+        positions, places = np.arange(N) + (tokens - N), (at + 1) * stride - 1
+        distance = positions[:, None] - places
         holds = self.exists[b, h] & (at < count) & self.own[:N]
         if source.causal:
-            holds &= (distance >= 0) | (at < (source.prefix or 0))
+            holds &= (distance >= 0) | (places < (source.prefix or 0))
         if source.window is not None:
             holds &= np.abs(distance) < source.window
         if source.ranges is not None:
@@ -72,7 +75,7 @@ class _Lists:
                     lower, upper = limits or (begin, end)
                     inside |= (max(begin, lower) <= at) & (at < min(end, upper))
                 holds[i] &= inside
-        return holds, positions, at
+        return holds, positions, places
 
 
 def _with_columns(source, B, H, N, block):

@@ -7,7 +7,7 @@ import numpy as np
 
 from ._arguments import _array, _broadcast, _scale
 from ._backward import _probabilities, _results, _sum_to
-from ._dense import _apply, _dense_mask, _entries
+from ._dense import _apply, _dense_mask, _entries, _positions, _tokens
 from ._lists import _with_columns
 from ._softmax import _product_of_read, _scores, _softmax, _weighted_values
 
@@ -32,12 +32,18 @@ class _Source:
         weight, bias = source.log_weight, source.bias
         self.log_weight = np.zeros((B, G, M)) if weight is None else _broadcast("log_weight", weight, (B, G, M))
         self.bias = np.zeros((B, H, N, M)) if bias is None else _broadcast("bias", bias, (B, H, N, M))
-        self.lengths = [M] * B if source.lengths is None else [int(x) for x in source.lengths]
+        self.stride = getattr(source, "stride", 1)
+        self.tokens = [None] * B if source.lengths is None else [int(x) for x in source.lengths]
+        self.lengths = [M if tokens is None else tokens // self.stride for tokens in self.tokens]
+
+    def count_tokens(self, b, N, M):
+        return _tokens(N, M, self.stride) if self.tokens[b] is None else self.tokens[b]
 
     def reads(self, b, N, M, block):
         """The entries of N queries and M keys that there are."""
         source, at = self.source, np.arange(M)
-        holds = _dense_mask(np.arange(N), N, M, source.causal, source.window, source.prefix)
+        tokens = self.count_tokens(b, N, M)
+        holds = _dense_mask(np.arange(N), N, M, source.causal, source.window, source.prefix, self.stride, tokens)
         if source.ranges is not None:
             named = np.zeros((N, M), bool)
             for i in range(N):
@@ -66,7 +72,8 @@ class _Source:
         g = h // self.share
         found = scale * _scores(q, self.k[b, g, :M])
         if self.lists is None:
-            holds, positions, keys = self.reads(b, N, M, block), np.arange(N) + (M - N), np.arange(M)
+            positions = np.arange(N) + (self.count_tokens(b, N, M) - N)
+            holds, keys = self.reads(b, N, M, block), _positions(M, self.stride)
         else:
             holds, positions, keys = self.lists.reads(b, h, N, block)
         if score is not None:

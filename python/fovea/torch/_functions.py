@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .. import _conv, _low_rank, _quantize, _rope, ops
+from .. import _conv, _low_rank, _pool, _quantize, _rope, ops
 from .. import _stream as _lists
 from .. import _varlen as _packed
 from .. import _vq as arrays_vq
@@ -49,10 +49,12 @@ __all__ = [
     "key_weights_from_conv1d",
     "low_rank",
     "polynomial_features",
+    "pool",
     "quantize",
     "rope",
     "rope_frequencies",
     "stream",
+    "top_k",
     "varlen",
     "vq",
 ]
@@ -406,6 +408,32 @@ def low_rank(
 @documented(_low_rank.polynomial_features)
 def polynomial_features(x: Tensor, *, degree: int, scale: float, target: str | None = None) -> Tensor:
     return _polynomial_features(x, degree, scale, target)
+
+
+# ----------------------------------------------------------------------------
+# pool
+# ----------------------------------------------------------------------------
+
+_pool_call = make_call("pool")
+_top_k = make_call("top_k")
+
+
+@documented(_pool.pool)
+def pool(
+    x: Tensor,
+    gate: Tensor,
+    *,
+    interval: int,
+    overlap: int = 0,
+    position_bias: Tensor | None = None,
+    target: str | None = None,
+) -> Tensor:
+    return _pool_call(x, gate, interval, overlap, position_bias, target)
+
+
+@documented(_pool.top_k)
+def top_k(scores: Tensor, k: int, *, causal_unit: int | None = None, target: str | None = None) -> Tensor:
+    return _top_k(scores, k, causal_unit, target)
 
 
 # ----------------------------------------------------------------------------

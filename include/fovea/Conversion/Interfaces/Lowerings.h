@@ -33,6 +33,7 @@ void attachSummarizeToVector(mlir::MLIRContext &context);
 
 void attachConvToTeams(mlir::MLIRContext &context);
 void attachLowRankToTeams(mlir::MLIRContext &context);
+void attachPoolToTeams(mlir::MLIRContext &context);
 void attachQuantizeToTeams(mlir::MLIRContext &context);
 void attachTokensToTeams(mlir::MLIRContext &context);
 void attachTreeToTeams(mlir::MLIRContext &context);

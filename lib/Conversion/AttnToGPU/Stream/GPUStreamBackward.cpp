@@ -24,7 +24,8 @@ GradientTile::GradientTile(GPUKernelBuilder &builder, StreamBackwardOp op,
                            const StreamSource &source, Value deltas,
                            Value derivative, F32Math math)
     : SquareTile(builder, math), op(op), source(source), deltas(deltas),
-      numQueries(b.extent(op.getQuery(), 2)), numRows(b.extent(source.keys, 2)),
+      numQueries(b.extent(op.getQuery(), 2)),
+      length(emitLength(b, source, /*batch=*/Value(), numQueries)),
       scoreBody(op.getScore(), op.getCaptures()) {
   scoreBody.setDerivatives({derivative, {}});
 }
@@ -35,24 +36,7 @@ GradientTile::GradientTile(GPUKernelBuilder &builder, StreamBackwardOp op,
 
 void GradientTile::setBatch(Value batch) {
   numQueries = b.lengthOf(op.getQueryLengths(), batch, numQueries);
-  numRows = b.lengthOf(source.lengths, batch, numRows);
-}
-
-/// The rows that a mask leaves a query, the last one excluded.
-static std::pair<Value, Value> maskRows(KernelBuilder &b, MaskAttr mask,
-                                        Value query, Value numQueries,
-                                        Value numRows) {
-  Value diagonal = b.add(query, b.sub(numRows, numQueries));
-  Value low = b.index(0), high = numRows;
-  if (mask.getCausal()) {
-    Value end = b.add(diagonal, 1);
-    high = b.min(high, mask.hasPrefix() ? b.max(end, mask.getPrefix()) : end);
-  }
-  if (mask.hasWindow()) {
-    low = b.max(low, b.sub(b.add(diagonal, 1), b.index(mask.getWindow())));
-    high = b.min(high, b.add(diagonal, mask.getWindow()));
-  }
-  return {low, high};
+  length = emitLength(b, source, batch, numQueries);
 }
 
 static Value blockOf(KernelBuilder &b, StreamBackwardOp op, Value query) {
@@ -67,12 +51,12 @@ std::pair<Value, Value> GradientTile::findRows(Value firstQuery) {
     lastQuery = b.max(lastQuery, 0);
   Value begin = blockOf(b, op, firstQuery), end = blockOf(b, op, lastQuery);
   Values rows =
-      b.loop(begin, b.add(end, 1), 1, {numRows, b.index(0)},
+      b.loop(begin, b.add(end, 1), 1, {length.rows, b.index(0)},
              [&](Value block, ValueRange rows) -> Values {
                Value low = rows[0], high = rows[1];
                for (AffineMap range : source.attr.getRanges()) {
                  RangeBounds bounds =
-                     emitRangeBounds(b, range, block, numRows, numQueries);
+                     emitRangeBounds(b, range, block, length.rows, numQueries);
                  Value exists = b.less(bounds.low, bounds.high);
                  low = b.select(exists, b.min(low, bounds.low), low);
                  high = b.select(exists, b.max(high, bounds.high), high);
@@ -80,8 +64,8 @@ std::pair<Value, Value> GradientTile::findRows(Value firstQuery) {
                return {low, high};
              });
   MaskAttr mask = source.attr.getMask();
-  Value low = maskRows(b, mask, firstQuery, numQueries, numRows).first;
-  Value high = maskRows(b, mask, lastQuery, numQueries, numRows).second;
+  Value low = emitAdmittedRows(b, mask, firstQuery, numQueries, length).first;
+  Value high = emitAdmittedRows(b, mask, lastQuery, numQueries, length).second;
   return {b.max(rows[0], low), b.min(rows[1], high)};
 }
 
@@ -96,10 +80,10 @@ GradientTile::Query GradientTile::loadQuery(const Place &place, Value number) {
   query.lse = b.loadScalar(op.getLse(), at);
   query.delta = b.loadScalar(deltas, at);
   auto [low, high] =
-      maskRows(b, source.attr.getMask(), index, numQueries, numRows);
+      emitAdmittedRows(b, source.attr.getMask(), index, numQueries, length);
   for (AffineMap range : source.attr.getRanges()) {
-    RangeBounds bounds =
-        emitRangeBounds(b, range, blockOf(b, op, index), numRows, numQueries);
+    RangeBounds bounds = emitRangeBounds(b, range, blockOf(b, op, index),
+                                         length.rows, numQueries);
     query.ranges.push_back({b.max(bounds.low, low), b.min(bounds.high, high)});
   }
   return query;
@@ -108,8 +92,8 @@ GradientTile::Query GradientTile::loadQuery(const Place &place, Value number) {
 GradientTile::Row GradientTile::loadRow(const Place &place, Value number) {
   Row row;
   Value index = b.add(place.firstRow, b.toIndex(number));
-  row.exists = b.less(index, numRows);
-  index = b.min(index, b.sub(numRows, b.index(1)));
+  row.exists = b.less(index, length.rows);
+  index = b.min(index, b.sub(length.rows, b.index(1)));
   row.index = index = source.lengths ? b.max(index, 0) : index;
   if (Value weight = source.logWeight)
     row.logWeight =
@@ -159,9 +143,9 @@ void GradientTile::weigh(const Place &place, const Query &query, const Row &row,
   score = b.fmul(score, b.scalar(op.getScale().convertToDouble()));
   Value derivative;
   if (scoreBody) {
-    Value position = b.add(query.index, b.sub(numRows, numQueries));
-    ScoreBody::Result result =
-        scoreBody.evaluate(b, score, {position}, {row.index});
+    Value position = b.add(query.index, b.sub(length.tokens, numQueries));
+    Value key = emitPosition(b, source.attr.getMask(), row.index);
+    ScoreBody::Result result = scoreBody.evaluate(b, score, {position}, {key});
     score = result.score;
     derivative = result.derivative;
     isNone = b.either(isNone, isMinusInfinity(score));

@@ -13,6 +13,7 @@
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
 #include "fovea/Kernels/GPU/GPUTileProduct.h"
 #include "fovea/Kernels/ScoreBody.h"
+#include "fovea/Kernels/StreamRanges.h"
 
 namespace fovea::attn {
 
@@ -79,7 +80,8 @@ private:
 
   StreamBackwardOp op;
   StreamSource source;
-  Value deltas, numQueries, numRows;
+  Value deltas, numQueries;
+  SourceLength length;
   ScoreBody scoreBody;
 };
 

@@ -46,12 +46,18 @@ LogicalResult fovea::attn::verifyGPUStream(StreamOp op) {
   if (!op.getRowLists().empty())
     return op.emitOpError("has lists of rows, which kernels for GPUs do not "
                           "take yet; compile it for the CPU");
-  // Threads count rows in 32 bits, with room for differences.
-  for (const StreamOp::Source &source : op.getSourceList())
-    if (getExtent(source.getRowsOperand(), 2) >= int64_t(1) << 30)
-      return op.emitOpError("has ")
-             << getExtent(source.getRowsOperand(), 2)
-             << " rows of keys, but GPU kernels take fewer than 2^30";
+  // Threads count rows and positions in 32 bits, with room for differences.
+  for (const StreamOp::Source &source : op.getSourceList()) {
+    int64_t rows = getExtent(source.getRowsOperand(), 2);
+    int64_t stride = source.attr.getMask().getStride();
+    if (rows < (int64_t(1) << 30) / stride)
+      continue;
+    InFlightDiagnostic error = op.emitOpError("has ")
+                               << rows << " rows of keys";
+    if (stride > 1)
+      error << " with a stride of " << stride << " tokens";
+    return error << ", but GPU kernels take fewer than 2^30";
+  }
   return success();
 }
 
@@ -112,8 +118,12 @@ GPUStreamKernel::GPUStreamKernel(StreamOp op, OpBuilder &builder, F32Math math)
       hasLocalBias(llvm::any_of(
           op.getSourceList(),
           [](const auto &source) { return source.attr.getHasLocalBias(); })),
-      hasPrefix(llvm::any_of(op.getSourceList(), [](const auto &source) {
-        return source.attr.getMask().hasPrefix();
+      hasPrefix(llvm::any_of(op.getSourceList(),
+                             [](const auto &source) {
+                               return source.attr.getMask().hasPrefix();
+                             })),
+      hasStride(llvm::any_of(op.getSourceList(), [](const auto &source) {
+        return source.attr.getMask().hasStride();
       })) {
   scale = op.getScale().convertToDouble() * (isSoftmax ? softmax::kLog2E : 1.0);
   // The exponential can take the scale only if a larger product gives a larger
@@ -294,8 +304,9 @@ void GPUStreamKernel::emitSources(Value blockIndex) {
     view.values = broadcast(source.values, ownHead, source.hasValueBlocks());
     if (source.hasValueBlocks())
       view.valueBlock = b.toI32(blockIndex);
-    view.rows =
-        b.lengthOf(source.lengths, batch, b.extent(source.getRowsOperand(), 2));
+    SourceLength length = emitLength(b, source, batch, numRows);
+    view.rows = length.rows;
+    view.tokens = length.tokens;
     view.attr = source.attr;
     if (Value weight = source.logWeight)
       view.logWeight = broadcast(weight, ownHead, source.hasLogWeightBlocks());

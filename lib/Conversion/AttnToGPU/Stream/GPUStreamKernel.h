@@ -103,7 +103,7 @@ private:
 
   /// A source's operands for one batch entry and head, as 1-d and 2-d views.
   struct SourceView {
-    Value keys, values, logWeight, bias, codes, rows;
+    Value keys, values, logWeight, bias, codes, rows, tokens;
     Value valueBlock; // of 32 bits; null unless values differ by block
     /// Terms by distance, and the position of row 0 among the queries, of 32
     /// bits.
@@ -115,7 +115,7 @@ private:
 
   /// Consecutive rows of a source, or entries of the row table. Query `i` of
   /// the block may read rows `lower + i <= row < max(upper + i, prefix)`; null
-  /// where no mask says so.
+  /// where no mask says so. With a stride `lower` and `upper` are positions.
   struct Segment {
     unsigned source;
     bool isTable;
@@ -131,6 +131,7 @@ private:
     Value row, count, lower, upper;
     Value biasColumn; // of the first row; null without a local bias
     Value prefix;     // null where no source has one
+    Value stride;     // likewise
   };
 
   /// Sums of one thread: rows `lane / 4` and 8 more of its warp.
@@ -247,7 +248,7 @@ private:
   ScoreBody scoreBody;
   bool isSoftmax, hasWeights;
   bool hasBias; // or terms by distance
-  bool hasLocalBias, hasPrefix;
+  bool hasLocalBias, hasPrefix, hasStride;
   /// Scores are multiplied by the scale before terms are added to them;
   /// otherwise the scale goes into the exponential.
   bool scalesScores;
@@ -259,6 +260,14 @@ private:
   SharedMatrix sharedQueries, sharedKeys, sharedValues;
   Value sharedWeights, sharedHidden, table;
 
+  int64_t getStride(const Segment &segment) const {
+    return sources[segment.source].attr.getMask().getStride();
+  }
+  /// The first row of a tile that is not before a position, both counted from
+  /// the tile's first row.
+  Value getFirstRow(const Tile &tile, Value position) {
+    return tile.stride ? b.floorDiv(position, tile.stride) : position;
+  }
   /// The row of the block of one of the thread's two queries.
   Value getOwnRow(int64_t half) {
     return b.add(b.add(warpRow, group), half * 8);

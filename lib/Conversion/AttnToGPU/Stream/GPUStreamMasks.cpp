@@ -152,11 +152,15 @@ Value GPUStreamKernel::computeScore(const Tile &tile, Value row, Value offset,
   offset = b.min(offset, b.sub(tile.count, b.i32(1)));
   // As masks count: the last query stands at the last key.
   Value shift = b.sub(
-      selectBySource(tile, [](const SourceView &view) { return view.rows; }),
+      selectBySource(tile, [](const SourceView &view) { return view.tokens; }),
       numRows);
   Value query =
       b.add(b.add(b.add(firstRow, queryStart), shift), b.toIndex(row));
   Value key = b.toIndex(getRow(tile, offset));
+  if (tile.stride) {
+    Value stride = b.toIndex(tile.stride);
+    key = b.add(b.mul(key, stride), b.sub(stride, b.index(1)));
+  }
   product = b.fmul(product, b.scalar(op.getScale().convertToDouble()));
   Value score = scoreBody.evaluate(b, product, {query}, {key}).score;
   return isSoftmax ? b.fmul(score, b.scalar(softmax::kLog2E)) : score;
@@ -228,11 +232,11 @@ void GPUStreamKernel::changeScores(Value condition,
 GPUStreamKernel::Bounds GPUStreamKernel::getBounds(const Tile &tile,
                                                    int64_t half) {
   Value row = getOwnRow(half);
-  Value upper = b.add(tile.upper, row);
+  Value upper = getFirstRow(tile, b.add(tile.upper, row));
   if (tile.prefix)
     upper = b.max(upper, tile.prefix);
   upper = b.min(upper, tile.count);
-  Value lower = b.max(b.add(tile.lower, row), 0);
+  Value lower = b.max(getFirstRow(tile, b.add(tile.lower, row)), 0);
   return {lower, b.max(b.sub(upper, lower), 0)};
 }
 
@@ -246,10 +250,13 @@ static Value isWithin(KernelBuilder &b, Value offset, Value length) {
 /// threads.
 Value GPUStreamKernel::isCut(const Tile &tile, Value stage) {
   // Every query of the block may read every row of most tiles.
-  Value upper = tile.prefix ? b.max(tile.upper, tile.prefix) : tile.upper;
-  Value isCut = b.either(b.less(tile.count, b.i32(keyTile)),
-                         b.either(b.less(upper, b.i32(keyTile)),
-                                  b.less(b.i32(1 - queryTile), tile.lower)));
+  Value upper = getFirstRow(tile, tile.upper);
+  if (tile.prefix)
+    upper = b.max(upper, tile.prefix);
+  Value lower = getFirstRow(tile, b.add(tile.lower, queryTile - 1));
+  Value isCut = b.either(
+      b.less(tile.count, b.i32(keyTile)),
+      b.either(b.less(upper, b.i32(keyTile)), b.less(b.i32(0), lower)));
   if (!hasWeights)
     return isCut;
   Value all = b.i32(0);

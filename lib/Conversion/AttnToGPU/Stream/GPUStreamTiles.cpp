@@ -55,9 +55,10 @@ void GPUStreamKernel::addSegment(unsigned index, Value low, Value high) {
     // Position of the block's first query; its last one is blockQueries - 1
     // further on.
     Value position =
-        b.add(b.add(firstRow, queryStart), b.sub(source.rows, numRows));
+        b.add(b.add(firstRow, queryStart), b.sub(source.tokens, numRows));
     Value last = b.sub(queryCount, b.index(1));
     Value window = b.index(mask.getWindow());
+    int64_t prefixRows = mask.getPrefix() / mask.getStride();
     if (mask.getCausal())
       segment.upper = b.add(position, 1);
     else if (mask.hasWindow())
@@ -66,13 +67,13 @@ void GPUStreamKernel::addSegment(unsigned index, Value low, Value high) {
       segment.lower = b.add(b.sub(position, window), 1);
     // Tiles that no query of the block may read are not visited.
     if (segment.upper) {
-      Value end = b.add(segment.upper, last);
-      high = b.min(high, mask.hasPrefix() ? b.max(end, mask.getPrefix()) : end);
+      Value end = emitFirstRow(b, mask, b.add(segment.upper, last));
+      high = b.min(high, mask.hasPrefix() ? b.max(end, prefixRows) : end);
     }
     if (mask.hasPrefix())
-      segment.prefix = b.i32(std::min(mask.getPrefix(), kFar));
+      segment.prefix = b.i32(std::min(prefixRows, kFar));
     if (segment.lower)
-      low = b.max(low, segment.lower);
+      low = b.max(low, emitFirstRow(b, mask, segment.lower));
     for (Value *bound : {&segment.lower, &segment.upper})
       if (*bound)
         *bound = toNearI32(b, *bound);
@@ -121,17 +122,20 @@ GPUStreamKernel::Tile GPUStreamKernel::getTile(Value number) {
           arith::ConstantOp::create(b, b.getBoolAttr(segment.isTable));
     tile.row =
         b.add(segment.low, b.mul(b.sub(number, segment.firstTile), keyTile));
-    auto relative = [&](Value bound, int64_t none) {
-      return bound ? b.sub(bound, tile.row) : b.i32(none);
+    auto relative = [&](Value bound, int64_t none, int64_t stride = 1) {
+      return bound ? b.sub(bound, b.mul(tile.row, stride)) : b.i32(none);
     };
+    int64_t stride = getStride(segment);
     tile.count = b.min(b.sub(segment.high, tile.row), keyTile);
-    tile.upper = relative(segment.upper, kFar);
-    tile.lower = relative(segment.lower, -kFar);
+    tile.upper = relative(segment.upper, kFar, stride);
+    tile.lower = relative(segment.lower, -kFar, stride);
     if (hasLocalBias)
       tile.biasColumn =
           segment.biasBegin ? b.sub(tile.row, segment.biasBegin) : b.i32(0);
     if (hasPrefix)
       tile.prefix = relative(segment.prefix, -kFar);
+    if (hasStride)
+      tile.stride = b.i32(stride);
     return pack(tile);
   };
   if (segments.empty()) {
@@ -157,6 +161,8 @@ GPUStreamKernel::Values GPUStreamKernel::pack(const Tile &tile) {
     values.push_back(tile.biasColumn);
   if (tile.prefix)
     values.push_back(tile.prefix);
+  if (tile.stride)
+    values.push_back(tile.stride);
   return values;
 }
 
@@ -166,7 +172,7 @@ SmallVector<Type> GPUStreamKernel::getTileTypes() {
     types.push_back(b.getI32Type());
   if (layout.tableRows)
     types.push_back(b.getI1Type());
-  types.append(hasLocalBias + hasPrefix, b.getI32Type());
+  types.append(hasLocalBias + hasPrefix + hasStride, b.getI32Type());
   return types;
 }
 
@@ -189,8 +195,12 @@ GPUStreamKernel::Tile GPUStreamKernel::unpack(ValueRange values) {
     tile.biasColumn = values.front();
     values = values.drop_front();
   }
-  if (hasPrefix)
+  if (hasPrefix) {
     tile.prefix = values.front();
+    values = values.drop_front();
+  }
+  if (hasStride)
+    tile.stride = values.front();
   return tile;
 }
 

@@ -38,9 +38,7 @@ void StreamKernel::enterAdmission() {
     return;
   admissions.clear();
   for (const SourceView &source : sources) {
-    // As masks count: the last query stands at the last key.
-    Value first =
-        b.add(b.add(firstRow, blockQuery), b.sub(source.rows, numRows));
+    Value first = firstPosition(source);
     Value last = b.sub(b.add(first, blockQueries), b.index(1));
     admissions.push_back(admission.enterQueries(b, {first, last}));
   }
@@ -49,9 +47,11 @@ void StreamKernel::enterAdmission() {
 StreamKernel::Values
 StreamKernel::ifAdmitted(const Segment &tile, ValueRange values,
                          function_ref<Values(const Segment &)> body) {
-  // Rows of a diagonal are all needed by some query.
+  // Rows of a diagonal are all needed by some query, and those with a stride
+  // stand apart.
   if (!admission || tile.kind == Segment::Table ||
-      tile.kind == Segment::Diagonal)
+      tile.kind == Segment::Diagonal ||
+      sources[tile.source].attr.getMask().hasStride())
     return body(tile);
   ScoreAdmission::Part admitted =
       admission.trim(b, admissions[tile.source], tile.row, tile.count, kUnit);

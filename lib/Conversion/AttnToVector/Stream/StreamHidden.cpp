@@ -120,10 +120,8 @@ Value StreamKernel::isCut(const Segment &segment, Value entry,
                           unsigned vector) {
   const SourceView &source = sources[segment.source];
   MaskAttr mask = source.attr.getMask();
-  // Query lane i does not read row d = row - position of the block's first
-  // query when d > i (causal), i - d >= window, d - i >= window.
-  Value position =
-      b.add(b.add(firstRow, blockQuery), b.sub(source.rows, numRows));
+  // Query lane i does not read a row at d behind the position of the block's
+  // first query when d > i (causal), i - d >= window, d - i >= window.
   constexpr int64_t kFar = 1 << 30;
   auto intType = VectorType::get({lanes}, b.getI32Type());
   auto broadcast = [&](Value distance) -> Value {
@@ -135,7 +133,7 @@ Value StreamKernel::isCut(const Segment &segment, Value entry,
   for (int64_t lane = 0; lane < lanes; ++lane)
     numbers.push_back(vector * lanes + lane);
   Value queries = arith::ConstantOp::create(b, b.getI32VectorAttr(numbers));
-  Value distance = b.sub(positionOf(segment, entry), position);
+  Value distance = b.sub(positionOf(segment, entry), firstPosition(source));
   Value cut;
   auto cutWhere = [&](arith::CmpIPredicate predicate, Value bound) {
     Value holds =

@@ -175,6 +175,10 @@ LogicalResult StreamKernel::emit() {
 void StreamKernel::viewHead(Value batch, Value head) {
   Value heads = b.extent(op.getQuery(), 1);
   sources.clear();
+  firstRow = op.getFirstRow() ? Value(op.getFirstRow()) : b.index(0);
+  numRows =
+      op.getNumRows() ? Value(op.getNumRows()) : b.extent(op.getQuery(), 2);
+  numRows = b.lengthOf(op.getQueryLengths(), batch, numRows);
   // All sources have the same key heads.
   Value keyHeads = b.extent(op.getValues().front(), 1);
   Value keyHead = b.floorDiv(head, b.floorDiv(heads, keyHeads));
@@ -199,7 +203,9 @@ void StreamKernel::viewHead(Value batch, Value head) {
       view.list =
           b.rowView(lists, {b.broadcastIndex(lists, 0, batch),
                             b.div(b.mul(head, b.extent(lists, 1)), heads)});
-    view.rows = b.lengthOf(source.lengths, batch, emitNumRows(b, source));
+    SourceLength length = emitLength(b, source, batch, numRows);
+    view.rows = length.rows;
+    view.tokens = length.tokens;
     view.attr = source.attr;
     view.arithmetic = getArithmetic(source);
     view.distanceTerms = findDistanceTerms(source);
@@ -240,10 +246,6 @@ void StreamKernel::viewHead(Value batch, Value head) {
     admittedBody.enterHead(b, batch, head);
     admission.enterHead(batch, head);
   }
-  firstRow = op.getFirstRow() ? Value(op.getFirstRow()) : b.index(0);
-  numRows =
-      op.getNumRows() ? Value(op.getNumRows()) : b.extent(op.getQuery(), 2);
-  numRows = b.lengthOf(op.getQueryLengths(), batch, numRows);
   for (SourceView &source : sources)
     if (source.distanceTerms)
       source.origin =

@@ -167,7 +167,7 @@ protected:
 
   /// A source's operands for one batch entry and head, as 1-d and 2-d views.
   struct SourceView {
-    Value keys, values, logWeight, bias, codes, rows;
+    Value keys, values, logWeight, bias, codes, rows, tokens;
     Value list; // of rows: one for each block of queries, or for all
     Value spreadKeys, spreadValues; // what `keys` and `values` are copies of
     Value valueBlocks, logWeightBlocks; // with an axis of query blocks
@@ -205,6 +205,11 @@ protected:
 
   // Stages, in the order they run.
   State startState();
+  /// The position of the block's first query among the tokens of a source: the
+  /// last query stands at the last one.
+  Value firstPosition(const SourceView &source) {
+    return b.add(b.add(firstRow, blockQuery), b.sub(source.tokens, numRows));
+  }
   void packQueries(Value query, Value numQueries);
   /// Packs the transposed rows of a block of queries, plus what is to be added,
   /// times `factor` unless that is null. Returns the rows themselves: in place,

@@ -107,7 +107,10 @@ Value StreamKernel::listRowsBetween(const SourceView &source, Value blockIndex,
 
 /// Where an entry of a segment stands, for masks and scores.
 Value StreamKernel::positionOf(const Segment &segment, Value entry) {
-  if (!sources[segment.source].attr.getHasListedPositions())
-    return sourceRow(segment, entry);
-  return memref::LoadOp::create(b, tablePositions, b.add(segment.table, entry));
+  SourceAttr attr = sources[segment.source].attr;
+  Value row = attr.getHasListedPositions()
+                  ? memref::LoadOp::create(b, tablePositions,
+                                           b.add(segment.table, entry))
+                  : sourceRow(segment, entry);
+  return emitPosition(b, attr.getMask(), row);
 }

@@ -112,11 +112,8 @@ void StreamRowsKernel::viewSet(const Sets &sets, Value number) {
   setRows = b.sub(b.min(b.add(setBegin, share), rows), setBegin);
 }
 
-/// All that lie there, where no batch entry has been chosen.
-StreamRowsKernel::Value
-StreamRowsKernel::getNumRows(const StreamSource &source) {
-  Value all = emitNumRows(b, source);
-  return batch ? b.lengthOf(source.lengths, batch, all) : all;
+SourceLength StreamRowsKernel::getLength(const StreamSource &source) {
+  return emitLength(b, source, batch, sequenceRows);
 }
 
 SmallVector<StreamRowsKernel::Interval>
@@ -126,10 +123,11 @@ StreamRowsKernel::getIntervals(const StreamSource &source, Value firstQuery,
   int64_t size = op.getBlock();
   Value first = b.add(firstRow, firstQuery);
   Value block = size ? b.floorDiv(first, b.index(size)) : b.index(0);
-  Value rows = getNumRows(source);
-  Value position = b.add(first, b.sub(rows, sequenceRows));
+  auto [rows, tokens] = getLength(source);
+  Value position = b.add(first, b.sub(tokens, sequenceRows));
   Value lastPosition = b.add(position, b.sub(numQueries, b.index(1)));
   MaskAttr mask = source.attr.getMask();
+  auto rowAt = [&](Value position) { return emitFirstRow(b, mask, position); };
   for (AffineMap range : source.attr.getRanges()) {
     RangeBounds run = emitRangeBounds(b, range, block, rows, sequenceRows);
     Value biasBegin = b.index(0);
@@ -144,16 +142,17 @@ StreamRowsKernel::getIntervals(const StreamSource &source, Value firstQuery,
         end = b.max(end, mask.getPrefix());
         innerEnd = b.max(innerEnd, mask.getPrefix());
       }
-      all.high = b.min(all.high, end);
-      all.innerHigh = b.min(all.innerHigh, innerEnd);
+      all.high = b.min(all.high, rowAt(end));
+      all.innerHigh = b.min(all.innerHigh, rowAt(innerEnd));
     }
     if (mask.hasWindow()) {
       Value window = b.index(mask.getWindow());
-      all.low = b.max(all.low, b.add(b.sub(position, window), 1));
-      all.innerLow = b.max(all.innerLow, b.add(b.sub(lastPosition, window), 1));
+      all.low = b.max(all.low, rowAt(b.add(b.sub(position, window), 1)));
+      all.innerLow =
+          b.max(all.innerLow, rowAt(b.add(b.sub(lastPosition, window), 1)));
       if (!mask.getCausal()) {
-        all.high = b.min(all.high, b.add(lastPosition, window));
-        all.innerHigh = b.min(all.innerHigh, b.add(position, window));
+        all.high = b.min(all.high, rowAt(b.add(lastPosition, window)));
+        all.innerHigh = b.min(all.innerHigh, rowAt(b.add(position, window)));
       }
     }
     intervals.push_back(all);
@@ -367,7 +366,9 @@ StreamRowsKernel::view(const StreamSource &source) {
   };
   SourceView view;
   view.attr = source.attr;
-  view.rows = getNumRows(source);
+  SourceLength length = getLength(source);
+  view.rows = length.rows;
+  view.tokens = length.tokens;
   view.keys = fix(source.keys, false);
   view.values = fix(source.values, source.hasValueBlocks());
   if (source.codes)

@@ -36,6 +36,7 @@
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
 #include "fovea/Kernels/KernelBuilder.h"
 #include "fovea/Kernels/ScoreBody.h"
+#include "fovea/Kernels/StreamRanges.h"
 
 namespace fovea::attn {
 
@@ -69,7 +70,7 @@ private:
   /// A source's operands for one batch entry and key head. The bias is that of
   /// all heads.
   struct SourceView {
-    Value keys, values, logWeight, bias, codes, rows;
+    Value keys, values, logWeight, bias, codes, rows, tokens;
     Value list; // of rows, null without
     const KeyTable *keyTable;
     SourceAttr attr;
@@ -117,7 +118,7 @@ private:
   Sets makeSets();
   void viewSet(const Sets &sets, Value number);
   Value getNumParts(const Sets &sets);
-  Value getNumRows(const StreamSource &source);
+  SourceLength getLength(const StreamSource &source);
   llvm::SmallVector<Interval> getIntervals(const StreamSource &source,
                                            Value firstQuery, Value numQueries);
   int64_t countHeadsOfSets();

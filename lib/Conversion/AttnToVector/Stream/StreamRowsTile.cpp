@@ -71,7 +71,8 @@ void StreamRowsKernel::attendList(const SourceView &source,
                         b.less(position, interval.high)));
       memref::StoreOp::create(b, row, listedRows, carried[0]);
       if (mayCut)
-        b.storeIndex(position, listedPositions, carried[0]);
+        b.storeIndex(emitPosition(b, source.attr.getMask(), position),
+                     listedPositions, carried[0]);
       Value isOutside =
           b.either(b.less(position, interval.innerLow),
                    b.less(b.sub(interval.innerHigh, b.index(1)), position));
@@ -129,7 +130,8 @@ void StreamRowsKernel::attendTile(const Tile &tile) {
 /// What the region makes of the scores of consecutive keys.
 void StreamRowsKernel::computeScores(const Tile &tile) {
   // As masks count: the last query stands at the last key.
-  Value shift = b.add(firstRow, b.sub(tile.source.rows, sequenceRows));
+  Value shift = b.add(firstRow, b.sub(tile.source.tokens, sequenceRows));
+  MaskAttr mask = tile.source.attr.getMask();
   b.loop(b.index(0), setRows, 1, [&](Value row) {
     auto [head, query] = locate(row);
     Value position = b.add(query, shift);
@@ -139,7 +141,8 @@ void StreamRowsKernel::computeScores(const Tile &tile) {
       Value score =
           scoreBody
               .evaluate(b, b.loadVector(scores.memref, at), {position},
-                        {b.add(tile.low, key), /*step=*/1})
+                        {emitPosition(b, mask, b.add(tile.low, key)),
+                         /*step=*/mask.getStride()})
               .score;
       if (isSoftmax)
         score = b.fmul(score, b.splat(softmax::kLog2E));
@@ -238,16 +241,20 @@ StreamRowsKernel::Value StreamRowsKernel::isRemoved(const Tile &tile,
 StreamRowsKernel::Value StreamRowsKernel::isCut(const Tile &tile,
                                                 const Place &place) {
   MaskAttr mask = tile.source.attr.getMask();
-  Value position =
-      b.add(b.add(firstRow, firstQuery), b.sub(tile.source.rows, sequenceRows));
+  Value position = b.add(b.add(firstRow, firstQuery),
+                         b.sub(tile.source.tokens, sequenceRows));
   auto type = VectorType::get({lanes}, b.getI32Type());
-  auto numbers = llvm::to_vector(llvm::seq<int32_t>(0, lanes));
+  auto numbers =
+      llvm::map_to_vector(llvm::seq<int32_t>(0, lanes), [&](int32_t lane) {
+        return int32_t(lane * mask.getStride());
+      });
   // The positions of the keys of the vector, less `position`.
   auto behind = [&](Value position) -> Value {
     constexpr int64_t kFar = 1 << 30;
     Value distance = b.sub(b.index(0), position);
     if (!tile.isListed)
-      distance = b.add(b.add(tile.low, place.key), distance);
+      distance =
+          b.add(emitPosition(b, mask, b.add(tile.low, place.key)), distance);
     distance = b.clamp(distance, b.index(-kFar), b.index(kFar));
     Value narrow = arith::IndexCastOp::create(b, b.getI32Type(), distance);
     Value keys;

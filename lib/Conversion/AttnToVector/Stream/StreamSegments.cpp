@@ -59,9 +59,9 @@ void StreamKernel::splitByMask(
     return append(Segment::Rows, low, high);
 
   // Position of the block's first and one past its last query.
-  Value position =
-      b.add(b.add(firstRow, blockQuery), b.sub(source.rows, numRows));
+  Value position = firstPosition(source);
   Value endPosition = b.add(position, blockQueries);
+  auto rowAt = [&](Value position) { return emitFirstRow(b, mask, position); };
   // Rows that some query may read, and rows [fullLow, fullHigh) that all may.
   Value fullLow = low, fullHigh = high;
   Value window = b.index(mask.getWindow());
@@ -73,14 +73,15 @@ void StreamKernel::splitByMask(
       behind = b.max(behind, mask.getPrefix());
       fullHigh = b.max(fullHigh, mask.getPrefix());
     }
-    high = b.min(high, behind);
+    high = b.min(high, rowAt(behind));
+    fullHigh = rowAt(fullHigh);
   }
   if (mask.hasWindow()) {
-    low = b.max(low, b.add(b.sub(position, window), b.index(1)));
-    fullLow = b.sub(endPosition, window);
+    low = b.max(low, rowAt(b.add(b.sub(position, window), b.index(1))));
+    fullLow = rowAt(b.sub(endPosition, window));
     if (!mask.getCausal()) {
-      high = b.min(high, b.sub(b.add(endPosition, window), b.index(1)));
-      fullHigh = b.add(position, window);
+      high = b.min(high, rowAt(b.sub(b.add(endPosition, window), b.index(1))));
+      fullHigh = rowAt(b.add(position, window));
     }
   }
   fullLow = b.clamp(fullLow, low, b.max(low, high));
@@ -88,8 +89,9 @@ void StreamKernel::splitByMask(
   if (mask.hasWindow())
     append(Segment::Masked, low, fullLow);
   append(Segment::Rows, fullLow, fullHigh);
-  // Triangles could cut a pair of rows in two.
-  if (mask.hasWindow() || isOfPairs(source.arithmetic) || source.list)
+  // Triangles could cut a pair of rows in two, and have a row for each query.
+  if (mask.hasWindow() || mask.hasStride() || source.list ||
+      isOfPairs(source.arithmetic))
     return append(Segment::Masked, fullHigh, high);
   // A diagonal starts at the first query's own position, even when the source
   // has no such row: its triangles count from there.

@@ -329,13 +329,10 @@ StreamKernel::Values StreamKernel::scoreTile(const Segment &segment,
 
 Value StreamKernel::computeScore(const Segment &segment, Value entry,
                                  unsigned vector, Value product) {
-  // As masks count: the last query stands at the last key.
-  Value position = b.add(b.add(firstRow, blockQuery),
-                         b.sub(sources[segment.source].rows, numRows));
+  Value query = b.add(firstPosition(sources[segment.source]), vector * lanes);
   ScoreBody &body = admitsAll ? admittedBody : scoreBody;
-  ScoreBody::Result result =
-      body.evaluate(b, product, {b.add(position, vector * lanes), /*step=*/1},
-                    {positionOf(segment, entry)});
+  ScoreBody::Result result = body.evaluate(b, product, {query, /*step=*/1},
+                                           {positionOf(segment, entry)});
   if (result.derivative)
     scoreDerivatives.push_back(result.derivative);
   readDerivatives.push_back(result.readDerivatives);

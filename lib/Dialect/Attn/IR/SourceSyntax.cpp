@@ -218,9 +218,10 @@ void fovea::attn::detail::printSources(OpAsmPrinter &printer,
       printer.printAttribute(AffineMapAttr::get(map));
     });
     printer << "]";
-    if (!source.attr.getMask().isTrivial()) {
+    if (MaskAttr mask = source.attr.getMask();
+        !mask.isTrivial() || mask.hasStride()) {
       printer << " mask ";
-      source.attr.getMask().print(printer);
+      mask.print(printer);
     }
   }
 }

@@ -207,6 +207,15 @@ CASES = {
     "polynomial_features": Case(
         "polynomial_features", lambda type: dict(x=random(type, 2, 2, 9, 4)), dict(degree=2, scale=0.5), ("x",)
     ),
+    "pool": Case(
+        "pool",
+        lambda type: dict(
+            x=random(type, 2, 2, 9, 4), gate=random(type, 2, 2, 9, 4), position_bias=random(type, 4, 4)
+        ),
+        dict(interval=4, overlap=1),
+        ("x", "gate", "position_bias"),
+    ),
+    "top_k": Case("top_k", lambda type: dict(scores=random(type, 2, 2, 9, 6)), dict(k=3, causal_unit=2), ()),
     "rope": Case(
         "rope", lambda type: dict(x=random(type, 2, 2, 9, 8), positions=np.arange(9, dtype=np.int32)), {}, ("x",)
     ),

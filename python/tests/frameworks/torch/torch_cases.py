@@ -264,6 +264,16 @@ CASES = {
     "polynomial_features": Case(
         "polynomial_features", lambda N, type: {"x": normal(2, 4, N, 3, type=type)}, ("x",), {"degree": 2, "scale": 0.5}
     ),
+    "pool": Case(
+        "pool",
+        lambda N, type: {
+            **{name: normal(2, 3, N, 8, type=type) for name in ("x", "gate")},
+            "position_bias": normal(4, 8, type=type),
+        },
+        ("x", "gate", "position_bias"),
+        {"interval": 4, "overlap": 2},
+    ),
+    "top_k": Case("top_k", lambda N, type: {"scores": normal(2, 4, N, 9, type=type)}, (), {"k": 3, "causal_unit": 2}),
     "rope": Case("rope", lambda N, type: {"x": normal(2, 4, N, 8, type=type), "positions": torch.arange(N)}, ("x",)),
     "rope-table": Case(
         "rope",

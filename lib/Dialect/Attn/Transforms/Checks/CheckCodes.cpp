@@ -78,15 +78,19 @@ static Value getExtent(ImplicitLocOpBuilder &b, Value operand, int64_t dim) {
              : b.createOrFold<tensor::DimOp>(operand, dim);
 }
 
-/// Checks that a batch entry has no more rows than `most`, by default all.
+/// Checks that a batch entry has no more rows than `most`, by default all, or
+/// tokens of rows that a mask gives a stride.
 static void checkLengths(Operation *op, Value lengths, Value rows,
-                         const Twine &name, Value most = {}) {
+                         const Twine &name, Value most = {},
+                         int64_t stride = 1) {
   if (!lengths)
     return;
   ImplicitLocOpBuilder b(op->getLoc(), op);
   Value bound =
-      b.createOrFold<arith::AddIOp>(most ? most : getExtent(b, rows, 2),
-                                    arith::ConstantIndexOp::create(b, 1));
+      b.createOrFold<arith::MulIOp>(most ? most : getExtent(b, rows, 2),
+                                    arith::ConstantIndexOp::create(b, stride));
+  bound = b.createOrFold<arith::AddIOp>(
+      bound, arith::ConstantIndexOp::create(b, stride));
   auto type = cast<ShapedType>(lengths.getType());
   int64_t shape[] = {1, 1, type.getDimSize(0)};
   SmallVector<OpFoldResult> sizes = {
@@ -140,13 +144,15 @@ static void checkLengths(Operation *op) {
       if (source.lengths)
         checkLengths(op, source.lengths, source.getRowsOperand(),
                      "lengths of source " + Twine(index),
-                     countListedRows(op, source));
+                     countListedRows(op, source),
+                     source.attr.getMask().getStride());
       checkRowList(op, source, index);
     }
   };
   llvm::TypeSwitch<Operation *>(op)
       .Case<DenseOp, DenseBackwardOp>([&](auto op) {
-        checkLengths(op, op.getLengths(), op.getKey(), "lengths");
+        checkLengths(op, op.getLengths(), op.getKey(), "lengths", /*most=*/{},
+                     op.getMaskOrNone().getStride());
         checkQueries(op);
       })
       .Case([&](StreamOp op) {

@@ -183,6 +183,26 @@ func.func @fold_casts(%q: tensor<1x2x4x8xf32>) -> tensor<1x2x4x8xf32> {
 
 // -----
 
+// Sizes count tokens: a stride has more of them than rows. Alone it says nothing.
+// CHECK-LABEL: func @strides(
+// CHECK: attn.dense ins({{[^)]*}}) outs({{[^)]*}}) -> tensor
+// CHECK: attn.dense ins({{[^)]*}}) outs({{[^)]*}}) {mask = #attn.mask<causal, prefix = 11, stride = 3>}
+// CHECK: attn.dense ins({{[^)]*}}) outs({{[^)]*}}) {mask = #attn.mask<causal, stride = 3>}
+// CHECK: attn.dense ins({{[^)]*}}) outs({{[^)]*}}) -> tensor
+func.func @strides(%q: tensor<1x2x4x8xf32>) -> tensor<1x2x4x8xf32> {
+  %0 = attn.dense ins(%q, %q, %q : tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>)
+      outs(%q : tensor<1x2x4x8xf32>) {mask = #attn.mask<causal, prefix = 12, stride = 3>} -> tensor<1x2x4x8xf32>
+  %1 = attn.dense ins(%0, %q, %q : tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>)
+      outs(%q : tensor<1x2x4x8xf32>) {mask = #attn.mask<causal, prefix = 11, stride = 3>} -> tensor<1x2x4x8xf32>
+  %2 = attn.dense ins(%1, %q, %q : tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>)
+      outs(%q : tensor<1x2x4x8xf32>) {mask = #attn.mask<causal, window = 12, stride = 3>} -> tensor<1x2x4x8xf32>
+  %3 = attn.dense ins(%2, %q, %q : tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>)
+      outs(%q : tensor<1x2x4x8xf32>) {mask = #attn.mask<stride = 3>} -> tensor<1x2x4x8xf32>
+  return %3 : tensor<1x2x4x8xf32>
+}
+
+// -----
+
 // A prefix of all keys leaves no mask; one of some stays.
 // CHECK-LABEL: func @prefixes(
 // CHECK: attn.dense ins({{[^)]*}}) outs({{[^)]*}}) -> tensor

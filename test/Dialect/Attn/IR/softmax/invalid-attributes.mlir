@@ -69,3 +69,18 @@ func.func private @f() attributes {a.b = #attn.tiles<query = 64, keys_of = 512, 
 
 // expected-error @below {{expected a prefix of a causal mask without a window}}
 #open = #attn.mask<prefix = 3>
+
+// -----
+
+// expected-error @below {{expected a stride of at least 1, but got 0}}
+#still = #attn.mask<causal, stride = 0>
+
+// -----
+
+// expected-error @below {{expected a stride from 1 to 1048576, but got 2000000}}
+#long = #attn.mask<causal, stride = 2000000>
+
+// -----
+
+// expected-error @below {{expected no stride with relative or distance_bias, whose distances are those of rows}}
+#distances = #attn.source<ranges = [(b)[rows, n] -> (0, rows)], mask = <causal, stride = 2>, log_weight = false, bias = false distance_bias = true>

@@ -101,6 +101,9 @@ def PrepareProductsPass : Pass<"attn-prepare-products", "::mlir::func::FuncOp"> 
     factors, such as those that PyTorch's weights come with, become part of their
     indexing maps.
 
+    Products that share the zeros they start from get their own, which kernels then
+    never write to memory.
+
     Convolutions of floating-point numbers, in any layout, become a copy of the
     patches that the filter meets and a product of it with the filter; where every
     channel has a filter of its own they stay.

@@ -7,7 +7,7 @@
 //===----------------------------------------------------------------------===//
 //
 //   forall (outer dimensions, chunks of rows, panels of columns)     one task
-//     sums[rows][columns] = output
+//     sums[rows][columns] = output, or the constant that it was filled with
 //     for each block of the reduction
 //       pack panel[block][columns] of the right operand
 //       for each register tile of rows
@@ -24,6 +24,8 @@
 #include "LinalgKernels.h"
 #include "fovea/Kernels/KernelBuilder.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/IR/Matchers.h"
 #include "mlir/IR/TypeUtilities.h"
 #include "llvm/Support/MathExtras.h"
 
@@ -63,6 +65,29 @@ bool fovea::attn::isSumOfProducts(linalg::LinalgOp op) {
   BlockArgument rhs = getExtendedArgument(mul.getRhs());
   return lhs && rhs && lhs != rhs && lhs.getArgNumber() < 2 &&
          rhs.getArgNumber() < 2;
+}
+
+/// The operation that fills the output of `op` with a constant, when `op` is
+/// all that meets it.
+static linalg::FillOp findFill(linalg::LinalgOp op) {
+  Value output = op.getDpsInitOperand(0)->get();
+  linalg::FillOp fill;
+  if (!output.getDefiningOp<memref::AllocOp>() ||
+      llvm::is_contained(op.getDpsInputs(), output))
+    return fill;
+  for (Operation *user : output.getUsers()) {
+    Operation *inBlock = op->getBlock()->findAncestorOpInBlock(*user);
+    if (!inBlock)
+      return {};
+    if (user == op || op->isBeforeInBlock(inBlock))
+      continue;
+    auto found = dyn_cast<linalg::FillOp>(user);
+    if (fill || !found || inBlock != user ||
+        !matchPattern(found.value(), m_Constant()))
+      return {};
+    fill = found;
+  }
+  return fill;
 }
 
 namespace {
@@ -128,6 +153,8 @@ private:
   unsigned columnLoop, depthLoop;
   std::optional<unsigned> rowLoop;
   SmallVector<unsigned> outerLoops, outerDepthLoops;
+  /// What has filled the output, where nothing else reads that.
+  linalg::FillOp fill;
 
   // The present task: where each loop is, and its rows and columns.
   SmallVector<Value> position;
@@ -174,6 +201,7 @@ ContractionKernel::match(linalg::LinalgOp op, RegisterFile registers) {
   std::tie(kernel.left, kernel.right, kernel.output) =
       std::tuple(operands[0], operands[1], operands[2]);
   kernel.columnLoop = columnLoop;
+  kernel.fill = findFill(op);
   for (unsigned loop : kernel.output.loops) {
     if (loop == columnLoop)
       continue;
@@ -250,6 +278,8 @@ void ContractionKernel::emit() {
         emitTask();
         scf::InParallelOp::create(b);
       });
+  if (fill)
+    fill.erase();
 }
 
 void ContractionKernel::emitTask() {
@@ -294,6 +324,15 @@ void ContractionKernel::forEachColumn(function_ref<void(Value)> vector,
 /// Copies the output's rows to the sums, or back.
 void ContractionKernel::copySums(bool load) {
   Value zero = b.splat(0.0);
+  if (load && fill) {
+    FloatAttr constant;
+    matchPattern(fill.value(), m_Constant(&constant));
+    Value start = b.splat(constant.getValueAsDouble());
+    return b.loop(b.index(0), numRows, 1, [&](Value row) {
+      for (int64_t v = 0; v < vectors; ++v)
+        b.storeVector(start, sums, {row, b.index(v * lanes)});
+    });
+  }
   b.loop(b.index(0), numRows, 1, [&](Value row) {
     setRow(row);
     // Columns that do not exist compute too, and must not be subnormal.

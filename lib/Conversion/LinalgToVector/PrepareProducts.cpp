@@ -28,11 +28,30 @@ static AffineMap composeWith(AffineMap map, linalg::TransposeOp transpose) {
                         map.getContext());
 }
 
+static bool isProduct(linalg::LinalgOp op) {
+  return op.hasPureTensorSemantics() && op.getNumDpsInputs() == 2 &&
+         op.getNumDpsInits() == 1 && isSumOfProducts(op);
+}
+
+/// Gives a product the zeros that it starts from for its own: where several
+/// shared them, all but one would copy them.
+static void separateInit(OpBuilder &builder, linalg::LinalgOp op) {
+  OpOperand *init = op.getDpsInitOperand(0);
+  auto fill = init->get().getDefiningOp<linalg::FillOp>();
+  auto empty = fill ? fill.output().getDefiningOp<tensor::EmptyOp>() : nullptr;
+  if (!empty || (fill->hasOneUse() && empty->hasOneUse()))
+    return;
+  Operation *buffer = builder.clone(*empty);
+  Operation *zeros = builder.clone(*fill);
+  zeros->setOperand(fill.getDpsInitOperand(0)->getOperandNumber(),
+                    buffer->getResult(0));
+  init->set(zeros->getResult(0));
+}
+
 /// `op`, a product, without transpositions of its factors; no value when there
 /// are none.
 static Value foldTranspositions(OpBuilder &builder, linalg::LinalgOp op) {
-  if (!op.hasPureTensorSemantics() || op.getNumDpsInputs() != 2 ||
-      op.getNumDpsInits() != 1 || !isSumOfProducts(op))
+  if (!isProduct(op))
     return Value();
   SmallVector<Value> inputs = op.getDpsInputs();
   SmallVector<AffineMap> maps = op.getIndexingMapsArray();
@@ -60,6 +79,11 @@ struct PrepareProductsPass
   void runOnOperation() override {
     replaceAll(emitConvolutionAsProduct);
     replaceAll(foldTranspositions);
+    getOperation().walk([](linalg::LinalgOp op) {
+      OpBuilder builder(op);
+      if (isProduct(op))
+        separateInit(builder, op);
+    });
   }
 
 private:

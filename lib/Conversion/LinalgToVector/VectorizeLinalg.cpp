@@ -34,14 +34,10 @@ struct VectorizeLinalgPass
     if (failed(cpu))
       return signalPassFailure();
     expandPowers();
-    SmallVector<linalg::LinalgOp> ops;
-    getOperation().walk([&](linalg::LinalgOp op) { ops.push_back(op); });
-    RegisterFile registers = cpu->getRegisters();
-    // What is neither stays for the conversion to plain loops.
-    for (linalg::LinalgOp op : ops)
-      if (emitLinalgContraction(op, registers) ||
-          emitLinalgLoops(op, registers))
-        op.erase();
+    // Products first, as they take what they start from with them. What is
+    // neither stays for the conversion to plain loops.
+    emitAll(emitLinalgContraction, cpu->getRegisters());
+    emitAll(emitLinalgLoops, cpu->getRegisters());
 
     // Functions of vectors would become calls for one element after the other.
     SmallVector<Operation *> functions;
@@ -56,6 +52,16 @@ struct VectorizeLinalgPass
   }
 
 private:
+  void emitAll(bool (*emit)(linalg::LinalgOp, RegisterFile),
+               RegisterFile registers) {
+    SmallVector<linalg::LinalgOp> ops;
+    getOperation().walk([&](linalg::LinalgOp op) { ops.push_back(op); });
+    // Only `op` itself, and what precedes it, may be erased.
+    for (linalg::LinalgOp op : ops)
+      if (emit(op, registers))
+        op.erase();
+  }
+
   /// Powers to constants become products, which there are of vectors.
   void expandPowers() {
     SmallVector<Operation *> powers;

@@ -130,3 +130,19 @@ func.func @twice(%x: tensor<5x7xf32>, %w: tensor<3x7xf32>, %e: tensor<7x3xf32>, 
   %r = linalg.matmul ins(%x, %v : tensor<5x7xf32>, tensor<7x3xf32>) outs(%o : tensor<5x3xf32>) -> tensor<5x3xf32>
   return %r : tensor<5x3xf32>
 }
+
+// Several products that start from the same zeros have their own each.
+
+// CHECK-LABEL: func.func @zeros(
+//       CHECK:   %[[LAST:.*]] = linalg.fill
+//       CHECK:   %[[FIRST:.*]] = linalg.fill
+//       CHECK:   linalg.matmul {{.*}} outs(%[[FIRST]] :
+//       CHECK:   linalg.matmul {{.*}} outs(%[[LAST]] :
+func.func @zeros(%x: tensor<5x7xf32>, %w: tensor<7x3xf32>) -> (tensor<5x3xf32>, tensor<5x3xf32>) {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<5x3xf32>
+  %o = linalg.fill ins(%zero : f32) outs(%e : tensor<5x3xf32>) -> tensor<5x3xf32>
+  %r = linalg.matmul ins(%x, %w : tensor<5x7xf32>, tensor<7x3xf32>) outs(%o : tensor<5x3xf32>) -> tensor<5x3xf32>
+  %s = linalg.matmul ins(%x, %w : tensor<5x7xf32>, tensor<7x3xf32>) outs(%o : tensor<5x3xf32>) -> tensor<5x3xf32>
+  return %r, %s : tensor<5x3xf32>, tensor<5x3xf32>
+}

@@ -63,6 +63,35 @@ func.func @elementwise(%x: memref<1024x40xf32>, %s: memref<512xf32>) {
   return
 }
 
+// A product starts from the constant that its output was filled with, where
+// nothing else sees it.
+
+// CHECK-LABEL: func.func @filled(
+//       CHECK:   memref.alloc() {{.*}}memref<8x16xf32>
+//   CHECK-NOT:   scf.forall
+//       CHECK:   vector.store %{{.*}}
+//       CHECK:   vector.fma
+//       CHECK:   return
+func.func @filled(%a: memref<8x4xf32>, %b: memref<4x16xf32>) -> memref<8x16xf32> {
+  %zero = arith.constant 0.0 : f32
+  %o = memref.alloc() : memref<8x16xf32>
+  linalg.fill ins(%zero : f32) outs(%o : memref<8x16xf32>)
+  linalg.matmul ins(%a, %b : memref<8x4xf32>, memref<4x16xf32>) outs(%o : memref<8x16xf32>)
+  return %o : memref<8x16xf32>
+}
+
+// CHECK-LABEL: func.func @read_between(
+//       CHECK:   memref.load
+//       CHECK:   vector.fma
+func.func @read_between(%a: memref<8x4xf32>, %b: memref<4x16xf32>, %i: index) -> (memref<8x16xf32>, f32) {
+  %zero = arith.constant 0.0 : f32
+  %o = memref.alloc() : memref<8x16xf32>
+  linalg.fill ins(%zero : f32) outs(%o : memref<8x16xf32>)
+  %x = memref.load %o[%i, %i] : memref<8x16xf32>
+  linalg.matmul ins(%a, %b : memref<8x4xf32>, memref<4x16xf32>) outs(%o : memref<8x16xf32>)
+  return %o, %x : memref<8x16xf32>, f32
+}
+
 // The sum of a row: 16 partial sums, and one of what is left. So little work is
 // one task, whose parallel loop is gone.
 

@@ -329,6 +329,15 @@ void RowChangeSum::emitTeam() {
   heads.forQueryHeads(b, rowHead, [&](Value queryHead, Value isFirst) {
     emitHead(queryHead, isFirst);
   });
+  // The first query head starts the sums; without any they are zeros.
+  if (!sum.transposed || getConstantIntValue(heads.sharing).value_or(0) != 0)
+    return;
+  b.ifThen(b.equal(heads.sharing, b.index(0)), [&] {
+    fillZero(output, columns);
+    b.barrier();
+    b.loop(b.index(0), numRows, 1,
+           [&](Value row) { storeRow(row, /*isFirst=*/Value()); });
+  });
 }
 
 void RowChangeSum::emit() {

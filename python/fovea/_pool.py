@@ -48,8 +48,10 @@ def pool_backward(
     gradients: Any = None,
     target: str = "cpu",
 ) -> tuple[Any, ...]:
-    """The gradients of `pool` for x, gate and, if there is one, position_bias, where its
-    result gets `d_out`."""
+    """The gradients of `pool` for x, gate and, if there is one, position_bias.
+
+    `d_out` [B,G,M,E] is the gradient for its result; each gradient is like what it is for.
+    """
     return _fovea.pool_backward(d_out, x, gate, interval, overlap, position_bias, target, gradients=gradients)
 
 

@@ -92,7 +92,7 @@ def test_calls_run_where_tensors_are(device):
 def test_gradients_run_there_too():
     q, k, v = tensors(1)
     lse = DeviceTensor(np.zeros((1, 2, 37)), device=1)
-    found = _fovea.tensors.dense_backward(q, q, k, v, q, lse, None, None, True, *[None] * 9, True, True, None)
+    found = _fovea.tensors.dense_backward(q, q, k, v, q, lse, None, None, True, *[None] * 9, True, True, False, None)
     assert [(each.shape, each.place) for each in found] == [((1, 2, 37, 64), (CUDA, 1))] * 3
     assert last_stream() == CURRENT + 1
 
@@ -138,7 +138,8 @@ def test_lists_of_sources():
     other, *_ = tensors(0)
 
     def call(second):
-        lists = [k, second], [v, v], [True, False], [None] * 2, [None] * 2, [None] * 2, [None] * 2, [None] * 2, ["", ""]
+        none = [None] * 2
+        lists = [k, second], [v, v], [True, False], none, none, [1, 1], none, none, none, none, [1, 1], ["stored"] * 2, [""] * 2
         return _fovea.tensors.stream(q, *lists, 0, None, None, None, None, None, True, None)
 
     assert [each.place for each in call(k)] == [(CUDA, 1)] * 2 and last_stream() == CURRENT + 1

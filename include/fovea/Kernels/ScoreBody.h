@@ -21,7 +21,7 @@
 #ifndef FOVEA_KERNELS_SCOREBODY_H
 #define FOVEA_KERNELS_SCOREBODY_H
 
-#include "fovea/Differentiate/ScoreDerivative.h"
+#include "fovea/Dialect/Attn/IR/ScoreDerivatives.h"
 #include "fovea/Kernels/KernelBuilder.h"
 #include "mlir/Interfaces/InferIntRangeInterface.h"
 

@@ -13,9 +13,9 @@
 //       CHECK:     scf.for %[[H:[a-z0-9_]+]] =
 //       CHECK:       %[[G:.*]] = arith.divui %[[H]], %{{.*}}
 //       CHECK:       scf.for %[[I:[a-z0-9_]+]] =
-//       CHECK:         %[[TOP:.*]] = scf.for %[[J:[a-z0-9_]+]] = {{.*}} iter_args(%[[OLD:[a-z0-9_]+]] = %[[LOWEST]]) -> (f64)
 // Mask by position: causal with two more keys than queries.
-//       CHECK:           %[[POSITION:.*]] = arith.addi %[[I]], %[[C2]]
+//       CHECK:         %[[POSITION:.*]] = arith.addi %[[I]], %[[C2]]
+//       CHECK:         %[[TOP:.*]] = scf.for %[[J:[a-z0-9_]+]] = {{.*}} iter_args(%[[OLD:[a-z0-9_]+]] = %[[LOWEST]]) -> (f64)
 //       CHECK:           %[[ADMITTED:.*]] = arith.cmpi sle, %[[J]], %[[POSITION]]
 //       CHECK:           scf.if %[[ADMITTED]] -> (f64)
 //       CHECK:             %[[DOT:.*]] = scf.for %[[D:[a-z0-9_]+]] =

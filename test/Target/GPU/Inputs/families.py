@@ -106,7 +106,8 @@ def compile_for(chip, entry, text):
     done = subprocess.run(command, input=text, capture_output=True, text=True)
     if done.returncode == 0:
         return done.stdout
-    for reason in ("has no form for GPUs", "GPU kernels take f16, bf16 and f32", "has no GPU kernels"):
+    for reason in ("has no form for GPUs", "GPU kernels take f16, bf16 and f32", "has no GPU kernels",
+                   "which kernels for GPUs do not take"):
         if reason in done.stderr:
             return None
     raise SystemExit(f"@{entry}: {done.stderr.splitlines()[0]}")

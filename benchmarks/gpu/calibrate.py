@@ -150,7 +150,8 @@ loop:
 def make_instructions(name: str, text: str, modelled: float, *, chains: int, type: str = "f32") -> Benchmark:
     """`text` with `{r}` for the register of a chain and `{o}` for another one: many chains show the rate, one the
     latency. Numbers come from memory, so that nothing can be computed beforehand."""
-    unroll, repeat = 64, 64
+    # So many that the turns of the loop, some 30 cycles each, do not count.
+    unroll, repeat = 512, 16
     names = [f"%r{number}" for number in range(chains + 1)]
     body = "\n".join(
         f"  {text.format(r=names[number % chains], o=names[(number + 1) % chains if chains > 1 else 1])}"
@@ -248,15 +249,26 @@ def make_benchmarks(step: int = FAR_STEP) -> list[Benchmark]:
     ]
 
 
-#: Reads `%count` groups of 16 bytes with every thread, `%step` bytes apart.
-STREAM = """\
+#: Loads of a thread that are under way at a time: one would leave memory waiting.
+LOADS = 8
+
+
+def make_stream() -> str:
+    """PTX that reads all of the data with all multiprocessors, `turns` times, and stores cycles and nanoseconds of each block."""
+    names = ("a", "b", "c", "d")
+    loads = "\n".join(
+        f"  ld.global.cg.v4.f32 {{{', '.join(f'%{name}{load}' for name in names)}}}, [%at];\n  add.u64 %at, %at, %step;"
+        for load in range(LOADS))
+    sums = "\n".join(f"  add.f32 %sum, %sum, %{name}{load};" for load in range(LOADS) for name in names)
+    return f"""\
 .version 8.0
 .target sm_80
 .address_size 64
-.visible .entry measure(.param .u64 out, .param .u64 data, .param .u64 turns, .param .u64 bytes) {
-  .reg .u64 %out, %data, %turns, %bytes, %at, %end, %step, %begin, %stop, %clock, %last;
+.visible .entry measure(.param .u64 out, .param .u64 data, .param .u64 turns, .param .u64 bytes) {{
+  .reg .u64 %out, %data, %turns, %bytes, %at, %end, %step, %begin, %stop, %ticks, %last;
   .reg .u32 %id, %block, %threads, %blocks, %thread;
-  .reg .f32 %a, %b, %c, %d, %sum;
+  .reg .f32 %sum;
+  .reg .f32 {', '.join(f'%{name}<{LOADS}>' for name in names)};
   .reg .pred %more, %first;
   ld.param.u64 %out, [out];
   ld.param.u64 %data, [data];
@@ -273,16 +285,12 @@ STREAM = """\
   mov.f32 %sum, 0f00000000;
   add.u64 %end, %data, %bytes;
   mov.u64 %begin, %globaltimer;
-  mov.u64 %clock, %clock64;
+  mov.u64 %ticks, %clock64;
 again:
   mad.wide.u32 %at, %thread, 16, %data;
 next:
-  ld.global.cg.v4.f32 {%a, %b, %c, %d}, [%at];
-  add.f32 %a, %a, %b;
-  add.f32 %c, %c, %d;
-  add.f32 %a, %a, %c;
-  add.f32 %sum, %sum, %a;
-  add.u64 %at, %at, %step;
+{loads}
+{sums}
   setp.lt.u64 %more, %at, %end;
   @%more bra next;
   sub.u64 %turns, %turns, 1;
@@ -291,14 +299,14 @@ next:
   mov.u64 %last, %clock64;
   mov.u64 %stop, %globaltimer;
   sub.u64 %stop, %stop, %begin;
-  sub.u64 %last, %last, %clock;
+  sub.u64 %last, %last, %ticks;
   setp.eq.f32 %more, %sum, 0f7F800000;
   @%more st.global.f32 [%data], %sum;
   setp.eq.u32 %first, %id, 0;
   mad.wide.u32 %at, %block, 16, %out;
-  @%first st.global.v2.u64 [%at], {%last, %stop};
+  @%first st.global.v2.u64 [%at], {{%last, %stop}};
   ret;
-}
+}}
 """
 
 
@@ -321,15 +329,17 @@ def measure(driver: Driver, is_told: Callable[[str], None] = lambda _: None) -> 
             cycles = max(driver.read(out, warps)) / benchmark.count
             figures[benchmark.name] = {"measured": cycles, "modelled": benchmark.modelled, "unit": "cycles"}
         multiprocessors = driver.get("multiprocessors")
-        function = driver.load(STREAM)
+        function = driver.load(make_stream())
         from model import FAR, NEAR
 
         clock = 0.0
         for name, size, turns, machine in (("bytes from the second-level cache", driver.get("l2_bytes") // 4, 64, NEAR),
                                            ("bytes from memory", data_bytes, 2, FAR)):
             is_told(name)
-            size = min(size, data_bytes) // 4096 * 4096
             blocks = 2 * multiprocessors
+            # Whole turns of all threads.
+            turn = blocks * 1024 * 16 * LOADS
+            size = max(min(size, data_bytes) // turn, 1) * turn
             driver.launch(function, blocks, 1024, out, data, turns, size)
             found = driver.read(out, 2 * blocks)
             slowest, nanoseconds = max(found[::2]), max(found[1::2])
@@ -365,7 +375,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.ptx:
         options.ptx.mkdir(parents=True, exist_ok=True)
-        kernels = {benchmark.name: benchmark.ptx for benchmark in make_benchmarks()} | {"bytes": STREAM}
+        kernels = {benchmark.name: benchmark.ptx for benchmark in make_benchmarks()} | {"bytes": make_stream()}
         for name, ptx in kernels.items():
             (options.ptx / f"{name.replace(' ', '-')}.ptx").write_text(ptx)
         return

@@ -30,6 +30,8 @@ def run(index, case):
         # NumPy's sums are fused, which the baseline has no instruction for. Of a few numbers the plain formula may get all right by chance.
         error = np.abs(plain(q, k, v, **terms, **options) - out).max()
         bound = 2 * error / (np.abs(out).max() or 1) + 4e-7
+        if check.library.target == "gpu":
+            bound += 2**-22  # which the exponentials of a device may be off by
         check.close(found[0], out, bound, what + " against the plain formula")
         check.worst.pop(bound, None)
 

@@ -12,12 +12,12 @@ import re
 import subprocess
 from pathlib import Path
 
-COUNTED = {"addition-of-products": (64, "FFMA"), "addition-of-products-of-integers": (64, "IMAD"), "maximum": (64, "FMNMX"),
-           "exponential": (64, "MUFU.EX2"), "shuffle": (64, "SHFL"), "latency-of-an-exponential": (64, "MUFU.EX2"),
-           "latency-of-a-shuffle": (64, "SHFL"), "product-64-x-64-x-16": (8, "HGMMA.64x64x16"),
+COUNTED = {"addition-of-products": (512, "FFMA"), "addition-of-products-of-integers": (512, "IMAD"), "maximum": (512, "FMNMX"),
+           "exponential": (512, "MUFU.EX2"), "shuffle": (512, "SHFL"), "latency-of-an-exponential": (512, "MUFU.EX2"),
+           "latency-of-a-shuffle": (512, "SHFL"), "product-64-x-64-x-16": (8, "HGMMA.64x64x16"),
            "product-64-x-128-x-16": (8, "HGMMA.64x128x16"), "product-64-x-256-x-16": (8, "HGMMA.64x256x16"),
            "copy-of-16-kB-from-memory": (1, "UBLKCP"), "copy-of-16-kB-from-the-second-level-cache": (1, "UBLKCP"),
-           "bytes": (1, "LDG.E.128")}
+           "bytes": (8, "LDG.E.128")}
 
 parser = argparse.ArgumentParser()
 parser.add_argument("folder", type=Path)

@@ -216,7 +216,7 @@ def run(name, options):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("models", nargs="*", metavar="MODEL", help=f"of {', '.join(MODELS)}; all by default")
+    parser.add_argument("models", nargs="*", metavar="MODEL", help=f"of {', '.join(MODELS)}; all but DiT by default, which needs diffusers")
     parser.add_argument("--rest", default="inductor", help="the backend for all but attention")
     parser.add_argument("--attention", default="eager", choices=["eager", "sdpa"], help="of transformers, before it is found")
     parser.add_argument("--inductor", action="store_true", help="also with inductor alone, where the rest is another")
@@ -238,7 +238,7 @@ def main():
         columns += ["inductor compiles"] * options.inductor + ["whole compiles"]
     print(f"{options.layers} layers, {options.width} wide, {options.heads} heads, {options.tokens} tokens, batch {options.batch}")
     print(f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}")
-    for name in options.models or MODELS:
+    for name in options.models or CONFIGURATIONS:
         print(f"| {' | '.join(run(name, options))} |", flush=True)
 
 

@@ -176,13 +176,13 @@ class Declaration(NamedTuple):
                 continue
             value = named[name]
             arrays = value if isinstance(value, (list, tuple)) else [value]
-            found.extend((tuple(array.shape), array) for array in arrays if has_gradient(array))
+            found.extend((tuple(array.shape), array) for array in arrays if has_gradient(name, array))
         return found
 
 
-def has_gradient(array: Any) -> bool:
-    """Whether an array of an argument that has gradients has one: integers and None have none."""
-    return array is not None and "float" in str(array.dtype)
+def has_gradient(name: str, array: Any) -> bool:
+    """Whether an array of the argument `name`, which has gradients, has one: of what functions capture, integers have none."""
+    return array is not None and (name != "captures" or "float" in str(array.dtype))
 
 
 _ARGUMENT = re.compile(r"(?:(\S+) )?(\w+)(?:\[(\w+)\])?")

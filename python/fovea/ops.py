@@ -162,7 +162,7 @@ def dense_backward(
     }
     others = {name: None for name, is_wanted in wanted.items() if is_wanted}
     if return_d_captures:
-        others.update((f"captures[{at}]", None) for at, each in enumerate(traced.captures or ()) if has_gradient(each))
+        others.update((f"captures[{at}]", None) for at, each in enumerate(traced.captures or ()) if has_gradient("captures", each))
     call = partial(_fovea.dense_backward, d_out, q, k, v, out, *options)
     return _layout.differentiate(call, {"q": q, "k": k, "v": v, **others}, gradients)
 

@@ -71,6 +71,7 @@ __all__ = [
     "rope_frequencies",
     "stream",
     "stream_backward",
+    "top_k",
     "tree_build",
     "tree_build_backward",
     "tree_fetch",
@@ -304,6 +305,7 @@ tree_materialize = _define("tree_materialize")
 tree_materialize_backward = _define("tree_materialize_backward")
 tree_score = _define("tree_score")
 tree_score_backward = _define("tree_score_backward")
+top_k = _define("top_k")
 tree_select = _define("tree_select")
 tree_update = _define("tree_update")
 tree_update_backward = _define("tree_update_backward")

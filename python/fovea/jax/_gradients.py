@@ -220,7 +220,7 @@ def _differentiate(
     for each in declaration.gradients:
         arrays, _ = _split([named[each]])
         if arrays and (known[ASKS + each] or ASKS + each not in declaration.backward):
-            found[each] = [_scaled(next(gradients), scale) if has_gradient(array) else None for array in arrays]
+            found[each] = [_scaled(next(gradients), scale) if has_gradient(each, array) else None for array in arrays]
     # In the order of operands.
     aligned: list[Any] = []
     for each, value in named.items():

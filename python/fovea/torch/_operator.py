@@ -219,7 +219,7 @@ def _define_backward(name: str, declaration: Declaration) -> Any:
             if source is None:
                 places.append(None)
             elif isinstance(value, (list, tuple)):
-                places += [_place(each) for each in value if has_gradient(each)]
+                places += [_place(each) for each in value if has_gradient(names[source], each)]
             elif value is not None:
                 places.append(_place(value))
         return None if all(place is None for place in places) else places

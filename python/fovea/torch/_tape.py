@@ -189,7 +189,7 @@ def _make_nodes(name: str) -> _Nodes:
             gradients = _Once.apply(name, len(gradients), *gradients, *tensors, *of_results)
         found = iter(gradients)
         of_inputs = {
-            index: [next(found) if has_gradient(each) else None for each in _tensors(values[index])]
+            index: [next(found) if has_gradient(names[index], each) else None for each in _tensors(values[index])]
             for index, flag in sources
             if flag is None or known[flag]
         }

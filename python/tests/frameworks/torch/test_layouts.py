@@ -158,7 +158,7 @@ def test_opcheck(layout):
     values = (q, k, v, None, True, *[None] * 10)
     out, lse = FORWARD["dense"](*values)
     assert set(opcheck(FORWARD["dense"], values).values()) == {"SUCCESS"}
-    given = (torch.randn_like(out), q, k, v, out, lse, None, None, True, *[None] * 9, True, True, None)
+    given = (torch.randn_like(out), q, k, v, out, lse, None, None, True, *[None] * 9, True, True, False, None)
     assert set(opcheck(BACKWARD["dense"], given).values()) == {"SUCCESS"}
 
 

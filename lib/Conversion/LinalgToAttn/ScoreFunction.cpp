@@ -13,6 +13,7 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/TypeUtilities.h"
+#include <array>
 
 using namespace mlir;
 using namespace fovea;
@@ -224,11 +225,12 @@ static Value readCapture(OpBuilder &b, Location loc, Block &block,
   auto constant = [&](int64_t number) -> Value {
     return arith::ConstantIndexOp::create(b, loc, number);
   };
+  // Of its own, since a loop keeps no list of initializers alive.
+  const std::array positions = {score_argument::Batch, score_argument::Head,
+                                score_argument::Query, score_argument::Key};
   SmallVector<Value> at;
-  for (auto [number, extent] :
-       llvm::zip_equal(ArrayRef{score_argument::Batch, score_argument::Head,
-                                score_argument::Query, score_argument::Key},
-                       cast<RankedTensorType>(capture.getType()).getShape())) {
+  for (auto [number, extent] : llvm::zip_equal(
+           positions, cast<RankedTensorType>(capture.getType()).getShape())) {
     Value index = extent == 1 ? constant(0) : block.getArgument(number);
     if (number == score_argument::Query && extent != 1 && offset != 0)
       index = arith::SubIOp::create(b, loc, index, constant(offset));

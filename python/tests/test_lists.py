@@ -7,7 +7,7 @@
 import numpy as np
 import pytest
 from conftest import TYPES, check, make, refused
-from test_stream import compare_gradients
+from test_stream import compare_gradients, compare_threads
 
 import fovea
 from fovea import Source, _fovea, reference
@@ -138,18 +138,7 @@ def test_rows_that_no_list_names_may_hold_anything(type):
 
 
 def test_same_bits_on_any_number_of_threads():
-    q, sources, options = blocks_of_rows("float32", 300)
-    results = []
-    try:
-        for threads in (1, 2, 5):
-            fovea.set_num_threads(threads)
-            out, lse = fovea.stream(q, sources, **options, return_lse=True)
-            dq, of_sources = fovea.stream_backward(out, q, sources, out, lse, **options)
-            results.append([out, lse, dq, *(x for each in of_sources for x in each if x is not None)])
-    finally:
-        fovea.set_num_threads(0)
-    for other in results[1:]:
-        assert all(np.array_equal(*pair) for pair in zip(results[0], other, strict=True))
+    compare_threads(*blocks_of_rows("float32", 300))
 
 
 def test_one_kernel_for_all_lengths():

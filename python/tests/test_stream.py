@@ -341,8 +341,8 @@ def test_strides_of_listed_rows(positions):
         compare_gradients(made.q, sources, options, type, bound=1e-11 if type == "float64" else None)
 
 
-def test_same_bits_on_any_number_of_threads():
-    q, sources, options = make_case("window_and_summaries", "float32", 1030)
+def compare_threads(q, sources, options):
+    """The same bits on any number of threads."""
     results = []
     try:
         for threads in (1, 2, 5):
@@ -354,6 +354,10 @@ def test_same_bits_on_any_number_of_threads():
         fovea.set_num_threads(0)
     for other in results[1:]:
         assert all(np.array_equal(*pair) for pair in zip(results[0], other, strict=True))
+
+
+def test_same_bits_on_any_number_of_threads():
+    compare_threads(*make_case("window_and_summaries", "float32", 1030))
 
 
 def test_one_kernel_for_all_lengths():

@@ -33,6 +33,10 @@ public:
                   const StreamFormOptions &options, Target target);
 
   void addTo(Call &call) const;
+  /// The captured arrays that have a gradient.
+  SmallVector<Argument> getDifferentiable() const {
+    return score->getDifferentiable();
+  }
   /// Query, keys and values as those of attention to the first source.
   const Checker::Attention &getFirst() const { return first; }
   /// Whether no query has a key, nor a sink.
@@ -333,6 +337,13 @@ fovea::stream_backward(const TensorRef &dOut, const TensorRef &q,
                               : ArrayRef<Argument>());
   if (arguments.sink)
     byResult.push_back(&gradients.sink);
+  SmallVector<Argument> captures;
+  if (options.returnDCaptures)
+    captures = arguments.getDifferentiable();
+  call.results(check, "d_", captures);
+  gradients.captures.resize(captures.size());
+  for (OwnedTensor &gradient : gradients.captures)
+    byResult.push_back(&gradient);
   Expected<SmallVector<OwnedTensor>> results = call.runChecked(
       check, is_contained(first.rows(), 0) || arguments.readNothing());
   if (!results)

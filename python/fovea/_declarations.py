@@ -284,8 +284,8 @@ FUNCTIONS: dict[str, Declaration] = {
     "stream": declare(
         "Tensor q[BHND], " + _STREAM + ", return_lse",
         "out[BHNE] like q, lse[BHN] of sums",
-        "d_out q out lse d_lse " + _names(_STREAM) + " return_d_log_weight return_d_bias",
-        "q k v log_weight bias sink",
+        "d_out q out lse d_lse " + _names(_STREAM) + " return_d_log_weight return_d_bias return_d_captures",
+        "q k v log_weight bias sink captures",
         E=lambda v, **_: v[0].shape[-1],
     ),
     "varlen": declare(

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from . import _arguments as check
 from . import _fovea, _layout
+from ._declarations import ASKS, has_gradient
 from ._entries import AdmitFunction, trace_entries
 from ._ranges import trace_ranges
 from ._trace import ScoreFunction
@@ -216,34 +217,35 @@ def stream_backward(
     admit: AdmitFunction | None = None,
     return_d_log_weight: bool = True,
     return_d_bias: bool = True,
+    return_d_captures: bool = False,
     layout: str = "bhnd",
     gradients: Any = None,
     target: str = "cpu",
 ) -> tuple[Any, ...]:
     """Gradients of `stream`: (dq, [a `SourceGradients` for each source]), and that of the
-    sink where there is one.
+    sink where there is one.  With `return_d_captures` those of the floating-point arrays
+    that functions capture follow, in the order in which they are read first.
 
     Each has the shape and type of what it is for, with leading axes of 1 where that has
     fewer than it broadcasts to.  `out` and `lse` are what `stream`
     gave with `return_lse`, `d_out` and `d_lse` the gradients for them; without `d_lse`
     nothing depends on `lse`.  All other arguments are those of `stream`; as in
-    `dense_backward`, those of log weights and biases may be left out, and arrays that
-    functions capture are constant.  `gradients` is memory for them, arranged like them.
+    `dense_backward`, those of log weights and biases may be left out.  `gradients` is
+    memory for them, arranged like them.
     """
     first_heads = not _layout.is_tokens_first(layout)
     arrays = SourceArrays() if first_heads else SourceArrays(rows=_heads_first)
     own = q if first_heads else _layout.heads_first("q", q)
-    options = (
-        lse, d_lse, *pass_call(own, sources, arrays, block, scale, sink, query_lengths, score, admit), return_d_log_weight,
-        return_d_bias, target,
-    )  # fmt: skip
-    check.flags(return_d_log_weight=return_d_log_weight, return_d_bias=return_d_bias)
-    wanted = {"k": True, "v": True, "log_weight": return_d_log_weight, "bias": return_d_bias}
+    wanted = {"return_d_log_weight": return_d_log_weight, "return_d_bias": return_d_bias, "return_d_captures": return_d_captures}
+    check.flags(**wanted)
+    passed = pass_call(own, sources, arrays, block, scale, sink, query_lengths, score, admit)
+    options = lse, d_lse, *passed, *wanted.values(), target
+    captures = passed[-1] if return_d_captures else None
     given = [
         (name, index)
-        for name, is_wanted in wanted.items()
+        for name in SourceGradients._fields
         for index, source in enumerate(sources)
-        if is_wanted and getattr(source, name) is not None
+        if wanted.get(ASKS + name, True) and getattr(source, name) is not None
     ]
     # Arrays whose gradients have heads behind tokens with another layout, None for others.
     like: dict[str, Any] = {"q": q}
@@ -251,7 +253,8 @@ def stream_backward(
         like[f"sources[{index}].{name}"] = getattr(sources[index], name) if name in ("k", "v") else None
     if sink is not None:
         like["sink"] = None
-    memory = None if gradients is None else _flatten(gradients, given, len(sources), sink is not None)
+    like.update((f"captures[{at}]", None) for at, each in enumerate(captures or ()) if has_gradient("captures", each))
+    memory = None if gradients is None else _flatten(gradients, given, len(sources), len(like) - len(given) - 1)
     if first_heads:
         found = _fovea.stream_backward(d_out, q, out, *options, gradients=memory)
     else:
@@ -266,9 +269,9 @@ def stream_backward(
     return (found[0], [SourceGradients(**each) for each in of_sources], *rest)
 
 
-def _flatten(gradients: Any, given: list[tuple[str, int]], count: int, has_sink: bool) -> list[Any]:
-    """The arrays of memory that is arranged like the gradients."""
-    check.match("gradients", "parts", len(gradients), 3 if has_sink else 2)
+def _flatten(gradients: Any, given: list[tuple[str, int]], count: int, others: int) -> list[Any]:
+    """The arrays of memory that is arranged like the gradients, with `others` behind those of sources."""
+    check.match("gradients", "parts", len(gradients), 2 + others)
     check.match("gradients[1]", "sources", len(gradients[1]), count)
     memory = {
         (name, index): array for index, each in enumerate(gradients[1]) for name, array in zip(SourceGradients._fields, each)

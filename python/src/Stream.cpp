@@ -91,6 +91,7 @@ static nb::object callStreamBackward(Reader &in) {
   options.dLse = dLse;
   options.returnDLogWeight = in.flag("return_d_log_weight");
   options.returnDBias = in.flag("return_d_bias");
+  options.returnDCaptures = in.flag("return_d_captures");
   StreamGradients gradients = in.run(
       [&] { return stream_backward(dOut, q, sources, out, lse, options); });
   nb::list found;
@@ -110,6 +111,8 @@ static nb::object callStreamBackward(Reader &in) {
       [&](const Source &source) { return source.bias && options.returnDBias; });
   if (options.sink)
     found.append(in.give(std::move(gradients.sink)));
+  for (OwnedTensor &gradient : gradients.captures)
+    found.append(in.give(std::move(gradient)));
   return nb::tuple(found);
 }
 

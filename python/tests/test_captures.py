@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Gradients of what functions of scores capture, against sums over entries in NumPy and plain loops."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from conftest import TYPES, make, near, refused
@@ -91,6 +93,20 @@ def differentiate(arrays, function, q, k, v, target="cpu", **options):
     return found[3:], d_out.astype(np.float64), d_lse.astype(np.float64)
 
 
+def differentiate_stream(arrays, function, q, sources, target="cpu", **options):
+    """The same for a list of sources; the keys of the first one are causal."""
+    captured = [fovea.capture(each) for each in arrays]
+    sources = [fovea.Source(k, v, causal=not index) for index, (k, v) in enumerate(sources)]
+    options["score"] = lambda s, *places: function(s, *captured, *places)
+    out, lse = fovea.stream(q, sources, return_lse=True, target=target, **options)
+    numbers = np.random.default_rng(4)
+    d_out, d_lse = (numbers.standard_normal(each.shape).astype(each.dtype) for each in (out, lse))
+    call = partial(
+        fovea.stream_backward, d_out, q, sources, out, lse, d_lse=d_lse, return_d_captures=True, target=target, **options
+    )
+    return call, d_out, d_lse
+
+
 NAMES = list(cases(1, 1))
 
 
@@ -131,6 +147,48 @@ def test_types(name, type):
     i, j = np.arange(70)[:, None], np.arange(70)
     expected = expect(q, k, v, d_out, d_lse, scores, reads, arrays, i >= j)
     near(found[0], expected[0], type)
+
+
+def with_sources(N, M):
+    """Two sources of M and N + 3 keys, a table of distances and a factor, and all as one list of keys."""
+    numbers = np.random.default_rng(5)
+    q, k, v = make("float64", B=B, H=H, G=G, N=N, M=M + N + 3, D=D, E=12)
+    sources = [(k[:, :, :M], v[:, :, :M]), (k[:, :, M:], v[:, :, M:])]
+    zero = N + M + 2
+    table, heats = numbers.standard_normal((H, 2 * zero + 1)), numbers.standard_normal(H)
+    distance = np.concatenate([np.arange(m) - (np.arange(N)[:, None] + m - N) for m in (M, N + 3)], axis=1)
+    entries = (distance <= 0) | (np.arange(M + N + 3) >= M)
+    heads = np.arange(H)[:, None, None]
+    reads = [(lambda s: 1.0, (heads, distance + zero), 0), (lambda s: s, (heads,), 1)]
+    return (
+        q, k, v, sources, [table, heats], lambda s, t, c, b, h, i, j: t[h, j - i + zero] + s * c[h],
+        lambda s: s * heats[heads] + table[heads, distance + zero], reads, entries,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("N,M", [(1, 1), (13, 17), (65, 64)])
+def test_sums_over_sources(N, M):
+    q, k, v, sources, arrays, function, scores, reads, entries = with_sources(N, M)
+    call, d_out, d_lse = differentiate_stream(arrays, function, q, sources)
+    dq, of_sources, *found = call()
+    expected = expect(q, k, v, d_out, d_lse, scores, reads, arrays, entries)
+    loops, *_ = differentiate_stream(arrays, function, q, sources, target="reference")
+    for mine, wanted, other in zip(found, expected, loops()[2:], strict=True):
+        near(mine, wanted, "float64", 1e-10)
+        near(mine, other, "float64", 1e-10)
+
+    # The same with tokens before heads, and with a sink between.
+    turned = [[np.ascontiguousarray(each.swapaxes(1, 2)) for each in source] for source in sources]
+    other, *_ = differentiate_stream(arrays, function, q.swapaxes(1, 2), turned, layout="bnhd", sink=np.zeros(H))
+    expected, *_ = differentiate_stream(arrays, function, q, sources, sink=np.zeros(H))
+    for one, wanted in zip(other()[2:], expected()[2:], strict=True):
+        assert one.shape == wanted.shape
+
+    # In memory that is given.
+    places = [np.full(each.shape, np.nan) for each in found]
+    again = call(gradients=[np.empty_like(dq), [each for each in of_sources], *places])
+    for place, result, mine in zip(places, again[2:], found, strict=True):
+        assert place is result and np.array_equal(place, mine)
 
 
 def test_removed_entries_pass_nothing_on():
@@ -181,6 +239,11 @@ def test_errors():
     out, lse = fovea.dense(q, k, v, return_lse=True)
     refused("return_d_captures: found 2, needed True or False", fovea.dense_backward, out, q, k, v, out, lse,
             return_d_captures=2)  # fmt: skip
+    call, *_ = differentiate_stream(arrays, function, q, [(k, v)])
+    refused("return_d_captures: found 2, needed True or False", call, return_d_captures=2)
+    refused("gradients: found parts 2, needed 3", call, gradients=[None, [(None, None)]])
+    call, *_ = differentiate_stream(arrays, function, q, [(k, v)], target="gpu-sim")
+    refused("has gradients of captures, which are not computed on GPUs", call, error=fovea.FoveaError)
 
 
 def test_a_wrong_gradient_is_noticed():

@@ -62,7 +62,7 @@ struct StreamFormOptions {
   /// [B] of i32 or i64: the queries of each batch entry.
   std::optional<TensorRef> queryLengths;
   /// For entries of all sources. Positions are those of the source that a key
-  /// is of. What they capture is constant.
+  /// is of.
   std::optional<ScoreFunction> score;
   std::optional<AdmitFunction> admit;
 };
@@ -83,11 +83,14 @@ struct StreamBackwardOptions : StreamFormOptions {
   /// Whether to compute the gradients of log weights, and of biases, which may
   /// have N x M numbers.
   bool returnDLogWeight = true, returnDBias = true;
+  /// Whether to compute those of the floating-point arrays that `score`
+  /// captures.
+  bool returnDCaptures = false;
   /// The gradient for `lse`, zero if absent.
   std::optional<TensorRef> dLse;
   Target target = Target::CPU;
   /// For q, for the keys of all sources, their values, log weights and biases,
-  /// those that are computed, and for the sink.
+  /// those that are computed, for the sink, and for captured arrays.
   GradientMemory gradients;
 };
 
@@ -101,6 +104,8 @@ struct StreamGradients {
   OwnedTensor q;
   llvm::SmallVector<SourceGradients, 2> sources;
   OwnedTensor sink;
+  /// Of captured floating-point arrays, in their order, if asked for.
+  std::vector<OwnedTensor> captures;
 };
 
 /// The gradients of `stream` from that of its output; `out` and `lse` are what

@@ -443,6 +443,17 @@ def relative(q, k, v, table, scale):
     return fovea.jax.dense(q, k, v, score=lambda s, b, h, i, j: 3 * tanh(s * scale[b] / 3) + table[h, j - i + 20])
 
 
+def relative_stream(q, k, v, table, scale):
+    """The same, of two sources: the keys at odd tokens, and at even ones."""
+    table, scale = fovea.capture(table), fovea.capture(scale)
+
+    def score(s, b, h, i, j):
+        return 3 * tanh(s * scale[b] / 3) + table[h, j - i + 20]
+
+    odd = [fovea.jax.Source(k, v, log_weight=jnp.where(jnp.arange(21) % 2 == part, 0, -jnp.inf).astype(q.dtype)) for part in (0, 1)]
+    return fovea.jax.stream(q, odd, score=score)
+
+
 def relative_formula(q, k, v, table, scale):
     k, v = (jnp.repeat(each, 2, axis=1) for each in (k, v))
     scores = jnp.einsum("bhnd,bhmd->bhnm", q, k) / np.sqrt(q.shape[3])
@@ -497,6 +508,13 @@ def test_gradients_of_captured_arrays():
             )
             for found, expected in zip(own(*arrays), other(*arrays), strict=True):
                 near(found, expected, 1e-11)
+        # Of a list of sources, too.
+        (own, other) = (
+            jax.jit(jax.grad(lambda *each, f=f: jnp.sin(f(*each)).sum(), (0, 1, 2, 3, 4)))
+            for f in (relative_stream, relative_formula)
+        )
+        for found, expected in zip(own(*arrays), other(*arrays), strict=True):
+            near(found, expected, 1e-11)
     constant = jax.grad(lambda *each: relative(*each[:3], *map(jax.lax.stop_gradient, each[3:])).sum(), 3)
     assert not np.asarray(constant(*relative_arrays())).any()
 

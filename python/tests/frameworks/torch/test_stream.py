@@ -76,6 +76,34 @@ def test_gradients_that_are_not_wanted(wanted):
         assert torch.equal(one, expected[name])
 
 
+@pytest.mark.parametrize("is_compiled", [False, True])
+@pytest.mark.parametrize("wanted", [(0, 1, 2, 3), (3,), (1, 3)])
+def test_gradients_of_captured_tensors(wanted, is_compiled):
+    """Of a table that both sources read, at their own distances."""
+
+    def call(q, k, v, table):
+        terms = fovea.capture(table)
+        sources = [Source(k, v, causal=True), Source(k[:, :, :4], v[:, :, :4])]
+        return fovea.torch.stream(q, sources, score=lambda s, b, h, i, j: s + terms[h, j - i + N - 1])
+
+    def formula(q, k, v, table):
+        k, v = (each.repeat_interleave(2, 1) for each in (k, v))
+        i, j = torch.arange(N)[:, None], torch.arange(N)
+        own = (q @ k.mT / q.shape[-1] ** 0.5 + table[:, j - i + N - 1]).masked_fill(j > i, -torch.inf)
+        # The last query stands at the last of the four keys.
+        first = q @ k[:, :, :4].mT / q.shape[-1] ** 0.5 + table[:, j[:4] - (i + 4 - N) + N - 1]
+        return torch.cat([own, first], -1).softmax(-1) @ torch.cat([v, v[:, :, :4]], 2)
+
+    arrays = [*attention(N, torch.float64).values(), normal(4, 2 * N + 3, type=torch.float64)]
+    torch.compiler.reset()
+    run = torch.compile(call, fullgraph=True, backend="aot_eager") if is_compiled else call
+    leaves = [arrays[index].requires_grad_() for index in wanted]
+    weights = normal(2, 4, N, 5, type=torch.float64)
+    own, other = (torch.autograd.grad((f(*arrays) * weights).sum(), leaves) for f in (run, formula))
+    for found, expected in zip(own, other, strict=True):
+        assert found.shape == expected.shape and (found - expected).abs().max() <= 1e-11 * expected.abs().max()
+
+
 def test_strides_of_tensors_and_gradients():
     """Heads behind tokens in memory: what is like a tensor has its order of axes."""
     arguments = window_and_summaries(N, torch.float32)

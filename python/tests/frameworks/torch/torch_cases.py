@@ -140,14 +140,18 @@ def _vq_windows(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, codebook: tor
     return torch.cat(found, 2)
 
 
-def _with_tables(slopes: torch.Tensor, table: torch.Tensor, **tensors: torch.Tensor) -> torch.Tensor:
-    """A slope for each head and a term for each batch entry and key, which have no gradient."""
+def _read_tables(slopes: torch.Tensor, table: torch.Tensor) -> Any:
+    """A slope for each head and a term for each batch entry and key."""
     slope, term = fovea.capture(slopes), fovea.capture(table)
-    return fovea.torch.dense(**tensors, score=lambda s, b, h, i, j: s * slope[h] + term[b, j] * (j - i))
+    return lambda s, b, h, i, j: s * slope[h] + term[b, j] * (j - i)
+
+
+def _with_tables(slopes: torch.Tensor, table: torch.Tensor, **tensors: torch.Tensor) -> torch.Tensor:
+    return fovea.torch.dense(**tensors, score=_read_tables(slopes, table))
 
 
 def with_tables(N: int, type: torch.dtype) -> dict[str, Any]:
-    return {**dense_with_all(N, type), "slopes": torch.rand(4), "table": normal(2, N, type=torch.float64)}
+    return {**dense_with_all(N, type), "slopes": torch.rand(4, dtype=type), "table": normal(2, N, type=torch.float64)}
 
 
 def window_and_summaries(N: int, type: torch.dtype) -> dict[str, Any]:
@@ -163,6 +167,15 @@ def _stream(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, **given: torch.Te
     near = fovea.torch.Source(k, v, causal=True, window=5, bias=given["bias"], ranges=lambda b, rows, n: (4 * b - 4, 4 * b + 4))
     far = fovea.torch.Source(given["far_k"], given["far_v"], log_weight=given["log_weight"], ranges=lambda b, rows, n: (0, b))
     return fovea.torch.stream(q, [near, far], block=4, sink=given["sink"], return_lse=True)
+
+
+def _stream_tables(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, slopes: torch.Tensor, table: torch.Tensor) -> Any:
+    near, all = fovea.torch.Source(k, v, causal=True, window=5), fovea.torch.Source(k, v)
+    return fovea.torch.stream(q, [near, all], score=_read_tables(slopes, table))
+
+
+def stream_tables(N: int, type: torch.dtype) -> dict[str, Any]:
+    return {name: each for name, each in with_tables(N, type).items() if name not in ("log_weight", "bias")}
 
 
 def chosen_blocks(N: int, type: torch.dtype) -> dict[str, Any]:
@@ -195,8 +208,9 @@ CASES = {
     "dense-lengths": Case("dense", dense_of_lengths, TOKENS, {"causal": True}),
     "dense-prefix": Case("dense", attention, TOKENS, {"causal": True, "prefix": 3}),
     "dense-score": Case("dense", attention, TOKENS, {"causal": True, "score": lambda s, b, h, i, j: 2 * tanh(s / 2) + b * j / 9}),
-    "dense-score-captures": Case(_with_tables, with_tables, (*TOKENS, "log_weight", "bias")),
+    "dense-score-captures": Case(_with_tables, with_tables, (*TOKENS, "log_weight", "bias", "slopes", "table")),
     "stream": Case(_stream, window_and_summaries, (*TOKENS, "far_k", "far_v", "log_weight", "bias", "sink")),
+    "stream-captures": Case(_stream_tables, stream_tables, (*TOKENS, "slopes", "table")),
     "stream-blocks": Case(_stream_blocks, chosen_blocks, TOKENS),
     "stream-documents": Case(_stream_documents, documents, TOKENS),
     "varlen": Case("varlen", packed, (*TOKENS, "sink"), {"window": 5}),

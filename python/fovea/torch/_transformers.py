@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ._fallbacks import record_fallback
-from ._functions import dense
+from ._functions import Source, dense, stream
 from ._masks import PatternMask, soft_cap, to_log_weight
 
 __all__ = ["register_transformers"]
@@ -67,11 +67,37 @@ def _with_type_of_sums(terms: Tensor | None, query: Tensor) -> Tensor | None:
 # ----------------------------------------------------------------------------
 
 
-def _listed(entries: Tensor, count: int) -> Tensor:
-    """Which of `count` the last axis lists, where -1 lists nothing."""
-    listed = torch.zeros((*entries.shape[:-1], count + 1), dtype=torch.bool, device=entries.device)
-    entries = entries.long()
-    return listed.scatter(-1, torch.where(entries < 0, count, entries), True)[..., :count]
+#: Lists that may name a share of 1 / _FEW of the keys, or more, become masks: these are at most so many times as large, and faster
+#: from there on.
+_FEW = 4
+
+
+class _Lists(NamedTuple):
+    """The keys that queries read: each of `entries` [B,1|G|H,N,k] names the `unit` keys from `unit` times itself on, and -1 none."""
+
+    entries: Tensor
+    unit: int
+
+    def are_few(self, M: int) -> bool:
+        return self.entries.shape[-1] * self.unit * _FEW < M
+
+    def to_mask(self, heads: int, M: int) -> Tensor:
+        """Whether a query reads a key, a boolean [B,1|H,N,M]."""
+        entries, count = self.entries.long(), -(-M // self.unit)
+        listed = torch.zeros((*entries.shape[:-1], count + 1), dtype=torch.bool, device=entries.device)
+        listed = listed.scatter(-1, torch.where(entries < 0, count, entries), True)[..., :count]
+        return self._of_heads(listed.repeat_interleave(self.unit, -1)[..., :M], (1, heads), heads)
+
+    def to_rows(self, groups: int, heads: int, M: int) -> Tensor:
+        """Lists of a source of `M` keys: a key that is named twice counts once."""
+        entries = self.entries.int().sort(-1).values
+        repeats = torch.nn.functional.pad(entries[..., 1:] == entries[..., :-1], (1, 0))
+        entries = entries.masked_fill(repeats | (entries >= -(-M // self.unit)), -1)
+        return self._of_heads(entries, (1, groups, heads), heads)
+
+    @staticmethod
+    def _of_heads(each: Tensor, allowed: tuple[int, ...], heads: int) -> Tensor:
+        return each if each.shape[1] in allowed else each.repeat_interleave(heads // each.shape[1], 1)
 
 
 def _block_size(module: Any) -> int:
@@ -82,16 +108,10 @@ def _block_size(module: Any) -> int:
     raise ValueError(f"block_indices: {type(module).__name__} says nothing about the size of blocks")
 
 
-def _read_lists(module: Any, indices: Tensor | None, block_indices: Tensor | None, heads: int, M: int) -> Tensor | None:
-    """Which keys the lists of queries name, a boolean [B,1|H,N,M]."""
+def _read_lists(module: Any, indices: Tensor | None, block_indices: Tensor | None) -> _Lists | None:
     if indices is not None:
-        return _listed(indices, M)[:, None]
-    if block_indices is None:
-        return None
-    size = _block_size(module)
-    blocks = _listed(block_indices, -(-M // size))
-    keys = blocks.repeat_interleave(size, -1)[..., :M]
-    return keys.repeat_interleave(heads // keys.shape[1], 1)
+        return _Lists(indices[:, None], 1)
+    return None if block_indices is None else _Lists(block_indices, _block_size(module))
 
 
 # ----------------------------------------------------------------------------
@@ -160,12 +180,6 @@ def attend(
     admitted = read_mask(attention_mask, is_causal, N, M)
     length = admitted.length
 
-    listed = _read_lists(module, indices, block_indices, heads, M)
-    if listed is not None:
-        record_fallback("transformers", "lists of keys for each query: written out as a mask, all keys are visited")
-        bias = to_log_weight(listed[..., :length])
-        admitted = admitted._replace(bias=bias if admitted.bias is None else bias + admitted.bias)
-
     unknown = [name for name, given in others.items() if given is not None and name not in _OTHERS]
     reason = (
         f"dropout={dropout}" if dropout
@@ -174,6 +188,13 @@ def attend(
         else f"tensors of {query.device.type}" if query.device.type not in ("cpu", "cuda")
         else None
     )  # fmt: skip
+    lists = _read_lists(module, indices, block_indices)
+    if lists is not None and (reason is not None or query.is_cuda or not lists.are_few(length)):
+        if query.is_cuda:
+            record_fallback("transformers", "lists of keys on a GPU: written out as a mask, all keys are visited")
+        listed = to_log_weight(lists.to_mask(heads, M)[..., :length])
+        admitted = admitted._replace(bias=listed if admitted.bias is None else listed + admitted.bias)
+        lists = None
     if reason is not None:
         record_fallback("transformers", f"{reason}: the model's eager attention")
         options = dict(
@@ -186,17 +207,19 @@ def attend(
     if position_bias is not None:
         position_bias = position_bias[..., :length]
         bias = position_bias if bias is None else position_bias + bias
-    options = dict(
-        scale=scaling,
+    own: dict[str, Any] = dict(
         causal=admitted.causal,
         window=admitted.window,
         log_weight=_with_type_of_sums(admitted.log_weight, query),
         bias=bias if bias is not None and bias.dtype == query.dtype else _with_type_of_sums(bias, query),
-        sink=_with_type_of_sums(s_aux, query),
-        score=soft_cap(softcap),
     )
+    options: dict[str, Any] = dict(scale=scaling, sink=_with_type_of_sums(s_aux, query), score=soft_cap(softcap))
     key, value = key[:, :, :length], value[:, :, :length]
-    out = dense(query, key, value, **options)
+    if lists is None:
+        out = dense(query, key, value, **own, **options)
+    else:
+        rows = lists.to_rows(key.shape[1], heads, length)
+        out = stream(query, [Source(key, value, rows=rows, unit=lists.unit, **own)], block=1, **options)
     return out.transpose(1, 2).contiguous(), None
 
 

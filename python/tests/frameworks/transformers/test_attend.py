@@ -3,15 +3,19 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The attention function, against its formula in float64."""
 
+import functools
 import types
 
 import pytest
 import torch
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 from transformers import masking_utils
 
 from fovea.torch import _transformers
 from fovea.torch._mask_functions import make_mask
+from fovea.torch._masks import PatternMask
 from fovea.torch._transformers import attend
 
 
@@ -195,31 +199,119 @@ def test_soft_cap(name, has_sinks, fallbacks):
 # ----------------------------------------------------------------------------
 
 
-def test_indices(fallbacks):
-    leaves = inputs()
-    indices = torch.tensor([[[0, 3, 8, -1], [1, 1, -1, -1], [5, 6, 7, 8], [-1, -1, -1, -1], [2, 0, 4, 6], [8, 7, 3, 1]]])
-    indices = indices.expand(2, 6, 4).int()
-    listed = torch.zeros(2, 1, 6, 9, dtype=torch.bool)
-    for b, i, x in torch.nonzero(indices >= 0).tolist():
-        listed[b, 0, i, indices[b, i, x]] = True
-    found = attend(Layer(), *leaves, MASKS["causal"], indices=indices)
-    check(found, expect(leaves, mask=listed & MASKS["causal"]), leaves)
-    assert "lists of keys" in fallbacks()[0].reason
+INDICES = [[0, 3, 8, -1], [1, 1, -1, -1], [5, 6, 7, 8], [-1, -1, -1, -1], [2, 0, 4, 6], [8, 7, 3, 1]]
+BLOCKS = torch.randint(-1, 3, (2, 4, 6, 2), generator=torch.Generator().manual_seed(2))
 
 
-def test_block_indices(fallbacks):
-    leaves = inputs()
-    blocks = torch.randint(-1, 3, (2, 2, 6, 2), generator=torch.Generator().manual_seed(2))
+def indices_of_queries():
+    """Those of the arguments, and which keys [B,H,N,M] they name; one is named twice, and one query names none."""
     listed = torch.zeros(2, 4, 6, 9, dtype=torch.bool)
-    for b, g, i, x in torch.nonzero(blocks >= 0).tolist():
-        first = 3 * blocks[b, g, i, x]
-        listed[b, 2 * g : 2 * g + 2, i, first : first + 3] = True
-    for mask in (MASKS["causal"], MASKS["keys"]):
-        for leaf in leaves:
-            leaf.grad = None
-        found = attend(Layer(), *leaves, mask, block_indices=blocks)
-        check(found, expect(leaves, mask=listed & mask), leaves)
-    assert fallbacks()[0].calls == 2
+    for row, entries in enumerate(INDICES):
+        listed[:, :, row, [each for each in entries if each >= 0]] = True
+    return {"indices": torch.tensor([INDICES]).expand(2, 6, 4).int()}, listed
+
+
+def blocks_of(heads):
+    """Blocks of three keys for so many heads, each of which is those of the same number of query heads."""
+    listed = torch.zeros(2, 4, 6, 9, dtype=torch.bool)
+    blocks, share = BLOCKS[:, :heads], 4 // heads
+    for b, h, i, x in torch.nonzero(blocks >= 0).tolist():
+        first = 3 * blocks[b, h, i, x]
+        listed[b, share * h : share * (h + 1), i, first : first + 3] = True
+    return {"block_indices": blocks}, listed
+
+
+@pytest.fixture(params=["lists", "mask"])
+def seen(request, monkeypatch):
+    """What is called, for lists of any length or for none."""
+    monkeypatch.setattr(_transformers, "_FEW", 0 if request.param == "lists" else 100)
+    expected, found = "stream" if request.param == "lists" else "dense", []
+    for name in ("stream", "dense"):
+        function = getattr(_transformers, name)
+        monkeypatch.setattr(_transformers, name, lambda *a, f=function, n=name, **o: found.append(n) or f(*a, **o))
+    yield found
+    assert set(found) == {expected}
+
+
+LISTS = {"indices": indices_of_queries, **{f"blocks of {heads}": functools.partial(blocks_of, heads) for heads in (1, 2, 4)}}
+
+
+@pytest.mark.parametrize("has_terms", [False, True])
+@pytest.mark.parametrize("lists", LISTS.values(), ids=LISTS)
+def test_lists_of_keys(lists, has_terms, seen, fallbacks):
+    options, listed = lists()
+    for mask in (MASKS["causal"], MASKS["keys"], MASKS["some of each head"]):
+        leaves, names, rest = inputs(), [], {}
+        if has_terms:
+            names, rest = ["position_bias", "s_aux"], {"softcap": 1.5}
+            leaves += [torch.randn(1, 4, 6, 9, requires_grad=True), torch.randn(4, requires_grad=True)]
+        found = attend(Layer(), *leaves[:3], mask, **options, **dict(zip(names, leaves[3:])), **rest)
+        check(found, expect(leaves, names, mask=listed & mask, **rest), leaves)
+    assert not fallbacks()
+
+
+@pytest.mark.parametrize("type", [torch.bfloat16, torch.float16, torch.float64])
+def test_lists_of_all_types(type, seen):
+    options, listed = blocks_of(2)
+    leaves = inputs(dtype=type)
+    found = attend(Layer(), *leaves, MASKS["causal"], **options)
+    check(found, expect(leaves, mask=listed & MASKS["causal"]), leaves, 1e-5 if type == torch.float64 else 2e-2)
+
+
+def test_keys_behind_a_cache_are_not_listed(monkeypatch):
+    """Lists name keys that a static cache has room for; some patterns cut them off."""
+    monkeypatch.setattr(_transformers, "_FEW", 0)
+    leaves = inputs(N=4)
+    mask = make_mask(2, 4, 9, q_offset=2, attention_mask=torch.ones(2, 9, dtype=torch.bool))
+    assert isinstance(mask, PatternMask)
+    indices = torch.tensor([0, 5, 7, 8]).expand(2, 4, 4)
+    listed = torch.zeros(9, dtype=torch.bool).index_fill(0, indices[0, 0], True)
+    found = attend(Layer(), *leaves, mask, indices=indices)
+    check(found, expect(leaves, mask=listed & torch.ones(4, 9, dtype=torch.bool).tril(2)), leaves)
+
+
+def test_lists_make_nothing_of_queries_and_keys():
+    """Forward and backward, of PyTorch; kernels of lists have no such memory."""
+    N, sizes = 512, []
+
+    class Recorder(TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, arguments=(), options=None):
+            found = function(*arguments, **(options or {}))
+            sizes.extend(each.numel() for each in tree_leaves(found) if isinstance(each, torch.Tensor))
+            return found
+
+    leaves = inputs(B=1, H=2, G=1, N=N, M=N, D=4, E=4)
+    indices = torch.stack([torch.randperm(N)[:8] for _ in range(N)])[None]
+    mask = make_mask(1, N, N, attention_mask=torch.ones(1, N, dtype=torch.bool), allow_is_causal_skip=False)
+    with Recorder():
+        attend(Layer(), *leaves, mask, indices=indices)[0].sum().backward()
+        assert max(sizes) < N * N // 32
+        # As many as would be a mask are noticed.
+        attend(Layer(), *(leaf.detach() for leaf in leaves), mask, indices=indices.repeat(1, 1, 16))
+    assert max(sizes) >= N * N
+
+
+def test_many_listed_keys_are_a_mask(monkeypatch):
+    calls = []
+    for name in ("stream", "dense"):
+        function = getattr(_transformers, name)
+        monkeypatch.setattr(_transformers, name, lambda *a, f=function, n=name, **o: calls.append(n) or f(*a, **o))
+    leaves = inputs(N=3, M=33)
+    for count in (8, 9):
+        attend(Layer(), *leaves, None, is_causal=False, indices=torch.arange(count).expand(2, 3, count))
+    assert calls == ["stream", "dense"]
+
+
+def test_lists_in_compiled_graphs(seen):
+    torch.compiler.reset()
+    options, listed = blocks_of(2)
+
+    def call(query, key, value, blocks):
+        return attend(Layer(), query, key, value, None, is_causal=False, block_indices=blocks)[0]
+
+    leaves = inputs()
+    found = torch.compile(call, fullgraph=True, dynamic=True, backend="aot_eager")(*leaves, options["block_indices"])
+    check((found, None), expect(leaves, mask=listed), leaves)
 
 
 @pytest.mark.parametrize(

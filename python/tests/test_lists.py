@@ -150,6 +150,12 @@ def test_one_kernel_for_all_lengths():
     assert _fovea.cache_statistics()[2] - before == 1
 
 
+@pytest.mark.parametrize("case", CASES)
+def test_gpu(case):
+    q, sources, options = case("bfloat16", 37)
+    check(fovea.stream(q, sources, **options, target="gpu-sim"), reference.stream(q, sources, **options), "bfloat16")
+
+
 def test_a_wrong_list_is_noticed():
     q, (chosen, window), options = blocks_of_rows("float32", 65)
     wrong = chosen.rows.copy()
@@ -184,8 +190,8 @@ def test_errors():
         wrong = lists.copy()
         wrong[1, 0, 2, 3] = entry
         match = rf"rows of source 0\[1, 0, 2, 3\] must be -1, or at least 0 and below 5, but got {entry}"
-        fails(match, rows=wrong, unit=8, error=fovea.FoveaError)
+        for target in ("cpu", "gpu-sim"):
+            fails(match, rows=wrong, unit=8, target=target, error=fovea.FoveaError)
     wrong = lists.astype(np.int64)
     wrong[0, 0, 0, 0] = 1 << 40
     fails(r"^sources\[0\]\.rows: found 1099511627776, needed codes of 32 bits", rows=wrong)
-    fails("has lists of rows, which kernels for GPUs do not take yet", rows=lists, target="gpu-sim", error=fovea.FoveaError)

@@ -75,6 +75,23 @@ func.func @lists(%q: !q, %k: !k, %v: !k) -> !q {
   return %r : !q
 })";
 
+/// Rows that lists name, alone: two tiles, the last one with an entry that
+/// names nothing.
+constexpr const char *kNamed = R"(
+!q = tensor<1x1x130x64xf16>
+!k = tensor<1x1x450x64xf16>
+!l = tensor<1x1x3x6xi32>
+func.func @named(%q: !q, %k: !k, %v: !k) -> !q {
+  %init = tensor.empty() : !q
+  %chosen = arith.constant dense<[[[[0, 3, 7, 1, -1, 9],
+      [12, 13, 2, 2, 5, 8], [6, 4, 11, 10, -1, 1]]]]> : !l
+  %r = attn.stream query(%q : !q)
+      source(%k, %v : !k, !k) rows(%chosen : !l) unit = 32
+          ranges [affine_map<(b)[rows, n] -> (0, rows - 9)>] mask <causal>
+      outs(%init : !q) {block = 64 : i64, scale = 0.125 : f64} -> !q
+  return %r : !q
+})";
+
 struct Halves {
   Halves(int64_t rows, double phase) : shape{1, 1, rows, 64}, bits(rows * 64) {
     for (size_t i = 0; i < bits.size(); ++i)
@@ -246,6 +263,23 @@ TEST_P(SM90a, EveryInstructionOfListsAloneIsMissed) {
   text = kListsAlone;
   spoiledValues = {};
   expectMissed("cp.async.wait");
+}
+
+TEST_P(SM80, EveryInstructionOfNamedRowsIsMissed) {
+  text = kNamed;
+  spoiledValues = {440, 445};
+  spoiledKeys = {442};
+  expectMissed("barrier.cta");
+  expectMissed("cp.async.wait", {2});
+  expectMissed("vote.ballot");
+}
+
+TEST_P(SM90a, EveryInstructionOfNamedRowsIsMissed) {
+  text = kNamed;
+  spoiledValues = {440, 445};
+  spoiledKeys = {442};
+  expectMissed("cp.async.wait");
+  expectMissed("vote.ballot");
 }
 
 INSTANTIATE_TEST_SUITE_P(Chips, SM80, testing::Values("sm_80"));

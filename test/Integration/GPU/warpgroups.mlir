@@ -17,12 +17,15 @@
 // RUN: fovea-run %s --entry=squared --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
 // RUN: fovea-run %s --entry=prefix --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
 // RUN: fovea-run %s --entry=lengths --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
+// RUN: fovea-run %s --entry=named --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
+// RUN: env FOVEA_SIMT=seed=5 fovea-run %s --entry=named --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
+// RUN: env FOVEA_SIMT=seed=6,eager fovea-run %s --entry=named --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
 // CHECK: result 0: {{.*}} agrees with the reference
 // CHECK-NOT: differs
 
 // These are the kernels that run.
 // RUN: fovea-opt %s --attn-nvvm-pipeline="chip=sm_90a host=false" | FileCheck %s --check-prefix=TILES
-// TILES-COUNT-10: nvvm.reqntid = array<i32: {{256|384}}, 1, 1>
+// TILES-COUNT-11: nvvm.reqntid = array<i32: {{256|384}}, 1, 1>
 
 // One tile of keys is whole, one is not; columns fill two boxes.
 func.func @full(%q: tensor<1x2x150x128xf16>, %k: tensor<1x1x200x128xf16>, %v: tensor<1x1x200x128xf16>) -> (tensor<1x2x150x128xf16>, tensor<1x2x150xf32>) {
@@ -118,4 +121,17 @@ func.func @lengths(%q: tensor<3x2x150x64xf16>, %k: tensor<3x1x300x64xf16>) -> te
       lengths(%n : tensor<3xi32>)
       outs(%o : tensor<3x2x150x64xf16>) {mask = #attn.mask<causal>} -> tensor<3x2x150x64xf16>
   return %r : tensor<3x2x150x64xf16>
+}
+
+// Rows that lists name, beside rows near the block.
+func.func @named(%q: tensor<1x2x150x64xf16>, %k: tensor<1x1x200x64xf16>, %v: tensor<1x1x200x40xf16>) -> tensor<1x2x150x40xf16> {
+  %chosen = arith.constant dense<[[[[9, 4, -1], [3, 3, -1], [12, 0, 7]]]]> : tensor<1x1x3x3xi32>
+  %o = tensor.empty() : tensor<1x2x150x40xf16>
+  %r = attn.stream query(%q : tensor<1x2x150x64xf16>)
+      source(%k, %v : tensor<1x1x200x64xf16>, tensor<1x1x200x40xf16>) rows(%chosen : tensor<1x1x3x3xi32>) unit = 16
+          ranges [affine_map<(b)[rows, n] -> (0, rows)>] mask <causal>
+      source(%k, %v : tensor<1x1x200x64xf16>, tensor<1x1x200x40xf16>)
+          ranges [affine_map<(b)[rows, n] -> (b * 64, b * 64 + 64)>]
+      outs(%o : tensor<1x2x150x40xf16>) {block = 64 : i64, scale = 2.5e-01 : f64} -> tensor<1x2x150x40xf16>
+  return %r : tensor<1x2x150x40xf16>
 }

@@ -40,7 +40,13 @@ void GPUStreamKernel::loadQueries() {
 std::pair<Value, Value> GPUStreamKernel::findRow(const Tile &tile, Value row) {
   Value exists = b.less(row, tile.count);
   Value last = b.sub(tile.count, b.i32(1));
-  return {getRow(tile, b.min(row, last)), exists};
+  row = b.min(row, last);
+  for (auto [index, source] : llvm::enumerate(sources))
+    if (source.list)
+      exists = whereSource(tile, index, exists, [&, &source = source] {
+        return b.both(exists, findListed(source, b.add(tile.row, row)).exists);
+      });
+  return {getRow(tile, row), exists};
 }
 
 /// Copies the rows of operand `view` of the tile's source that `toRow` gives
@@ -113,14 +119,9 @@ Value GPUStreamKernel::getKeyRow(const Tile &tile, Value row) {
   for (auto [index, source] : llvm::enumerate(sources)) {
     if (!source.codes)
       continue;
-    auto look = [&, &source = source]() -> Value {
+    keyRow = whereSource(tile, index, keyRow, [&, &source = source]() -> Value {
       return memref::LoadOp::create(b, source.codes, b.toIndex(row));
-    };
-    Value before = keyRow;
-    keyRow = sources.size() == 1
-                 ? look()
-                 : b.select(b.equal(tile.source, b.i32(index)), b.getI32Type(),
-                            look, [&] { return before; });
+    });
   }
   return keyRow;
 }
@@ -133,6 +134,8 @@ void GPUStreamKernel::loadTile(const Tile &tile, Value stage, Value column) {
            [](Value row) { return row; });
   if (hasWeights)
     loadWeights(tile, stage);
+  if (hasLists)
+    loadPlaces(tile, stage);
 }
 
 /// Logarithms of how many tokens the rows of a tile stand for, in base 2; for

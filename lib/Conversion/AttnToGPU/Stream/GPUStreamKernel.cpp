@@ -43,12 +43,14 @@ LogicalResult fovea::attn::verifyGPUStream(StreamOp op) {
   if (failed(verifyGPUElementTypes(op, {op.getQuery()})) ||
       failed(verifyGPUWidths(op, {op.getQuery()})))
     return failure();
-  if (!op.getRowLists().empty())
-    return op.emitOpError("has lists of rows, which kernels for GPUs do not "
-                          "take yet; compile it for the CPU");
   // Threads count rows and positions in 32 bits, with room for differences.
   for (const StreamOp::Source &source : op.getSourceList()) {
     int64_t rows = getExtent(source.getRowsOperand(), 2);
+    if (source.attr.getHasListedPositions()) {
+      int64_t entries = getExtent(source.rowList, 3);
+      if (!ShapedType::isDynamic(entries))
+        rows = std::max(rows, entries * source.attr.getUnit());
+    }
     int64_t stride = source.attr.getMask().getStride();
     if (rows < (int64_t(1) << 30) / stride)
       continue;
@@ -89,6 +91,9 @@ GPUStreamLayout::GPUStreamLayout(StreamOp op) {
   weights = place(hasWeights ? numSlots * tiles.getKey() * 4 : 0);
   hidden = place(hasWeights ? numSlots * words * 4 : 0);
   table = place(tableRows * 4);
+  bool hasLists = !op.getRowLists().empty();
+  places = place(hasLists ? numSlots * tiles.getKey() * 4 : 0);
+  cuts = place(hasLists ? numSlots * words * 4 : 0);
 }
 
 int64_t GPUStreamLayout::place(int64_t size) {
@@ -122,9 +127,11 @@ GPUStreamKernel::GPUStreamKernel(StreamOp op, OpBuilder &builder, F32Math math)
                              [](const auto &source) {
                                return source.attr.getMask().hasPrefix();
                              })),
-      hasStride(llvm::any_of(op.getSourceList(), [](const auto &source) {
-        return source.attr.getMask().hasStride();
-      })) {
+      hasStride(llvm::any_of(op.getSourceList(),
+                             [](const auto &source) {
+                               return source.attr.getMask().hasStride();
+                             })),
+      hasLists(!op.getRowLists().empty()) {
   scale = op.getScale().convertToDouble() * (isSoftmax ? softmax::kLog2E : 1.0);
   // The exponential can take the scale only if a larger product gives a larger
   // score, and only if the masked product stays finite.
@@ -172,6 +179,12 @@ void GPUStreamKernel::placeTerms() {
   }
   if (layout.tableRows)
     table = b.sharedBuffer(layout.table, {layout.tableRows}, b.getI32Type());
+  if (hasLists) {
+    sharedPlaces = b.sharedBuffer(layout.places, {layout.numSlots * keyTile},
+                                  b.getI32Type());
+    sharedCuts = b.sharedBuffer(
+        layout.cuts, {layout.numSlots * getHiddenWords()}, b.getI32Type());
+  }
 }
 
 void GPUStreamKernel::emit() {
@@ -325,6 +338,12 @@ void GPUStreamKernel::emitSources(Value blockIndex) {
                                    /*dimValues=*/{}, {view.rows, numRows}));
     if (Value codes = source.codes)
       view.codes = broadcast(codes, ownHead, /*hasBlocks=*/false);
+    // One list for all heads, for each key head, or for each query head.
+    if (Value lists = source.rowList) {
+      Value share = b.div(b.mul(head, b.extent(lists, 1)), heads);
+      view.list = b.rowView(lists, {b.broadcastIndex(lists, 0, batch), share,
+                                    b.broadcastIndex(lists, 2, blockIndex)});
+    }
     sources.push_back(view);
   }
 }

@@ -38,6 +38,9 @@
 
 namespace fovea::attn {
 
+/// Farther than any row; the difference of two such numbers fits 32 bits.
+constexpr int64_t kFar = 1 << 30;
+
 /// The type that queries, keys and values of a stream are multiplied in: the
 /// narrow one that queries and results have, or else f32. Sources kept in f32
 /// beside narrow results are rounded, as weights are.
@@ -54,9 +57,10 @@ public:
   int64_t barriers = 0, tiles = 0;
   /// Value columns that are summed at once, and how many times that is done.
   int64_t valueColumns, numPasses;
-  int64_t queries, keys, values, weights, hidden, table; // offsets in bytes
+  // Offsets in bytes.
+  int64_t queries, keys, values, weights, hidden, table, places, cuts;
   int64_t tableRows, bytes = 0;
-  /// Tiles whose weights are there at once.
+  /// Tiles whose weights and places are there at once.
   int64_t numSlots = 2;
 
 private:
@@ -103,7 +107,7 @@ private:
 
   /// A source's operands for one batch entry and head, as 1-d and 2-d views.
   struct SourceView {
-    Value keys, values, logWeight, bias, codes, rows, tokens;
+    Value keys, values, logWeight, bias, codes, list, rows, tokens;
     Value valueBlock; // of 32 bits; null unless values differ by block
     /// Terms by distance, and the position of row 0 among the queries, of 32
     /// bits.
@@ -113,18 +117,21 @@ private:
     bool hasTerms() const { return bias || relativeKeys || distanceBias; }
   };
 
-  /// Consecutive rows of a source, or entries of the row table. Query `i` of
-  /// the block may read rows `lower + i <= row < max(upper + i, prefix)`; null
-  /// where no mask says so. With a stride `lower` and `upper` are positions.
+  /// Consecutive rows of a source, entries of the row table, or rows of a list
+  /// in order. Query `i` of the block may read rows `lower + i <= row <
+  /// max(upper + i, prefix)`; null where no mask says so. With a stride `lower`
+  /// and `upper` are positions. Of a list, all bounds are of where rows stand,
+  /// and only rows from `begin` to before `end` are read.
   struct Segment {
     unsigned source;
     bool isTable;
-    Value low, high, lower, upper, prefix;
+    Value low, high, lower, upper, prefix, begin, end;
     Value firstTile;
     Value biasBegin; // the row of column 0 of a local bias
   };
 
-  /// One tile of rows, with positions counted from its first row.
+  /// One tile of rows, with positions counted from its first row; those of
+  /// listed rows are counted from 0.
   struct Tile {
     Value source;  // null when there is only one
     Value isTable; // null when no segment is a table
@@ -132,6 +139,13 @@ private:
     Value biasColumn; // of the first row; null without a local bias
     Value prefix;     // null where no source has one
     Value stride;     // likewise
+    Value begin, end; // null where no source has lists
+  };
+
+  /// A row that a list names: where it is stored, or the nearest row that is,
+  /// where it stands, and whether there is such a row.
+  struct ListedRow {
+    Value row, position, exists;
   };
 
   /// Sums of one thread: rows `lane / 4` and 8 more of its warp.
@@ -167,6 +181,18 @@ private:
   Value getRow(const Tile &tile, Value offset);
   Value selectBySource(const Tile &tile,
                        llvm::function_ref<Value(const SourceView &)> view);
+  /// `then()` where a tile is of source `index`, and `otherwise` elsewhere.
+  Value whereSource(const Tile &tile, unsigned index, Value otherwise,
+                    llvm::function_ref<Value()> then);
+
+  // Rows that lists name (GPUStreamLists.cpp).
+  void addListed(unsigned source, Value blockIndex);
+  Value countEntries(const SourceView &source, const Segment &segment);
+  ListedRow findListed(const SourceView &source, Value number);
+  /// Where row `offset` of a tile stands among those of its source.
+  Value getPosition(const Tile &tile, Value offset);
+  void loadPlaces(const Tile &tile, Value stage);
+  Value loadPlace(Value stage, Value offset);
 
   // Copies to shared memory (GPUStreamCopies.cpp).
   void loadQueries();
@@ -188,7 +214,11 @@ private:
     Value lower, length;
   };
   void noteHidden(Value stage, Value number, Value weight);
-  Value loadHidden(Value stage, Value word);
+  /// A bit for each of the 32 rows of a tile from a multiple of 32 on, by the
+  /// lanes of a warp, and the bits of one word.
+  void storeBits(Value bits, Value stage, Value number, Value condition);
+  Value loadBits(Value bits, Value stage, Value word);
+  Value isAny(Value bits, Value stage);
   Value getDistance(const Tile &tile, const SourceView &source, Value query,
                     Value offset);
   Values multiplyRelative(const Tile &tile, const SourceView &source,
@@ -202,6 +232,7 @@ private:
   void changeScores(Value condition, llvm::SmallVectorImpl<Values> &scores,
                     llvm::function_ref<void()> then);
   Bounds getBounds(const Tile &tile, int64_t half);
+  std::pair<Value, Value> getCommonRows(const Tile &tile);
   Value isCut(const Tile &tile, Value stage);
   void mask(const Tile &tile, Value stage, Value isCut,
             llvm::SmallVectorImpl<Values> &scores);
@@ -248,7 +279,7 @@ private:
   ScoreBody scoreBody;
   bool isSoftmax, hasWeights;
   bool hasBias; // or terms by distance
-  bool hasLocalBias, hasPrefix, hasStride;
+  bool hasLocalBias, hasPrefix, hasStride, hasLists;
   /// Scores are multiplied by the scale before terms are added to them;
   /// otherwise the scale goes into the exponential.
   bool scalesScores;
@@ -258,7 +289,7 @@ private:
 
   // Shared memory.
   SharedMatrix sharedQueries, sharedKeys, sharedValues;
-  Value sharedWeights, sharedHidden, table;
+  Value sharedWeights, sharedHidden, sharedPlaces, sharedCuts, table;
 
   int64_t getStride(const Segment &segment) const {
     return sources[segment.source].attr.getMask().getStride();

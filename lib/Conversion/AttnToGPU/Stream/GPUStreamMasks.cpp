@@ -36,16 +36,20 @@ static Value removes(KernelBuilder &b, Value term) {
 /// Called by all lanes of a warp with the logarithms of the weights of the 32
 /// rows from a multiple of 32 on.
 void GPUStreamKernel::noteHidden(Value stage, Value number, Value weight) {
-  Value bits = b.ballot(removes(b, weight));
-  Value at = b.add(b.mul(stage, getHiddenWords()), b.div(number, kWarpSize));
-  b.ifThen(b.equal(b.lane(), b.i32(0)), [&] {
-    memref::StoreOp::create(b, bits, sharedHidden, b.toIndex(at));
-  });
+  storeBits(sharedHidden, stage, number, removes(b, weight));
 }
 
-Value GPUStreamKernel::loadHidden(Value stage, Value word) {
+void GPUStreamKernel::storeBits(Value bits, Value stage, Value number,
+                                Value condition) {
+  Value votes = b.ballot(condition);
+  Value at = b.add(b.mul(stage, getHiddenWords()), b.div(number, kWarpSize));
+  b.ifThen(b.equal(b.lane(), b.i32(0)),
+           [&] { memref::StoreOp::create(b, votes, bits, b.toIndex(at)); });
+}
+
+Value GPUStreamKernel::loadBits(Value bits, Value stage, Value word) {
   Value at = b.add(b.mul(stage, getHiddenWords()), word);
-  return memref::LoadOp::create(b, sharedHidden, b.toIndex(at));
+  return memref::LoadOp::create(b, bits, b.toIndex(at));
 }
 
 /// The distance of a row of a tile from a query, or the next one that has terms
@@ -156,7 +160,7 @@ Value GPUStreamKernel::computeScore(const Tile &tile, Value row, Value offset,
       numRows);
   Value query =
       b.add(b.add(b.add(firstRow, queryStart), shift), b.toIndex(row));
-  Value key = b.toIndex(getRow(tile, offset));
+  Value key = b.toIndex(getPosition(tile, offset));
   if (tile.stride) {
     Value stride = b.toIndex(tile.stride);
     key = b.add(b.mul(key, stride), b.sub(stride, b.index(1)));
@@ -188,20 +192,15 @@ Value GPUStreamKernel::removesEntry(const Tile &tile, Value row, Value offset) {
       b.toIndex(getRow(tile, b.min(offset, b.sub(tile.count, b.i32(1)))));
   Value zero = b.scalar(0.0), product = zero;
   for (auto [index, source] : llvm::enumerate(sources)) {
-    auto multiply = [&, &source = source] {
+    // The row is one of this source, which others may not have.
+    product = whereSource(tile, index, product, [&, &source = source] {
       return b.loop(b.index(0), b.index(width), 1, {zero},
                     [&](Value column, ValueRange sum) -> Values {
                       return {b.fma(b.loadScalar(queryRows, {query, column}),
                                     b.loadScalar(source.keys, {key, column}),
                                     sum[0])};
                     })[0];
-    };
-    // The row is one of this source, which others may not have.
-    Value before = product;
-    product = sources.size() == 1
-                  ? multiply()
-                  : b.select(b.equal(tile.source, b.i32(index)), b.getF32Type(),
-                             multiply, [&] { return before; });
+    });
   }
   return removes(b, computeScore(tile, row, offset, product));
 }
@@ -235,7 +234,8 @@ GPUStreamKernel::Bounds GPUStreamKernel::getBounds(const Tile &tile,
   Value upper = getFirstRow(tile, b.add(tile.upper, row));
   if (tile.prefix)
     upper = b.max(upper, tile.prefix);
-  upper = b.min(upper, tile.count);
+  // Places say which rows there are.
+  upper = b.min(upper, hasLists ? b.i32(kFar) : tile.count);
   Value lower = b.max(getFirstRow(tile, b.add(tile.lower, row)), 0);
   return {lower, b.max(b.sub(upper, lower), 0)};
 }
@@ -249,21 +249,34 @@ static Value isWithin(KernelBuilder &b, Value offset, Value length) {
 /// Whether a mask or a log weight removes an entry of a tile, the same for all
 /// threads.
 Value GPUStreamKernel::isCut(const Tile &tile, Value stage) {
-  // Every query of the block may read every row of most tiles.
+  Value isCut;
+  if (hasLists) {
+    isCut = isAny(sharedCuts, stage);
+  } else {
+    // Every query of the block may read every row of most tiles.
+    auto [lower, upper] = getCommonRows(tile);
+    isCut = b.either(
+        b.less(tile.count, b.i32(keyTile)),
+        b.either(b.less(upper, b.i32(keyTile)), b.less(b.i32(0), lower)));
+  }
+  return hasWeights ? b.either(isCut, isAny(sharedHidden, stage)) : isCut;
+}
+
+/// The rows of a tile from the first to before the second may be read by every
+/// query of the block.
+std::pair<Value, Value> GPUStreamKernel::getCommonRows(const Tile &tile) {
   Value upper = getFirstRow(tile, tile.upper);
   if (tile.prefix)
     upper = b.max(upper, tile.prefix);
-  Value lower = getFirstRow(tile, b.add(tile.lower, queryTile - 1));
-  Value isCut = b.either(
-      b.less(tile.count, b.i32(keyTile)),
-      b.either(b.less(upper, b.i32(keyTile)), b.less(b.i32(0), lower)));
-  if (!hasWeights)
-    return isCut;
+  return {getFirstRow(tile, b.add(tile.lower, queryTile - 1)), upper};
+}
+
+/// Whether any row of a tile has its bit.
+Value GPUStreamKernel::isAny(Value bits, Value stage) {
   Value all = b.i32(0);
   for (int64_t word = 0; word < getHiddenWords(); ++word)
-    all = b.createOrFold<arith::OrIOp>(all, loadHidden(stage, b.i32(word)));
-  return b.either(isCut, b.createOrFold<arith::CmpIOp>(arith::CmpIPredicate::ne,
-                                                       all, b.i32(0)));
+    all = b.createOrFold<arith::OrIOp>(all, loadBits(bits, stage, b.i32(word)));
+  return b.createOrFold<arith::CmpIOp>(arith::CmpIPredicate::ne, all, b.i32(0));
 }
 
 /// Sets the scores of what is not read.
@@ -289,18 +302,21 @@ void GPUStreamKernel::applyMask(const Tile &tile, Value stage,
   Values words;
   for (int64_t word = 0; hasWeights && word < getHiddenWords(); ++word)
     words.push_back(b.createOrFold<arith::ShRUIOp>(
-        loadHidden(stage, b.i32(word)), pairColumn));
+        loadBits(sharedHidden, stage, b.i32(word)), pairColumn));
   for (auto [number, tileScores] : llvm::enumerate(scores))
     for (int64_t i : {0, 1}) {
       int64_t column = number * 8 + i;
-      Value isNone;
+      Value isNone, place;
+      if (hasLists)
+        place = loadPlace(stage, b.add(pairColumn, column));
       if (hasWeights)
         isNone = b.equal(b.bitAnd(words[column / kWarpSize],
                                   int64_t(1) << column % kWarpSize),
                          b.i32(0));
       for (int64_t half : {0, 1}) {
-        Value offset =
-            b.add(b.sub(pairColumn, bounds[half].lower), b.i32(column));
+        Value offset = hasLists ? b.sub(place, bounds[half].lower)
+                                : b.add(b.sub(pairColumn, bounds[half].lower),
+                                        b.i32(column));
         Value isRead = isWithin(b, offset, bounds[half].length);
         if (isNone)
           isRead = b.both(isRead, isNone);
@@ -318,23 +334,20 @@ void GPUStreamKernel::applyMask(const Tile &tile, Value stage,
 Value GPUStreamKernel::readsRow(const Tile &tile, Value stage, int64_t half,
                                 Value row) {
   Bounds bounds = getBounds(tile, half);
-  Value isRead = isWithin(b, b.sub(row, bounds.lower), bounds.length);
+  Value place = hasLists ? loadPlace(stage, row) : row;
+  Value isRead = isWithin(b, b.sub(place, bounds.lower), bounds.length);
   if (hasWeights) {
-    Value word = loadHidden(stage, b.div(row, kWarpSize));
+    Value word = loadBits(sharedHidden, stage, b.div(row, kWarpSize));
     Value bit = b.createOrFold<arith::ShRUIOp>(word, b.rem(row, kWarpSize));
     isRead = b.both(isRead, b.equal(b.bitAnd(bit, 1), b.i32(0)));
   }
   for (auto [index, source] : llvm::enumerate(sources)) {
     if (!source.bias && !source.distanceBias)
       continue;
-    auto look = [&, &source = source] {
+    isRead = whereSource(tile, index, isRead, [&, &source = source] {
       Value term = loadBias(tile, source, getOwnRow(half), row);
       return b.both(isRead, b.equal(removes(b, term), b.i1(false)));
-    };
-    isRead = sources.size() == 1
-                 ? look()
-                 : b.select(b.equal(tile.source, b.i32(index)), b.getI1Type(),
-                            look, [&] { return isRead; });
+    });
   }
   if (scoreBody)
     isRead = b.both(

@@ -13,9 +13,6 @@
 using namespace mlir;
 using namespace fovea::attn;
 
-/// Farther than any row; the difference of two such numbers fits 32 bits.
-static constexpr int64_t kFar = 1 << 30;
-
 /// A bound of rows in 32 bits, whichever rows that there are not it names.
 static Value toNearI32(GPUKernelBuilder &b, Value bound) {
   return b.toI32(b.clamp(bound, b.index(-kFar), b.index(kFar)));
@@ -33,6 +30,8 @@ void GPUStreamKernel::collectSegments(Value blockIndex) {
         ranges.emitRuns(b, index, source, blockIndex, numRows, add);
     if (!listed.empty())
       addTable(index, listed, blockIndex);
+    if (source.list)
+      addListed(index, blockIndex);
   }
   if (layout.tableRows)
     b.barrier();
@@ -122,10 +121,13 @@ GPUStreamKernel::Tile GPUStreamKernel::getTile(Value number) {
           arith::ConstantOp::create(b, b.getBoolAttr(segment.isTable));
     tile.row =
         b.add(segment.low, b.mul(b.sub(number, segment.firstTile), keyTile));
-    auto relative = [&](Value bound, int64_t none, int64_t stride = 1) {
-      return bound ? b.sub(bound, b.mul(tile.row, stride)) : b.i32(none);
-    };
     int64_t stride = getStride(segment);
+    bool isListed = sources[segment.source].list != nullptr;
+    auto relative = [&](Value bound, int64_t none, int64_t stride = 1) {
+      if (!bound)
+        return b.i32(none);
+      return isListed ? bound : b.sub(bound, b.mul(tile.row, stride));
+    };
     tile.count = b.min(b.sub(segment.high, tile.row), keyTile);
     tile.upper = relative(segment.upper, kFar, stride);
     tile.lower = relative(segment.lower, -kFar, stride);
@@ -136,10 +138,15 @@ GPUStreamKernel::Tile GPUStreamKernel::getTile(Value number) {
       tile.prefix = relative(segment.prefix, -kFar);
     if (hasStride)
       tile.stride = b.i32(stride);
+    if (hasLists) {
+      tile.begin = isListed ? segment.begin : b.i32(0);
+      tile.end = isListed ? segment.end : b.i32(0);
+    }
     return pack(tile);
   };
   if (segments.empty()) {
-    Segment none = {0, false, b.i32(0), b.i32(0), {}, {}, {}, b.i32(0), {}};
+    Segment none = {};
+    none.low = none.high = none.firstTile = b.i32(0);
     return unpack(toTile(none));
   }
   Values fields = toTile(segments.front());
@@ -163,6 +170,8 @@ GPUStreamKernel::Values GPUStreamKernel::pack(const Tile &tile) {
     values.push_back(tile.prefix);
   if (tile.stride)
     values.push_back(tile.stride);
+  if (tile.begin)
+    values.append({tile.begin, tile.end});
   return values;
 }
 
@@ -172,7 +181,8 @@ SmallVector<Type> GPUStreamKernel::getTileTypes() {
     types.push_back(b.getI32Type());
   if (layout.tableRows)
     types.push_back(b.getI1Type());
-  types.append(hasLocalBias + hasPrefix + hasStride, b.getI32Type());
+  types.append(hasLocalBias + hasPrefix + hasStride + 2 * hasLists,
+               b.getI32Type());
   return types;
 }
 
@@ -199,21 +209,41 @@ GPUStreamKernel::Tile GPUStreamKernel::unpack(ValueRange values) {
     tile.prefix = values.front();
     values = values.drop_front();
   }
-  if (hasStride)
+  if (hasStride) {
     tile.stride = values.front();
+    values = values.drop_front();
+  }
+  if (hasLists) {
+    tile.begin = values[0];
+    tile.end = values[1];
+  }
   return tile;
 }
 
 Value GPUStreamKernel::getRow(const Tile &tile, Value offset) {
-  Value row = b.add(tile.row, offset);
-  if (!tile.isTable)
-    return row;
-  return b.select(
-      tile.isTable, row.getType(),
-      [&]() -> Value {
-        return memref::LoadOp::create(b, table, b.toIndex(row));
-      },
-      [&] { return row; });
+  Value number = b.add(tile.row, offset), row = number;
+  if (tile.isTable)
+    row = b.select(
+        tile.isTable, row.getType(),
+        [&]() -> Value {
+          return memref::LoadOp::create(b, table, b.toIndex(number));
+        },
+        [&] { return number; });
+  for (auto [index, source] : llvm::enumerate(sources))
+    if (source.list)
+      row = whereSource(tile, index, row, [&, &source = source] {
+        return findListed(source, number).row;
+      });
+  return row;
+}
+
+Value GPUStreamKernel::whereSource(const Tile &tile, unsigned index,
+                                   Value otherwise,
+                                   function_ref<Value()> then) {
+  if (sources.size() == 1)
+    return then();
+  return b.select(b.equal(tile.source, b.i32(index)), otherwise.getType(), then,
+                  [&] { return otherwise; });
 }
 
 Value GPUStreamKernel::selectBySource(

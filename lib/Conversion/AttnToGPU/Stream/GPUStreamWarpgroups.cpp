@@ -60,7 +60,7 @@ static constexpr Registers kRegistersAlone = {24, 240},
                            kRegistersTogether = {56, 224};
 
 /// Numbers of 32 bits that say what a tile is.
-static constexpr int64_t kTileFields = 8;
+static constexpr int64_t kTileFields = 12;
 /// Places for what tiles are, and for their weights. A place is written again
 /// when keys two tiles before are free, one iteration after its last reading.
 static constexpr int64_t kSlots = 4;
@@ -120,7 +120,8 @@ public:
   GPUStreamWarpgroups(GPUStreamKernel &kernel, const TensorMaps &maps)
       : k(kernel), b(kernel.b), w(kernel.b), maps(maps),
         numConsumers(kernel.tiles.getVectors()),
-        sharesTiles(kernel.segments.size() > 1 || kernel.scalesScores) {
+        sharesTiles(kernel.segments.size() > 1 || kernel.scalesScores ||
+                    kernel.hasLists) {
     // Whether some rows of a source are listed.
     SmallVector<bool> hasTable(k.sources.size());
     for (const GPUStreamKernel::Segment &segment : k.segments)
@@ -234,6 +235,8 @@ private:
       asLeader([&] { storeTile(tile, slot); });
     if (k.hasWeights)
       k.loadWeights(tile, slot);
+    if (k.hasLists)
+      k.loadPlaces(tile, slot);
     startCopy(tile, getStage(number), shared.keys, &TensorMaps::Source::keys,
               &GPUStreamKernel::SourceView::keys);
   }

@@ -79,8 +79,9 @@ static int64_t chooseKeys(StreamOp op, int64_t mostKeys) {
 
 /// Tiles of warpgroups, of 64 queries each: two of them share a tile of keys.
 /// The sums of a thread, the scores of a tile and the narrow weights of another
-/// fit its 240 registers, 224 with terms, for at most as many keys as here;
-/// more are spilled. A score region is computed for all scores at once.
+/// fit its 240 registers, 224 with terms, for at most as many keys as here, 16
+/// fewer with places of listed rows; more are spilled. A score region is
+/// computed for all scores at once.
 static TilesAttr chooseWarpgroupTiles(StreamOp op, int64_t sharedBytes) {
   // Blocks of threads begin where blocks of the sequence do.
   if (!canUseWarpgroups(op) || (op.getFirstRow() && op.getBlock()))
@@ -90,6 +91,8 @@ static TilesAttr chooseWarpgroupTiles(StreamOp op, int64_t sharedBytes) {
   int64_t width = std::max(query.getDimSize(3), output.getDimSize(3));
   bool hasWeights = !op.getLogWeights().empty();
   int64_t mostKeys = width <= 128 ? 128 : (hasWeights ? 64 : 80);
+  if (!op.getRowLists().empty())
+    mostKeys -= 16;
   if (!op.getScore().empty())
     mostKeys = std::min<int64_t>(mostKeys, 64);
   int64_t rows = query.getDimSize(2), block = op.getBlock();

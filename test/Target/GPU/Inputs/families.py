@@ -84,6 +84,13 @@ def large():
         f"      %c = arith.constant 5.0e+01 : f32\n      %p = arith.divf %s, %c : f32\n"
         f"      %t = math.tanh %p : f32\n      %y = arith.mulf %t, %c : f32\n      attn.yield %y : f32\n    }}\n"
         f"      outs(%o : {q}) -> {q}\n  return %r : {q}\n}}\n")
+    for name, block, unit, entries in (("blocks of 64 rows", 64, 64, 16), ("single rows", 1, 1, 2048)):
+        lists = f"tensor<1x2x{4096 // block}x{entries}xi32>"
+        yield f"lists of {name}, D = 128", "f", (
+            f"func.func @f(%q: {q}, %k: {k}, %r: {lists}, %o: {q}) -> {q} {{\n"
+            f"  %y = attn.stream query(%q : {q}) source(%k, %k : {k}, {k}) rows(%r : {lists}) unit = {unit}\n"
+            f"      ranges [affine_map<(b)[rows, n] -> (0, rows)>] mask <causal>\n"
+            f"      outs(%o : {q}) {{block = {block} : i64, scale = 8.838835e-02 : f64}} -> {q}\n  return %y : {q}\n}}\n")
     yield "dense_backward, D = 128", "f", (
         f"func.func @f(%q: {q}, %k: {k}, %out: {q}, %lse: {l}, %d: {q}, %iq: {q}, %ik: {k}) -> ({q}, {k}, {k}) {{\n"
         f"  %r:3 = attn.dense_backward ins(%q, %k, %k : {q}, {k}, {k}) forward(%out, %lse : {q}, {l}) gradient(%d : {q})\n"

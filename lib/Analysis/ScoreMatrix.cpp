@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "fovea/Analysis/ScoreMatrix.h"
+#include "NamedRows.h"
 #include "VisitAttnOp.h"
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
 #include "fovea/Dialect/Attn/IR/Levels.h"
@@ -177,36 +178,6 @@ static SmallVector<RowOrigin> traceRows(Value value, Extents &extents) {
   return origins;
 }
 
-/// The rows that ranges of a source name for every block of `rowsPerBlock`
-/// queries.
-static std::vector<RowRanges> evaluateRanges(attn::SourceAttr source,
-                                             int64_t rowsPerBlock, int64_t n,
-                                             int64_t m) {
-  std::vector<RowRanges> blocks;
-  Builder builder(source.getContext());
-  for (int64_t b = 0; b * rowsPerBlock < n; ++b) {
-    RowRanges &rows = blocks.emplace_back();
-    for (AffineMap map : source.getRanges()) {
-      SmallVector<Attribute> results;
-      // Maps divide by positive constants only: they always fold.
-      if (failed(map.constantFold({builder.getIndexAttr(b),
-                                   builder.getIndexAttr(m),
-                                   builder.getIndexAttr(n)},
-                                  results)))
-        continue;
-      auto rowOf = [&](unsigned i) {
-        return cast<IntegerAttr>(results[i]).getInt();
-      };
-      // A level of a pool has rows of its own.
-      bool hasBounds = map.getNumResults() == 4;
-      int64_t lower = hasBounds ? std::max<int64_t>(rowOf(2), 0) : 0;
-      int64_t upper = hasBounds ? std::min(rowOf(3), m) : m;
-      addRange(rows, {std::max(rowOf(0), lower), std::min(rowOf(1), upper)});
-    }
-  }
-  return blocks;
-}
-
 namespace {
 /// Collects the sources of a stream, and the sequences that they read.
 class StreamReader {
@@ -259,8 +230,11 @@ void StreamReader::add(const attn::StreamSource &source) {
     result.byData = "the key of a row is that of its code";
   if (source.lengths)
     result.byData = "lengths say how many rows there are";
-  if (source.rowList)
+  SourceRows named = getSourceRows(source, rows, rowsPerBlock, n);
+  if (named.hasUnknownLists)
     result.byData = "lists say which rows are read";
+  if (named.isOfFirstHead)
+    result.byData = "other heads have other lists";
 
   // Values say what rows stand for: keys may be looked up in a table.
   SmallVector<RowOrigin> origins = {{0, rows, source.values, 0, 1}};
@@ -290,14 +264,18 @@ void StreamReader::add(const attn::StreamSource &source) {
                 " tokens";
   if (most == 1)
     result.kind = "tokens";
-  if (least == mask.stride && most == mask.stride)
+  // Rows that stand where they are listed are not read in the order of tokens.
+  if (least == mask.stride && most == mask.stride &&
+      !source.attr.getHasListedPositions())
     masks[result.sequence].push_back(mask);
 
-  result.getRows = [blocks = evaluateRanges(source.attr, rowsPerBlock, n, rows),
-                    perBlock = rowsPerBlock, mask, n, rows](int64_t query) {
+  result.getRows = [named = std::move(named), perBlock = rowsPerBlock, mask,
+                    n](int64_t query) {
     RowRanges admitted;
-    for (const RowRange &range : blocks[query / perBlock])
-      addRange(admitted, mask.admit(query, n, rows, range));
+    for (const NamedRows &part : named.blocks[query / perBlock]) {
+      RowRange range = mask.admit(query, n, named.numPositions, part.positions);
+      addRange(admitted, {range.begin + part.shift, range.end + part.shift});
+    }
     return admitted;
   };
   result.getTokens = [getRows = result.getRows, origins,

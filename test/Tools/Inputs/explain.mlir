@@ -31,3 +31,19 @@ func.func @nothing(%x: tensor<4xf32>) -> tensor<4xf32> {
   %y = arith.addf %x, %x : tensor<4xf32>
   return %y : tensor<4xf32>
 }
+
+// Lists that are known, and one that is an argument; pages 2, 0 and 1 in this order.
+func.func @lists(%q: tensor<1x1x6x4xf32>, %k: tensor<1x1x12x4xf32>, %chosen: tensor<1x1x3x1xi32>) -> tensor<1x1x6x4xf32> {
+  %two = arith.constant dense<[[[[1, -1], [3, 0], [2, 2]]]]> : tensor<1x1x3x2xi32>
+  %order = arith.constant dense<[[[[2, 0, 1]]]]> : tensor<1x1x1x3xi32>
+  %init = tensor.empty() : tensor<1x1x6x4xf32>
+  %out = attn.stream query(%q : tensor<1x1x6x4xf32>)
+      source(%k, %k : tensor<1x1x12x4xf32>, tensor<1x1x12x4xf32>) rows(%two : tensor<1x1x3x2xi32>) unit = 3
+          ranges [affine_map<(b)[rows, n] -> (0, rows - 1)>]
+      source(%k, %k : tensor<1x1x12x4xf32>, tensor<1x1x12x4xf32>) rows(%order : tensor<1x1x1x3xi32>) unit = 4 positions = listed
+          ranges [affine_map<(b)[rows, n] -> (0, rows)>] mask <causal, window = 2>
+      source(%k, %k : tensor<1x1x12x4xf32>, tensor<1x1x12x4xf32>) rows(%chosen : tensor<1x1x3x1xi32>) unit = 2
+          ranges [affine_map<(b)[rows, n] -> (0, rows)>]
+      outs(%init : tensor<1x1x6x4xf32>) {block = 2 : i64, scale = 1.0 : f64} -> tensor<1x1x6x4xf32>
+  return %out : tensor<1x1x6x4xf32>
+}

@@ -1,0 +1,42 @@
+//===- NamedRows.h - Rows that ranges and lists name ------------*- C++ -*-===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FOVEA_LIB_ANALYSIS_NAMEDROWS_H
+#define FOVEA_LIB_ANALYSIS_NAMEDROWS_H
+
+#include "fovea/Analysis/ScoreMatrix.h"
+#include "fovea/Dialect/Attn/IR/AttnOps.h"
+
+namespace fovea {
+
+/// Rows of a source, by where they stand: row `position + shift` stands at
+/// `position`.
+struct NamedRows {
+  RowRange positions;
+  int64_t shift = 0;
+};
+
+/// What the blocks of `rowsPerBlock` of `numQueries` queries read of a source,
+/// before masks.
+struct SourceRows {
+  /// How many positions its rows have.
+  int64_t numPositions;
+  std::vector<llvm::SmallVector<NamedRows>> blocks;
+  /// Set if there are lists that are no constants: ranges alone count then.
+  bool hasUnknownLists = false;
+  /// Set if `blocks` are those of the first head of the first batch entry, and
+  /// others may read other rows.
+  bool isOfFirstHead = false;
+};
+
+SourceRows getSourceRows(const attn::StreamSource &source, int64_t numRows,
+                         int64_t rowsPerBlock, int64_t numQueries);
+
+} // namespace fovea
+
+#endif // FOVEA_LIB_ANALYSIS_NAMEDROWS_H

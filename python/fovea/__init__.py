@@ -21,6 +21,7 @@ from . import (
     _conv,
     _explain,
     _low_rank,
+    _patterns,
     _pool,
     _program,
     _quantize,
@@ -40,6 +41,7 @@ from ._conv import *
 from ._explain import *
 from ._fovea import VERSION, FoveaError, Kernel
 from ._low_rank import *
+from ._patterns import *
 from ._pool import *
 from ._program import *
 from ._quantize import *
@@ -61,6 +63,7 @@ __all__ = (
     + _conv.__all__
     + _explain.__all__
     + _low_rank.__all__
+    + _patterns.__all__
     + _pool.__all__
     + _program.__all__
     + _quantize.__all__

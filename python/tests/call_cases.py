@@ -162,6 +162,27 @@ class Cases:
         arguments, options = self.pool()
         return (self.data(*fovea.pool(*arguments, **options).shape), *arguments), options
 
+    def hca(self):
+        kv, summaries = self.data(B, G, N, D), self.data(B, G, N // 4, D)
+        return (self.q, kv, summaries), {"window": 5, "interval": 4, "sink": self.sums(1, H), "return_lse": True}
+
+    def hca_backward(self):
+        return self.with_lse(*self.hca(), fovea.hca)
+
+    def selected(self):
+        rows = np.random.default_rng(0).integers(-1, N // 4, (B, G, N, 3))
+        options = {"unit": 4, "local": (self.k, self.v), "window": 5, "sink": self.sums(1, H), "return_lse": True}
+        return (self.q, self.k, self.v, rows), options
+
+    def selected_backward(self):
+        return self.with_lse(*self.selected(), fovea.selected)
+
+    def with_lse(self, arguments, options, function):
+        """The arguments of the gradient of a function that returns lse."""
+        out, lse = function(*arguments, **options)
+        del options["return_lse"]
+        return (self.data(*out.shape), *arguments, out, lse), options
+
     def top_k(self):
         return (self.data(B, H, N, 9), 3), {"causal_unit": 2}
 

@@ -1,86 +1,62 @@
 # Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
 # See LICENSE for license information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The page of patterns: its code is run, and compared with a formula for each."""
+"""The pages of patterns: their code is run, and compared with a formula for each."""
 
 import functools
-import pathlib
 import re
 import types
 
 import numpy as np
 import pytest
-from conftest import make, near
+from conftest import BOUNDS, TYPES, near
+from pattern_cases import ARRAYS, CODE, FOLDER, FORMULAS, INDEXERS, LISTS, run
 
 import fovea
 
-PAGE = pathlib.Path(__file__).parents[2] / "docs" / "patterns" / "README.md"
-B, H, G, N, D = 2, 4, 2, 200, 16
+#: These choose by sums in the type of the arrays, which the formula would have to round alike.
+WIDE = {"moba", "nsa"}
+CASES = [
+    (name, target, type)
+    for name in FORMULAS
+    for target in (("cpu",) if name in LISTS else ("cpu", "gpu-sim"))
+    for type in (TYPES if target == "cpu" else ("float32",))
+    if name not in WIDE or type in ("float32", "float64")
+]
 
 
-def read_page():
-    """The code of each section."""
-    sections = re.split(r"^## (.*)\n", PAGE.read_text(), flags=re.MULTILINE)[1:]
-    return {name: re.findall(r"```python\n(.*?)```", text, re.DOTALL) for name, text in zip(sections[::2], sections[1::2])}
+def round_to(type, arrays):
+    return {name: each.astype(TYPES[type]) if each.dtype.kind == "f" else each for name, each in arrays.items()}
 
 
-CODE = read_page()
-i, j = np.arange(N)[:, None], np.arange(N)
-RNG = np.random.default_rng(0)
-GIVEN = {
-    "sinks": RNG.standard_normal(H).astype(np.float32),
-    "documents": RNG.integers(0, 3, (B, N)),
-    "relative_attention_bias": RNG.standard_normal((32, H)).astype(np.float32),
-}
+def on_target(target):
+    bound = {name: functools.partial(getattr(fovea, name), target=target) for name in ("dense", "hca", "pool", "selected", "stream")}
+    return types.SimpleNamespace(**bound, Source=fovea.Source, capture=fovea.capture, top_k=fovea.top_k)
 
 
-def t5_bucket(distance):
-    """As transformers counts, in whole numbers."""
-    far = [8, 12, 16, 23, 32, 46, 64, 91]
-    near = np.abs(distance)
-    return (distance > 0) * 16 + np.where(near < 8, near, 7 + np.searchsorted(far, near, side="right"))
+@pytest.mark.filterwarnings("ignore:overflow encountered in exp")
+@pytest.mark.parametrize("name,target,type", CASES)
+def test_pattern(name, target, type):
+    # Indexers choose among scores in float32: what is near in another type is chosen otherwise.
+    arrays = {**round_to(type, ARRAYS), **round_to("float64" if type == "float64" else "float32", INDEXERS.get(name, {}))}
+    out = run(name, on_target(target), np, arrays)
+    expected = FORMULAS[name](np, {key: each.astype(np.float64) if each.dtype.kind in "fV" else each for key, each in arrays.items()})
+    near(out, expected, type, {"float32": 2e-5}.get(type, 4 * BOUNDS[type]))
 
 
-def is_global(x):
-    return x < 16
+def test_every_page_has_all():
+    index = (FOLDER / "README.md").read_text()
+    assert CODE.keys() == FORMULAS.keys() == set(re.findall(r"^\| .*\]\(([\w-]+)\.md\)", index, re.MULTILINE))
+    for name, code in CODE.items():
+        page = (FOLDER / f"{name}.md").read_text()
+        # Ten lines are enough.
+        assert 0 < len([line for line in code.splitlines() if line.strip()]) <= 10, name
+        assert page.startswith("# ") and "**Cost**" in page, name
+        # A function has no picture: only its arguments tell which entries it leaves.
+        assert name in ("alibi", "documents", "t5") or re.search(r"\[IR.*\]\(.*\.mlir\)", page) and ".svg)" in page, name
 
 
-# The entries that there are, what becomes of scores, and further weights of rows.
-FORMULAS = {
-    "gpt-oss": ((j <= i) & (i - j < 128), None, np.exp(GIVEN["sinks"])[:, None, None]),
-    "Gemma 2": ((j <= i) & (i - j < 4096), lambda s: 50 * np.tanh(s / 50), 0),
-    "StreamingLLM": ((j <= i) & ((i - j < 64) | (j < 4)), None, 0),
-    "Longformer and BigBird": (is_global(i) | is_global(j) | (np.abs(i - j) < 32), None, 0),
-    "Documents": ((GIVEN["documents"][:, None, :, None] == GIVEN["documents"][:, None, None]) & (j <= i), None, 0),
-    "ALiBi": (j <= i, lambda s: s + 2.0 ** -np.arange(2, 10, 2)[:, None, None] * (j - i), 0),
-    "T5": (True, lambda s: 4 * s + GIVEN["relative_attention_bias"][t5_bucket(j - i)].transpose(2, 0, 1), 0),
-}
-
-
-@functools.cache
-def arrays():
-    return make(B=B, H=H, G=G, N=N, D=D)
-
-
-@pytest.mark.parametrize("target", ["cpu", "gpu-sim"])
-@pytest.mark.parametrize("name", FORMULAS)
-def test_pattern(name, target):
-    q, k, v = arrays()
-    (code,) = CODE[name]
-    on_target = types.SimpleNamespace(
-        dense=functools.partial(fovea.dense, target=target), stream=functools.partial(fovea.stream, target=target),
-        Source=fovea.Source, capture=fovea.capture,
-    )  # fmt: skip
-    found = {"np": np, "fovea": on_target, "q": q, "k": k, "v": v, **GIVEN}
-    exec(code, found)
-    holds, change, rest = FORMULAS[name]
-    wide, keys, values = (x.astype(np.float64) for x in (q, np.repeat(k, H // G, 1), np.repeat(v, H // G, 1)))
-    scores = wide @ keys.swapaxes(2, 3) / np.sqrt(D)
-    weights = np.where(holds, np.exp(scores if change is None else change(scores)), 0)
-    near(found["out"], weights @ values / (weights.sum(axis=-1, keepdims=True) + rest), "float32", 2e-5)
-
-
-def test_every_section_has_a_formula():
-    assert CODE.keys() == FORMULAS.keys()
-    # Ten lines are enough.
-    assert all(len([line for line in code.splitlines() if line.strip()]) <= 10 for (code,) in CODE.values())
+def test_a_wrong_number_is_noticed(monkeypatch):
+    monkeypatch.setitem(CODE, "gpt-oss", CODE["gpt-oss"].replace("128", "127"))
+    with pytest.raises(AssertionError):
+        test_pattern("gpt-oss", "cpu", "float32")

@@ -57,6 +57,7 @@ __all__ = [
     "fast_multipole_backward",
     "fast_multipole_linear",
     "fast_multipole_linear_backward",
+    "hca",
     "hierarchical_weights",
     "key_weights_from_conv1d",
     "low_rank",
@@ -69,6 +70,7 @@ __all__ = [
     "rope",
     "rope_backward",
     "rope_frequencies",
+    "selected",
     "stream",
     "stream_backward",
     "top_k",
@@ -97,13 +99,15 @@ _STATIC = {"frequencies"}
 
 
 #: Arguments with heads and tokens, of which `layout` says which come first.
-_ROWS = {"d_out", "out", "q", "k", "v"}
+_ROWS = {"d_out", "out", "q", "k", "v", "kv", "summaries"}
 
 
 def _turn_arguments(bound: dict[str, Any]) -> None:
     """Puts heads first."""
     for name in _ROWS & bound.keys():
         bound[name] = _layout.heads_first(name, bound[name])
+    if bound.get("local") is not None:
+        bound["local"] = tuple(_layout.heads_first(f"local[{index}]", each) for index, each in enumerate(bound["local"]))
     for index, source in enumerate(bound.get("sources", ())):
         if isinstance(source, Source):
             rows = {name: _layout.heads_first(f"sources[{index}].{name}", getattr(source, name)) for name in "kv"}
@@ -285,6 +289,7 @@ fast_multipole = _define("fast_multipole")
 fast_multipole_backward = _define("fast_multipole_backward")
 fast_multipole_linear = _define("fast_multipole_linear")
 fast_multipole_linear_backward = _define("fast_multipole_linear_backward")
+hca = _define("hca")
 low_rank = _define("low_rank")
 low_rank_backward = _define("low_rank_backward")
 polynomial_features = _define("polynomial_features")
@@ -294,6 +299,7 @@ pool_backward = _define("pool_backward")
 quantize = _define("quantize")
 rope = _define("rope")
 rope_backward = _define("rope_backward")
+selected = _define("selected")
 stream = _define("stream")
 stream_backward = _define("stream_backward")
 top_k = _define("top_k")
@@ -305,7 +311,6 @@ tree_materialize = _define("tree_materialize")
 tree_materialize_backward = _define("tree_materialize_backward")
 tree_score = _define("tree_score")
 tree_score_backward = _define("tree_score_backward")
-top_k = _define("top_k")
 tree_select = _define("tree_select")
 tree_update = _define("tree_update")
 tree_update_backward = _define("tree_update_backward")

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .. import _conv, _low_rank, _pool, _quantize, _rope, ops
+from .. import _conv, _low_rank, _patterns, _pool, _quantize, _rope, ops
 from .. import _stream as _lists
 from .. import _varlen as _packed
 from .. import _vq as arrays_vq
@@ -45,6 +45,7 @@ __all__ = [
     "dense",
     "fast_multipole",
     "fast_multipole_linear",
+    "hca",
     "hierarchical_weights",
     "key_weights_from_conv1d",
     "low_rank",
@@ -53,6 +54,7 @@ __all__ = [
     "quantize",
     "rope",
     "rope_frequencies",
+    "selected",
     "stream",
     "top_k",
     "varlen",
@@ -67,7 +69,7 @@ def _list(levels: _Levels | None) -> list[Tensor] | None:
 
 
 # ----------------------------------------------------------------------------
-# dense, stream, varlen and fast_multipole
+# dense, stream and lists of sources, varlen and fast_multipole
 # ----------------------------------------------------------------------------
 
 _dense = make_call("dense")
@@ -79,6 +81,10 @@ def _extend(term: Any, rank: int) -> Any:
     if not isinstance(term, Tensor) or term.dim() >= rank:
         return term
     return term[(None,) * (rank - term.dim())]
+
+
+def _lengths_beside(q: Tensor) -> Callable[..., Tensor]:
+    return partial(torch.full, dtype=torch.int32, device=q.device)
 
 
 def _captured(array: Any, place: torch.device) -> Tensor:
@@ -139,6 +145,51 @@ def stream(
     arrays = SourceArrays(term=_extend, captured=partial(_captured, place=q.device))
     run = _stream if return_lse else _stream_out
     return run(q, *pass_call(q, sources, arrays, block, scale, _extend(sink, 2), query_lengths, score, admit), target)
+
+
+@documented(_patterns.hca)
+def hca(
+    q: Tensor,
+    kv: Tensor,
+    summaries: Tensor,
+    *,
+    window: int = 128,
+    interval: int = 128,
+    sink: Tensor | None = None,
+    scale: float | None = None,
+    lengths: Tensor | None = None,
+    query_lengths: Tensor | None = None,
+    return_lse: bool = False,
+    target: str | None = None,
+) -> Any:
+    sources = _patterns.hca_sources(q, kv, summaries, window, interval, lengths, full=_lengths_beside(q))
+    return stream(q, sources, scale=scale, sink=sink, query_lengths=query_lengths, return_lse=return_lse, target=target)
+
+
+@documented(_patterns.selected)
+def selected(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    rows: Tensor,
+    *,
+    unit: int = 1,
+    block: int = 1,
+    stride: int = 1,
+    causal: bool = True,
+    local: tuple[Tensor, Tensor] | None = None,
+    window: int | None = None,
+    sink: Tensor | None = None,
+    scale: float | None = None,
+    lengths: Tensor | None = None,
+    query_lengths: Tensor | None = None,
+    return_lse: bool = False,
+    target: str | None = None,
+) -> Any:
+    sources = _patterns.selected_sources(q, k, v, rows, unit, stride, causal, local, window, lengths, full=_lengths_beside(q))
+    return stream(
+        q, sources, block=block, scale=scale, sink=sink, query_lengths=query_lengths, return_lse=return_lse, target=target
+    )
 
 
 _varlen = make_call("varlen")

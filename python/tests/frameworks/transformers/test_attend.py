@@ -342,6 +342,15 @@ def test_fallbacks_count(fallbacks):
     assert fallbacks() == []
 
 
+def test_fallbacks_of_compiled_graphs_count_once(fallbacks):
+    torch.compiler.reset()
+    query, key, value = (leaf.detach() for leaf in inputs())
+    call = torch.compile(lambda query: attend(Layer(), query, key, value, None, output_attentions=True)[0], backend="eager")
+    for _ in range(3):
+        call(query)
+    assert [(each.calls, each.reason) for each in fallbacks()] == [(1, "output_attentions: the model's eager attention")]
+
+
 # ----------------------------------------------------------------------------
 # Errors
 # ----------------------------------------------------------------------------

@@ -174,8 +174,9 @@ def test_compile(name, padding):
         assert (found - gradient).abs().max() <= BOUND * largest, key
 
 
+@pytest.mark.parametrize("share", [None, 0], indirect=True)
 @torch.no_grad()
-def test_compile_says_what_falls_back(fallbacks):
+def test_compile_lists_of_keys(share, fallbacks):
     model = make("deepseek_v32")
     inputs, _ = make_inputs("deepseek_v32", "left")
     expected = model(**inputs).logits

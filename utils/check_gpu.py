@@ -11,6 +11,7 @@ Needs this checkout and the package `fovea`, of a wheel or of a build, but no LL
 folder gets report.md, report.json and what the steps print:
 
     numbers      the shape matrices of the tests, on the GPU, against NumPy
+    torch        functions of fovea.torch on tensors of the GPU, against those of the CPU
     sanitizer    a sample of them under compute-sanitizer: memory, races, barriers
     calibration  rates and latencies that the cycle model takes from publications
     benchmarks   kernels beside PyTorch's own, a large product and a large copy
@@ -124,6 +125,21 @@ def check_numbers(visit: Visit) -> Outcome:
     return outcome
 
 
+def check_torch(visit: Visit) -> Outcome:
+    script = SOURCE / "python" / "tests" / "frameworks" / "torch" / "check_device.py"
+    device = "cuda" if visit.target == "gpu" else visit.target
+    status, text = visit.run("torch", [sys.executable, str(script), f"--device={device}", f"--every={visit.every}"], limit=400)
+    result = "time was over" if status is None else last_line(text)
+    if status == 2:
+        raise Skipped(result)
+    outcome = Outcome([f"{result}.", ""], [], {"status": status, "result": result})
+    failed = [line for line in text.splitlines() if ": FAILED: " in line]
+    outcome.lines += [f"- {line}" for line in text.splitlines() if ": refused: " in line or line in failed]
+    if status:
+        outcome.failures += failed or [result]
+    return outcome
+
+
 def check_with_sanitizer(visit: Visit) -> Outcome:
     sanitizer = shutil.which("compute-sanitizer") or shutil.which("compute-sanitizer", path="/usr/local/cuda/bin")
     if not sanitizer:
@@ -229,7 +245,7 @@ def compare_with_model(visit: Visit) -> Outcome:
     return outcome
 
 
-STEPS = {"numbers": check_numbers, "sanitizer": check_with_sanitizer, "calibration": calibrate,
+STEPS = {"numbers": check_numbers, "torch": check_torch, "sanitizer": check_with_sanitizer, "calibration": calibrate,
          "benchmarks": run_benchmarks, "model": compare_with_model}
 
 
@@ -263,7 +279,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, help="of the report; made if it is not there")
     parser.add_argument("--steps", nargs="+", choices=STEPS, default=list(STEPS), help="only these; default: all")
-    parser.add_argument("--every", type=int, default=4, metavar="N", help="one case of N of each matrix; default: 4")
+    parser.add_argument("--every", type=int, default=4, metavar="N",
+                        help="one case of N of each matrix, one function of N of fovea.torch; default: 4")
     parser.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 2) // 2), metavar="N",
                         help="matrices at a time; default: half of the cores")
     parser.add_argument("--minutes", type=float, default=28, help="after which what is left is cut off; default: 28")

@@ -25,17 +25,14 @@ Codes::Codes(Checker &check, StringRef name, const TensorRef &given,
     array = memory.getRef();
     return;
   }
-  checkOnHost(check, name, given.data, target);
-  if (!check.hasFailed())
-    narrow(check, name);
+  narrow(check, name, target);
 }
 
 /// Where codes lie among codewords, operations check.
-void Codes::narrow(Checker &check, StringRef name) {
+void Codes::narrow(Checker &check, StringRef name, Target target) {
   Argument wide(name, array);
   OwnedTensor copy;
-  Expected<TensorRef> from =
-      prepare(wide, /*takesStrides=*/false, copy, [&] { return name.str(); });
+  Expected<TensorRef> from = prepareOnHost(wide, target, copy);
   Expected<OwnedTensor> to = allocate(ElementType::I32, wide.shape);
   if (!from || !to)
     return check.fail(joinErrors(from.takeError(), to.takeError()));

@@ -28,7 +28,7 @@ public:
   const TensorRef &get() const { return array; }
 
 private:
-  void narrow(Checker &check, llvm::StringRef name);
+  void narrow(Checker &check, llvm::StringRef name, Target target);
 
   TensorRef array;
   OwnedTensor memory;

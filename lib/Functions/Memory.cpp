@@ -8,6 +8,8 @@
 
 #include "Memory.h"
 #include "fovea/ExecutionEngine/Elements.h"
+#include "fovea_rt/abi.h"
+#include "fovea_rt/fovea_rt.h"
 #include "fovea_rt/gpu.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/MathExtras.h"
@@ -138,6 +140,33 @@ Expected<TensorRef> functions::prepare(const Argument &argument,
                                  ": found an array that must be copied, needed "
                                  "memory for that, or a contiguous array");
   copyElements(argument.getRef(), copy.getRef());
+  return copy.getRef();
+}
+
+Expected<TensorRef> functions::prepareOnHost(const Argument &argument,
+                                             Target target, OwnedTensor &copy) {
+  if (!isOnDevice(argument.data, target))
+    return prepare(argument, /*takesStrides=*/false, copy,
+                   [&] { return argument.name; });
+  if (!argument.isContiguous())
+    return makeError(argument.name + ": found an array with gaps or in another "
+                                     "order on a GPU, needed a contiguous one");
+  Expected<OwnedTensor> memory = allocate(argument.elementType, argument.shape);
+  if (!memory)
+    return memory.takeError();
+  copy = std::move(*memory);
+  int64_t bytes = copy.getNumBytes();
+  void *arguments[] = {copy.getData(), argument.data, &bytes};
+  fovea_rt_status status = fovea_rt_invoke(
+      [](void **given) {
+        fovea_rt_gpu_queue *queue = fovea_rt_gpu_begin(FOVEA_RT_GPU_CUDA);
+        fovea_rt_gpu_copy(queue, given[0], given[1],
+                          *static_cast<int64_t *>(given[2]));
+        fovea_rt_gpu_end(queue);
+      },
+      arguments);
+  if (status != FOVEA_RT_OK)
+    return createStringError(fovea_rt_last_error());
   return copy.getRef();
 }
 

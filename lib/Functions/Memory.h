@@ -32,6 +32,11 @@ llvm::Expected<TensorRef> prepare(const Argument &argument, bool takesStrides,
                                   OwnedTensor &copy,
                                   llvm::function_ref<std::string()> getName);
 
+/// The same, contiguous and for the host: what only kernels for `target` can
+/// read is copied by the stream of the caller, which the call waits for.
+llvm::Expected<TensorRef> prepareOnHost(const Argument &argument, Target target,
+                                        OwnedTensor &copy);
+
 /// Copies elements to those of an array of the same shape and type.
 void copyElements(const TensorRef &from, const TensorRef &to);
 

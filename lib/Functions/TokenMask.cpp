@@ -26,8 +26,8 @@ TokenMask::TokenMask(Checker &check, const TokenOptions &options, int64_t batch,
     this->check(check, *options.mask, batch, length);
   if (!options.lengths)
     return;
-  checkOnHost(check, "lengths", options.lengths->data, target);
-  makeOfLengths(check, Argument("lengths", *options.lengths), batch, length);
+  makeOfLengths(check, Argument("lengths", *options.lengths), batch, length,
+                target);
 }
 
 void TokenMask::check(Checker &check, const TensorRef &mask, int64_t batch,
@@ -39,10 +39,10 @@ void TokenMask::check(Checker &check, const TensorRef &mask, int64_t batch,
 
 /// Calls `take` with the entries of lengths, which are at most `most`.
 static void forEachLength(Checker &check, const Argument &lengths, int64_t most,
+                          Target target,
                           function_ref<void(int64_t, int64_t)> take) {
   OwnedTensor copy;
-  Expected<TensorRef> values = prepare(lengths, /*takesStrides=*/false, copy,
-                                       [&] { return lengths.name; });
+  Expected<TensorRef> values = prepareOnHost(lengths, target, copy);
   if (!values)
     return check.fail(values.takeError());
   for (int64_t entry = 0; entry < lengths.shape[0]; ++entry) {
@@ -66,7 +66,7 @@ static void checkLengths(Checker &check, const Argument &lengths,
 }
 
 void TokenMask::makeOfLengths(Checker &check, const Argument &lengths,
-                              int64_t batch, int64_t length) {
+                              int64_t batch, int64_t length, Target target) {
   checkLengths(check, lengths, batch);
   if (check.hasFailed())
     return;
@@ -79,9 +79,10 @@ void TokenMask::makeOfLengths(Checker &check, const Argument &lengths,
   if (!mask)
     return check.fail(mask.takeError());
   memory = std::move(*mask);
-  forEachLength(check, lengths, length, [&](int64_t entry, int64_t present) {
-    std::fill_n(memory.getDataAs<char>() + entry * length, present, 1);
-  });
+  forEachLength(
+      check, lengths, length, target, [&](int64_t entry, int64_t present) {
+        std::fill_n(memory.getDataAs<char>() + entry * length, present, 1);
+      });
   if (!check.hasFailed())
     argument.emplace(name, memory.getRef());
 }
@@ -108,8 +109,6 @@ SequenceLengths::SequenceLengths(Checker &check, StringRef name,
   check.check(most <= std::numeric_limits<int32_t>::max(),
               name + ": found " + Twine(most) +
                   " rows, needed at most 2147483647");
-  if (!check.hasFailed())
-    checkOnHost(check, name, given->data, target);
   if (check.hasFailed())
     return;
   if (DescribeScope::isActive()) {
@@ -119,9 +118,10 @@ SequenceLengths::SequenceLengths(Checker &check, StringRef name,
   }
   MutableArrayRef<int32_t> numbers = allocate(check, name, batch);
   if (!check.hasFailed())
-    forEachLength(check, lengths, most, [&](int64_t entry, int64_t found) {
-      numbers[entry] = static_cast<int32_t>(found);
-    });
+    forEachLength(check, lengths, most, target,
+                  [&](int64_t entry, int64_t found) {
+                    numbers[entry] = static_cast<int32_t>(found);
+                  });
 }
 
 SequenceLengths SequenceLengths::makeZeros(Checker &check, StringRef name,

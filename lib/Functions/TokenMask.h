@@ -30,7 +30,7 @@ private:
   void check(Checker &check, const TensorRef &mask, int64_t batch,
              int64_t length);
   void makeOfLengths(Checker &check, const Argument &lengths, int64_t batch,
-                     int64_t length);
+                     int64_t length, Target target);
 
   std::string name;
   OwnedTensor memory;

@@ -121,6 +121,37 @@ def test_types_that_gpus_lack():
         dense(*wide)
 
 
+def integers(values, type, device):
+    """A vector of `type` on a GPU."""
+    made = DeviceTensor(np.array(values, type).view(np.float32), device=device)
+    made.shape[0] = len(values)
+    made.tensor.code, made.tensor.bits = 0, 8 * np.dtype(type).itemsize
+    return made
+
+
+@pytest.mark.parametrize("type", [np.int32, np.int64])
+def test_lengths_are_read_from_the_device(type):
+    def call(length, query_length):
+        lengths, queries = (integers([each], type, 1) for each in (length, query_length))
+        return _fovea.tensors.dense(*tensors(1), None, True, *[None] * 5, lengths, queries, None, None, True, None)
+
+    assert [each.place for each in call(20, 37)] == [(CUDA, 1)] * 2
+    assert last_stream() == CURRENT + 1
+    with pytest.raises(ValueError, match="^lengths: found 38 for batch entry 0, needed 0 to 37"):
+        call(38, 37)
+    with pytest.raises(ValueError, match="^query_lengths: found -1 for batch entry 0, needed 0 to 37"):
+        call(37, -1)
+
+
+def test_lengths_of_tokens_are_read_from_the_device():
+    def call(length):
+        return _fovea.tensors.commitment_loss(*tensors(0)[:2], None, integers([length], np.int64, 0), None)
+
+    assert call(36).place == (CUDA, 0)
+    with pytest.raises(ValueError, match="^lengths: found 99 for batch entry 0, needed 0 to 37"):
+        call(99)
+
+
 def test_functions_of_scores():
     body = "%0 = tensor.extract %capture0[%head] : tensor<?xf32>\n%1 = arith.addf %score, %0 : f32\nattn.yield %1 : f32"
     table, elsewhere = (DeviceTensor(np.zeros(2), device=device) for device in (1, 0))

@@ -48,8 +48,8 @@ struct DenseOptions {
   std::optional<int64_t> prefix;
   /// Broadcast to [B,G,M] and [B,H,N,M]; of the type of q or of `lse`.
   std::optional<TensorRef> logWeight, bias;
-  /// [B] of i32 or i64, in memory of the host: the keys and queries of each
-  /// batch entry. Rows behind are not read, and give zeros.
+  /// [B] of i32 or i64: the keys and queries of each batch entry, which the
+  /// host reads. Rows behind are not read, and give zeros.
   std::optional<TensorRef> lengths, queryLengths;
   /// Broadcasts to [B,H]: exp(sink) is added to every denominator of a head.
   std::optional<TensorRef> sink;

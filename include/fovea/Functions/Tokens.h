@@ -19,8 +19,8 @@ namespace fovea {
 struct TokenOptions {
   /// [B,N] of i1: padding may be on the left, on the right or between.
   std::optional<TensorRef> mask;
-  /// [B] of i32 or i64, in memory of the host: the tokens of each batch entry,
-  /// from its first row.
+  /// [B] of i32 or i64: the tokens of each batch entry, from its first row,
+  /// which the host reads.
   std::optional<TensorRef> lengths;
 };
 

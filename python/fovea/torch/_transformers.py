@@ -213,13 +213,13 @@ def attend(
         log_weight=_with_type_of_sums(admitted.log_weight, query),
         bias=bias if bias is not None and bias.dtype == query.dtype else _with_type_of_sums(bias, query),
     )
-    options: dict[str, Any] = dict(scale=scaling, sink=_with_type_of_sums(s_aux, query), score=soft_cap(softcap))
+    of_call: dict[str, Any] = dict(scale=scaling, sink=_with_type_of_sums(s_aux, query), score=soft_cap(softcap))
     key, value = key[:, :, :length], value[:, :, :length]
     if lists is None:
-        out = dense(query, key, value, **own, **options)
+        out = dense(query, key, value, **own, **of_call)
     else:
         rows = lists.to_rows(key.shape[1], heads, length)
-        out = stream(query, [Source(key, value, rows=rows, unit=lists.unit, **own)], block=1, **options)
+        out = stream(query, [Source(key, value, rows=rows, unit=lists.unit, **own)], block=1, **of_call)
     return out.transpose(1, 2).contiguous(), None
 
 

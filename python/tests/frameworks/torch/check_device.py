@@ -1,0 +1,285 @@
+#!/usr/bin/env python3
+# Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Functions of fovea.torch on tensors of a GPU, with gradients, against the same on the CPU.
+
+    python python/tests/frameworks/torch/check_device.py [--device cuda | gpu-sim] [--every N]
+
+For machines with a GPU, where pytest need not be. `gpu-sim` rehearses: tensors stay on the CPU, and kernels for GPUs run in the emulator,
+some minutes for all. The exit status is 1 if a check failed, and 2 where there is nothing to check with.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+try:
+    import torch
+    from torch import Tensor
+except ImportError:
+    print("nothing to check: there is no torch", file=sys.stderr)
+    raise SystemExit(2) from None
+
+#: Of the largest number of a result, and of a gradient, whose sums are of rounded numbers.
+BOUNDS = {torch.float32: (3e-5, 6e-5), torch.bfloat16: (2e-2, 8e-2), torch.float16: (3e-3, 1.2e-2)}
+#: A gradient that cancels is noise of others: it is measured by this share of the largest one, or more.
+LEAST = 0.02
+#: Few tokens, and more than a tile of them.
+SIZES = ((torch.float32, 70), (torch.bfloat16, 70), (torch.float16, 11))
+#: What an error says where kernels for GPUs lack something, and the cases of which that is known.
+LACKS = {
+    "stream-blocks": "lists of rows, which kernels for GPUs do not take yet",
+    "dense-score-captures": "gradients of captures, which are not computed on GPUs",
+    "stream-captures": "gradients of captures, which are not computed on GPUs",
+    "vq-relative": "no form for GPUs with terms by distance",
+}
+
+
+class Outcome(NamedTuple):
+    """Of one check: `error` is the largest, in parts of its bound; `failure` and what is `lacking` are in words, or empty."""
+
+    name: str
+    error: float = 0.0
+    failure: str = ""
+    lacking: str = ""
+
+
+def rehearse() -> None:
+    """Has all calls from now on run in the emulator that do not say where. Before fovea.torch is imported."""
+    from fovea import _fovea
+
+    def wrap(function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*values: Any, **options: Any) -> Any:
+            return function(*values[:-1], target() if values[-1] is None else values[-1], **options)
+
+        return call
+
+    for name in dir(_fovea.tensors):
+        if not name.startswith("_"):
+            setattr(_fovea.tensors, name, wrap(getattr(_fovea.tensors, name)))
+
+
+class _Emulated:
+    """Whether calls run in the emulator."""
+
+    is_on = False
+
+    def __enter__(self) -> None:
+        _Emulated.is_on = True
+
+    def __exit__(self, *_: Any) -> None:
+        _Emulated.is_on = False
+
+
+def target() -> str | None:
+    return "gpu-sim" if _Emulated.is_on else None
+
+
+def _map(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
+    if isinstance(value, (list, tuple)):
+        return [_map(each, change) for each in value]
+    return change(value) if isinstance(value, Tensor) else value
+
+
+def _tensors(value: Any) -> list[Tensor]:
+    if isinstance(value, (list, tuple)):
+        return [each for part in value for each in _tensors(part)]
+    return [value] if isinstance(value, Tensor) else []
+
+
+def _leaf(each: Tensor, device: str, layout: Callable[[Tensor], Tensor]) -> Tensor:
+    """A copy on a device, in a layout of its own, that requires a gradient where `each` does."""
+    return layout(each.detach().clone().to(device)).requires_grad_(each.requires_grad)
+
+
+def _compute(call: Callable[..., Any], given: dict[str, Any], names: tuple[str, ...]) -> tuple[list[Tensor], list[Tensor]]:
+    """Results, and the gradients of the arguments `names` of a sum with weights that are everywhere the same."""
+    found = _tensors(call(**given))
+    numbers = torch.Generator().manual_seed(7)
+    total: Any = 0
+    for each in found:
+        if each.requires_grad:
+            weights = torch.randn(each.shape, generator=numbers, dtype=torch.float64).to(each.device, each.dtype)
+            total = total + torch.where(each.isfinite(), each * weights, 0).double().sum()
+    leaves = [each for name in names for each in _tensors(given[name])]
+    gradients = list(torch.autograd.grad(total, leaves)) if leaves else []
+    return found, gradients
+
+
+def _compare(name: str, found: list[Tensor], expected: list[Tensor], bound: float) -> Outcome:
+    worst = 0.0
+    sizes = [float(each.detach().double().nan_to_num(0, 0, 0).abs().max()) if each.numel() else 0.0 for each in expected]
+    least = LEAST * max(sizes, default=0.0)
+    for index, (one, other, size) in enumerate(zip(found, expected, sizes, strict=True)):
+        where = f"result {index}"
+        if (one.dtype, one.shape) != (other.dtype, other.shape):
+            return Outcome(name, failure=f"{where}: found {one.dtype} {tuple(one.shape)}, needed {other.dtype} {tuple(other.shape)}")
+        one, other = one.detach().cpu(), other.detach()
+        if not one.is_floating_point():
+            if not torch.equal(one, other):
+                return Outcome(name, failure=f"{where}: found {int((one != other).sum())} other integers")
+            continue
+        is_finite = other.isfinite()
+        if not torch.equal(one.isfinite(), is_finite):
+            return Outcome(name, failure=f"{where}: found other entries infinite or NaN")
+        one, other = (each.double().where(is_finite, torch.zeros(())) for each in (one, other))
+        if one.numel():
+            worst = max(worst, float((one - other).abs().max()) / (max(size, least) or 1.0) / bound)
+    return Outcome(name, worst, f"off by {worst:.2g} times its bound" if not worst <= 1 else "")
+
+
+def compare(
+    name: str,
+    call: Callable[..., Any],
+    arguments: dict[str, Any],
+    gradients: tuple[str, ...],
+    device: str,
+    *,
+    lacks: str = "",
+    layout: Callable[[Tensor], Tensor] = lambda each: each,
+    run: Callable[[Callable[[], Any]], Any] = lambda compute: compute(),
+) -> Iterator[Outcome]:
+    """Results and gradients of `call` on the device against those on the CPU."""
+    type = next(each.dtype for each in _tensors(list(arguments.values())) if each.is_floating_point())
+    expected = _compute(call, arguments, gradients)
+    place = "cpu" if device == "gpu-sim" else device
+    moved = {key: _map(value, lambda each: _leaf(each, place, layout)) for key, value in arguments.items()}
+    try:
+        if device == "gpu-sim":
+            with _Emulated():
+                found = run(lambda: _compute(call, moved, gradients))
+        else:
+            found = run(lambda: _compute(call, moved, gradients))
+    except Exception as error:
+        text = str(error).strip().partition("\n")[0]
+        is_known = bool(lacks) and lacks in text
+        yield Outcome(name, lacking=text) if is_known else Outcome(name, failure=f"{error.__class__.__name__}: {text}")
+        return
+    yield _compare(name, found[0], expected[0], BOUNDS[type][0])
+    if gradients:
+        yield _compare(f"{name}, gradients", found[1], expected[1], BOUNDS[type][1])
+
+
+def short(type: torch.dtype) -> str:
+    return str(type).removeprefix("torch.")
+
+
+# ----------------------------------------------------------------------------
+# Checks
+# ----------------------------------------------------------------------------
+
+
+def check_functions(device: str, every: int = 1) -> Iterator[Outcome]:
+    from torch_cases import CASES
+
+    for number, (name, case) in enumerate(CASES.items()):
+        for type, N in SIZES if number % every == 0 else ():
+            arguments = case.arguments(N, type, gradients=True)
+            if case.function == "codebook_update":
+                arguments.update((each, arguments[each].float()) for each in ("sums", "counts"))
+            yield from compare(f"{name} {short(type)} {N}", case, arguments, case.gradients, device, lacks=LACKS.get(name, ""))
+
+
+def wide_attention(type: torch.dtype, D: int = 64) -> dict[str, Any]:
+    """For kernels with products of warpgroups."""
+    from torch_cases import attention
+
+    torch.manual_seed(D)
+    return {name: each.requires_grad_() for name, each in attention(200, type, D=D, E=D).items()}
+
+
+def check_layouts(device: str, every: int = 1) -> Iterator[Outcome]:
+    """Heads behind tokens in memory, rows that are no vectors, and single rows for all."""
+    import fovea.torch
+
+    layouts = {
+        "tokens first": lambda each: each.transpose(1, 2).contiguous().transpose(1, 2),
+        "transposed rows": lambda each: each.mT.contiguous().mT,
+        "every other row": lambda each: each.repeat_interleave(2, 2)[:, :, ::2],
+    }
+    def call(**given: Tensor) -> Any:
+        return fovea.torch.dense(**given, causal=True, return_lse=True)
+
+    for name, layout in layouts.items():
+        for type, _ in SIZES:
+            yield from compare(f"{name} {short(type)}", call, wide_attention(type), ("q", "k", "v"), device, layout=layout)
+
+
+def check_streams(device: str, every: int = 1) -> Iterator[Outcome]:
+    """On a stream that is busy: what makes arguments, the call, and what reads results are in its order."""
+    import fovea.torch
+
+    if device != "cuda":
+        return
+
+    def call(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        busy = torch.ones(2048, 2048, device=q.device)
+        for _ in range(8 if q.is_cuda else 0):
+            busy = busy @ busy / 2048
+        return fovea.torch.dense(q * busy.mean().to(q.dtype), k, v, causal=True) * 2
+
+    def run(compute: Callable[[], Any]) -> Any:
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            found = compute()
+        torch.cuda.current_stream().wait_stream(stream)
+        return found
+
+    for type, _ in SIZES:
+        yield from compare(f"stream {short(type)}", call, wide_attention(type), ("q", "k", "v"), device, run=run)
+
+
+def check_compiled(device: str, every: int = 1) -> Iterator[Outcome]:
+    """Graphs of torch.compile, for any number of tokens."""
+    from torch_cases import CASES
+
+    import fovea.torch
+
+    def window(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return fovea.torch.dense(q.relu(), k, v, causal=True, window=9).sigmoid()
+
+    torch.compiler.reset()
+    compiled = torch.compile(window, fullgraph=True, dynamic=True, backend="aot_eager")
+    for type, _ in SIZES:
+        yield from compare(f"compiled window {short(type)}", compiled, wide_attention(type), ("q", "k", "v"), device)
+    for name in ("stream", "fast_multipole", "vq"):
+        torch.compiler.reset()
+        case = CASES[name]
+        call = torch.compile(case.__call__, fullgraph=True, backend="aot_eager")
+        yield from compare(f"compiled {name}", call, case.arguments(gradients=True), case.gradients, device)
+
+
+CHECKS = {"functions": check_functions, "layouts": check_layouts, "streams": check_streams, "compiled": check_compiled}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", choices=["cuda", "gpu-sim"], default="cuda", help="default: cuda")
+    parser.add_argument("--checks", nargs="+", choices=CHECKS, default=list(CHECKS), help="only these; default: all")
+    parser.add_argument("--every", type=int, default=1, metavar="N", help="one function of N; default: 1")
+    options = parser.parse_args()
+    if options.every < 1:
+        parser.error(f"--every: found {options.every}, needed a positive number")
+    if options.device == "cuda" and not torch.cuda.is_available():
+        print("nothing to check: torch finds no CUDA device", file=sys.stderr)
+        raise SystemExit(2)
+    if options.device == "gpu-sim":
+        rehearse()
+    outcomes = []
+    for check in options.checks:
+        for each in CHECKS[check](options.device, options.every):
+            outcomes.append(each)
+            state = f"FAILED: {each.failure}" if each.failure else f"refused: {each.lacking}" if each.lacking else f"{each.error:.2g}"
+            print(f"{each.name}: {state}", flush=True)
+    failed, refused = (sum(bool(getattr(each, name)) for each in outcomes) for name in ("failure", "lacking"))
+    print(f"{len(outcomes)} checks, {failed} failed, {refused} refused")
+    raise SystemExit(bool(failed))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,70 @@
+# Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""check_device.py: on a GPU where there is one, rehearsed in the emulator, and with functions that are wrong."""
+
+import pathlib
+import subprocess
+import sys
+
+import check_device
+import pytest
+import torch
+from check_device import compare
+from torch_cases import CASES
+
+SCRIPT = pathlib.Path(__file__).with_name("check_device.py")
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no CUDA device")
+@pytest.mark.parametrize("name", check_device.CHECKS)
+def test_on_a_gpu(name):
+    found = list(check_device.CHECKS[name]("cuda"))
+    assert found and not [each for each in found if each.failure]
+
+
+def run(*options):
+    return subprocess.run([sys.executable, SCRIPT, *options], capture_output=True, text=True)
+
+
+def test_rehearsal():
+    done = run("--device=gpu-sim", "--checks", "functions", "streams", "--every=24")
+    assert done.returncode == 0 and ", 0 failed, " in done.stdout, done.stdout + done.stderr
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_without_a_gpu():
+    done = run()
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", "nothing to check: torch finds no CUDA device\n")
+
+
+def outcomes(disturb, name="dense-lse", **options):
+    """Of a function whose results on the device go through `disturb`."""
+    case, is_device = CASES[name], []
+
+    def call(**given):
+        found = case(**given)
+        is_device.append(True)
+        return found if len(is_device) == 1 else disturb(*found) if isinstance(found, tuple) else disturb(found)
+
+    return list(compare(name, call, case.arguments(gradients=True), case.gradients, "cpu", **options))
+
+
+def test_what_is_wrong_is_noticed():
+    assert [each.failure for each in outcomes(lambda out, lse: (out, lse))] == ["", ""]
+    assert "times its bound" in outcomes(lambda out, lse: (out * 1.001, lse))[0].failure
+    assert "times its bound" in outcomes(lambda out, lse: (out, lse + torch.arange(11) * 1e-3))[0].failure
+    only_gradient, = (each for each in outcomes(lambda out, lse: (out + 0.1 * (out - out.detach()), lse)) if each.failure)
+    assert only_gradient.name.endswith("gradients")
+    assert "infinite or NaN" in outcomes(lambda out, lse: (out.masked_fill(out == out.max(), torch.nan), lse))[0].failure
+    assert "found torch.float64" in outcomes(lambda out, lse: (out.double(), lse))[0].failure
+    assert "other integers" in outcomes(lambda each: each.flip(-1), "top_k")[0].failure
+
+
+def test_what_is_refused():
+    def refuse(*_):
+        raise ValueError("no kernels for it\nmore")
+
+    (known,), (other,) = outcomes(refuse, lacks="no kernels"), outcomes(refuse)
+    assert (known.lacking, known.failure) == ("no kernels for it", "")
+    assert other.failure == "ValueError: no kernels for it"

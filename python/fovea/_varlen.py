@@ -36,7 +36,9 @@ def varlen(
     [T,H,E]; with `return_lse` the natural log-sum-exp [H,T] follows.
 
     All other arguments are those of `dense`, of each sequence: the last query of a
-    sequence lines up with its last key.  Runs on the CPU.
+    sequence lines up with its last key.  Runs on the CPU; for tensors of PyTorch on GPUs,
+    too, where sequences of about the same length are one batch, and `cu_seqlens` are read
+    on the host.
     """
     starts = check.to_numpy("cu_seqlens_q", cu_seqlens_q), check.to_numpy("cu_seqlens_k", cu_seqlens_k)
     return _fovea.varlen(q, k, v, *starts, scale, causal, window, prefix, sink, return_lse, "cpu", out=out)

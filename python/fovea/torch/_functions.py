@@ -210,9 +210,10 @@ def varlen(
     prefix: int | None = None,
     sink: Tensor | None = None,
     return_lse: bool = False,
+    target: str | None = None,
 ) -> Any:
     run = _varlen if return_lse else _varlen_out
-    return run(q, k, v, cu_seqlens_q, cu_seqlens_k, scale, causal, window, prefix, sink, "cpu")
+    return run(q, k, v, cu_seqlens_q, cu_seqlens_k, scale, causal, window, prefix, sink, target)
 
 
 _fast_multipole = make_call("fast_multipole")

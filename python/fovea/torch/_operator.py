@@ -21,10 +21,12 @@ import torch
 
 from .. import _fovea
 from .._declarations import ASKS, FUNCTIONS, Argument, Declaration, has_gradient
-from ._vq import ADAPTED, sum_type
+from . import _varlen, _vq
+from ._vq import sum_type
 
 TARGET = Argument("target", "str?", None)
 
+_ADAPTED = {**_vq.ADAPTED, **_varlen.ADAPTED}
 #: What computes the results of an operator, for the same values.
 KERNELS: dict[Any, Callable[..., Any]] = {}
 #: What computes the first result of a function alone, where flags ask for the others.
@@ -75,7 +77,7 @@ def _compiled(
     the target.  Flags that ask for results are `asks`; without, there is one result.  It
     writes results to the places that are found for them, and makes contiguous ones where
     there is none."""
-    function = ADAPTED.get(name) or getattr(_fovea.tensors, name)
+    function = _ADAPTED.get(name) or getattr(_fovea.tensors, name)
     given = [each for each in arguments if each.kind]
     # As a rule, what is passed on is what is given, and flags behind that.
     is_same = all(one is other for one, other in zip(arguments, given)) and not any(

@@ -1,0 +1,127 @@
+# Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Packed sequences as GPUs compute them, in the emulator, against the CPU, which test_varlen.py of the package compares with NumPy."""
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import fovea
+import fovea.torch
+from fovea.torch import _varlen
+
+# Lengths of queries and of keys: nothing, single tokens, tiles and one more or less.
+BATCHES = {
+    "self": ([70, 1, 0, 17, 64, 65, 63], None),
+    "cross": ([5, 1, 0, 16, 70, 3], [9, 1, 4, 0, 3, 130]),
+    "one": ([33], [40]),
+    "nothing": ([0, 0], [0, 3]),
+    "none": ([], []),
+}
+OPTIONS = {
+    "all": {},
+    "causal": {"causal": True},
+    "window": {"causal": True, "window": 9},
+    "both sides": {"window": 5},
+    "prefix": {"causal": True, "prefix": 3, "scale": 0.4},
+    "sink": {"causal": True, "sink": [-1.0, 0.0, 1.0, 3.0]},
+}
+BOUNDS = {torch.float32: 3e-5, torch.bfloat16: 4e-2, torch.float16: 6e-3}
+
+
+def make(batch, type=torch.float32, D=16, E=12):
+    queries, keys = BATCHES[batch]
+    torch.manual_seed(0)
+    at = [torch.tensor([0, *each]).cumsum(0).int() for each in (queries, queries if keys is None else keys)]
+    shapes = (int(at[0][-1]), 4, D), (int(at[1][-1]), 2, D), (int(at[1][-1]), 2, E)
+    return [torch.randn(shape).to(type) for shape in shapes], at
+
+
+def compute(arrays, at, options, target):
+    options = dict(options)
+    leaves = [each.detach().clone().requires_grad_() for each in arrays]
+    if "sink" in options:
+        options["sink"] = torch.tensor(options["sink"], dtype=leaves[0].dtype, requires_grad=True)
+        leaves.append(options["sink"])
+    out, lse = fovea.torch.varlen(*leaves[:3], *at, **options, return_lse=True, target=target)
+    numbers = torch.Generator().manual_seed(1)
+    weights, others = (torch.randn(each.shape, generator=numbers) for each in (out, lse))
+    total = (out * weights).sum() + torch.where(lse.isfinite(), lse * others, 0).sum()
+    return [out.detach(), lse.detach(), *torch.autograd.grad(total, leaves)]
+
+
+def near(found, expected, bound):
+    for one, other in zip(found, expected, strict=True):
+        assert (one.dtype, one.shape) == (other.dtype, other.shape) and one.is_contiguous()
+        assert torch.equal(one.isfinite(), other.isfinite())
+        one, other = (each.double().nan_to_num(0, 0, 0) for each in (one, other))
+        assert not one.numel() or (one - other).abs().max() <= bound * other.abs().max().clamp(min=1)
+
+
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+@pytest.mark.parametrize("batch", BATCHES)
+def test_equals_the_cpu(batch, options):
+    arrays, at = make(batch)
+    near(compute(arrays, at, options, "gpu-sim"), compute(arrays, at, options, "cpu"), BOUNDS[torch.float32])
+
+
+@pytest.mark.parametrize("type", [torch.bfloat16, torch.float16])
+def test_types(type):
+    arrays, at = make("self", type, D=64, E=64)
+    options = OPTIONS["sink"]
+    near(compute(arrays, at, options, "gpu-sim"), compute(arrays, at, options, "cpu"), BOUNDS[type])
+
+
+def test_sequences_do_not_read_one_another():
+    arrays, at = make("self")
+    expected = fovea.torch.varlen(*arrays, *at, causal=True, target="gpu-sim")
+    for each in arrays:
+        each[71:88] = torch.nan
+    found = fovea.torch.varlen(*arrays, *at, causal=True, target="gpu-sim")
+    assert found[71:88].isnan().all()
+    rest = [row for row in range(280) if not 71 <= row < 88]
+    assert torch.equal(found[rest], expected[rest])
+
+
+def test_many_short_ones_beside_a_long_one():
+    """No batch is as long as the longest times their number, and nothing has queries times keys."""
+    lengths, sizes = [300, *[4] * 60], []
+
+    class Recorder(TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, arguments=(), options=None):
+            found = function(*arguments, **(options or {}))
+            sizes.extend(each.numel() for each in (found if isinstance(found, tuple) else [found]) if isinstance(each, torch.Tensor))
+            return found
+
+    starts = torch.tensor([0, *lengths]).cumsum(0)
+    rows = int(starts[-1])
+    q, k, v = (torch.randn(rows, heads, 8) for heads in (2, 1, 1))
+    with Recorder():
+        _varlen._varlen(q, k, v, starts, starts, None, True, None, None, None, True, "gpu-sim")
+    assert 0 < max(sizes) <= 2 * q.numel()
+
+
+def test_errors():
+    (q, k, v), at = make("self")
+    for wrong, match in (
+        ((q, k, v, at[0], at[1][:-1]), r"cu_seqlens_k: found 217 at the end, needed 280"),
+        ((q, k, v, at[0].flip(0), at[1]), r"cu_seqlens_q: found"),
+        ((q, k[..., :8], v, *at), r"k: found head width 8, needed 16"),
+        ((q, k, v.half(), *at), r"v: found element type"),
+        ((q, k, v, at[0].float(), at[1]), r"cu_seqlens_q: found element type float32"),
+    ):
+        for target in ("gpu-sim", "cpu"):
+            with pytest.raises(ValueError, match=f"^{match}"):
+                fovea.torch.varlen(*wrong, target=target)
+    with pytest.raises((ValueError, fovea.FoveaError), match="f64|float64"):
+        fovea.torch.varlen(*(each.double() for each in (q, k, v)), *at, target="gpu-sim")
+
+
+def test_a_wrong_row_is_noticed(monkeypatch):
+    arrays, at = make("self")
+    expected = compute(arrays, at, {"causal": True}, "cpu")
+    pad = _varlen._Rows.pad
+    monkeypatch.setattr(_varlen._Rows, "pad", lambda self, rows, *filled: pad(self, rows.roll(1, 0), *filled))
+    with pytest.raises(AssertionError):
+        near(compute(arrays, at, {"causal": True}, "gpu-sim"), expected, BOUNDS[torch.float32])

@@ -116,6 +116,7 @@ void fovea::attn::registerDifferentiableOpInterfaceExternalModels(
   registerArithRules(registry);
   registerAttnRules(registry);
   registerLinalgRules(registry);
+  registerLoopRules(registry);
   registerTensorRules(registry);
   registerTreeRules(registry);
 }

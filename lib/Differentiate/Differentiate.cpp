@@ -55,10 +55,30 @@ static void prepare(func::FuncOp function) {
   (void)applyPatternsGreedily(function, std::move(patterns));
 }
 
-static void eraseDeadOps(Block &block, Operation *except = nullptr) {
-  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block)))
-    if (&op != except && isOpTriviallyDead(&op))
-      op.erase();
+/// What results of `body` depend on and has no gradient, from the last to the
+/// first.
+static void collectUnknown(Block &body, const Adjoints &adjoints,
+                           SmallVectorImpl<Operation *> &unknown) {
+  DenseSet<Operation *> needed = {body.getTerminator()};
+  for (Operation &op : llvm::reverse(body)) {
+    bool isNeeded = needed.contains(&op);
+    for (Value result : op.getResults())
+      isNeeded |= adjoints.isActive(result) &&
+                  llvm::any_of(result.getUsers(), [&](Operation *user) {
+                    return needed.contains(body.findAncestorOpInBlock(*user));
+                  });
+    if (!isNeeded)
+      continue;
+    needed.insert(&op);
+    if (auto loop = dyn_cast<scf::ForOp>(op)) {
+      Adjoints inner = adjoints;
+      activateBody(loop, inner);
+      collectUnknown(*loop.getBody(), inner, unknown);
+    } else if (!op.hasTrait<OpTrait::IsTerminator>() &&
+               !isa<DifferentiableOpInterface>(op)) {
+      unknown.push_back(&op);
+    }
+  }
 }
 
 namespace {
@@ -149,23 +169,8 @@ DifferentiatePass::findArguments(func::FuncOp function) {
 LogicalResult DifferentiatePass::checkGradients(func::FuncOp function,
                                                 StringRef name,
                                                 const Adjoints &adjoints) {
-  Block &body = function.getBody().front();
-  DenseSet<Operation *> needed = {body.getTerminator()};
   SmallVector<Operation *> unknown;
-  for (Operation &op : llvm::reverse(body)) {
-    bool isNeeded = needed.contains(&op);
-    for (Value result : op.getResults())
-      isNeeded |= adjoints.isActive(result) &&
-                  llvm::any_of(result.getUsers(), [&](Operation *user) {
-                    return needed.contains(body.findAncestorOpInBlock(*user));
-                  });
-    if (!isNeeded)
-      continue;
-    needed.insert(&op);
-    if (!op.hasTrait<OpTrait::IsTerminator>() &&
-        !isa<DifferentiableOpInterface>(op))
-      unknown.push_back(&op);
-  }
+  collectUnknown(function.getBody().front(), adjoints, unknown);
   if (unknown.empty())
     return success();
   InFlightDiagnostic error =

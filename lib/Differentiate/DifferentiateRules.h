@@ -12,6 +12,7 @@
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
 #include "fovea/Differentiate/DifferentiableOpInterface.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 
 namespace fovea::attn {
 
@@ -19,9 +20,17 @@ namespace fovea::attn {
 /// and math on numbers, everything else on tensors.
 void registerArithRules(mlir::DialectRegistry &registry);
 void registerLinalgRules(mlir::DialectRegistry &registry);
+void registerLoopRules(mlir::DialectRegistry &registry);
 void registerTensorRules(mlir::DialectRegistry &registry);
 void registerAttnRules(mlir::DialectRegistry &registry);
 void registerTreeRules(mlir::DialectRegistry &registry);
+
+/// Activates what depends on active values in an iteration of a loop.
+void activateBody(mlir::scf::ForOp loop, Adjoints &adjoints);
+
+/// Erases operations that nothing needs, and takes from loops what they carry
+/// for nothing.
+void eraseDeadOps(mlir::Block &block, mlir::Operation *except = nullptr);
 
 /// Computes again, after `boundary`, what operations before it are cheap to
 /// compute from values that are kept anyway.

@@ -16,12 +16,12 @@
 using namespace mlir;
 using namespace fovea::attn;
 
-namespace {
 /// Codes have the adjoints of the keys that they stand for, which have a width.
-bool areCodes(Value value) {
+static bool areCodes(Value value) {
   return !isa<FloatType>(getElementTypeOrSelf(value));
 }
 
+namespace {
 /// Where a rule of one operation writes.
 struct Transpose {
   OpBuilder &b;
@@ -170,6 +170,19 @@ static LogicalResult transpose(tensor::ExtractOp op, Value d, Transpose &t) {
   return success();
 }
 
+static LogicalResult transpose(tensor::InsertOp op, Value d, Transpose &t) {
+  ValueRange indices = op.getIndices();
+  t.adjoints.add(t.b, op.getScalar(),
+                 tensor::ExtractOp::create(t.b, t.loc, d, indices));
+  if (!t.adjoints.isActive(op.getDest()))
+    return success();
+  Value zero = arith::ConstantOp::create(
+      t.b, t.loc, t.b.getZeroAttr(getElementTypeOrSelf(d)));
+  t.adjoints.add(t.b, op.getDest(),
+                 tensor::InsertOp::create(t.b, t.loc, zero, d, indices));
+  return success();
+}
+
 static LogicalResult transpose(tensor::FromElementsOp op, Value d,
                                Transpose &t) {
   auto type = cast<RankedTensorType>(op.getType());
@@ -216,7 +229,7 @@ void fovea::attn::registerTensorRules(DialectRegistry &registry) {
   registry.addExtension(+[](MLIRContext *context, tensor::TensorDialect *) {
     attach<tensor::CastOp, tensor::CollapseShapeOp, tensor::ConcatOp,
            tensor::ExpandShapeOp, tensor::ExtractOp, tensor::ExtractSliceOp,
-           tensor::FromElementsOp, tensor::InsertSliceOp, tensor::PadOp>(
-        context);
+           tensor::FromElementsOp, tensor::InsertOp, tensor::InsertSliceOp,
+           tensor::PadOp>(context);
   });
 }

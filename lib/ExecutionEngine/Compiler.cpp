@@ -218,8 +218,10 @@ static SmallVector<std::string> getArgumentNames(func::FuncOp function,
 }
 
 /// The vector-Jacobian product of `entry`; null if there was an error. Extends
-/// the names of its arguments by those of the cotangents.
+/// the names of its arguments by those of the cotangents, `cotangent` and a
+/// number.
 static func::FuncOp differentiate(func::FuncOp entry, const VJPOptions &options,
+                                  StringRef cotangent,
                                   SmallVectorImpl<std::string> &names) {
   auto module = entry->getParentOfType<ModuleOp>();
   attn::DifferentiatePassOptions pass;
@@ -233,7 +235,7 @@ static func::FuncOp differentiate(func::FuncOp entry, const VJPOptions &options,
     return {};
   for (auto [index, type] : llvm::enumerate(entry.getResultTypes()))
     if (isa<FloatType>(getElementTypeOrSelf(type)))
-      names.push_back("%d_result" + std::to_string(index));
+      names.push_back((cotangent + Twine(index)).str());
   return module.lookupSymbol<func::FuncOp>(pass.name);
 }
 
@@ -340,11 +342,12 @@ llvm::Error Compilation::parse(StringRef text) {
     if (llvm::Error error =
             fovea::detail::bindConstants(entry, options.constantsPath, names))
       return error;
-  if (options.vjp) {
-    func::FuncOp gradient = differentiate(entry, *options.vjp, names);
-    if (!gradient)
+  std::string cotangent = "%result";
+  for (const VJPOptions &vjp : options.vjps) {
+    cotangent.insert(1, "d_");
+    entry = differentiate(entry, vjp, cotangent, names);
+    if (!entry)
       return takeDiagnostics("cannot differentiate");
-    entry = gradient;
   }
   if (failed(convertSignature(entry, impl->signature)))
     return takeDiagnostics("unsupported entry function");
@@ -462,9 +465,6 @@ llvm::Expected<Kernel> fovea::compileVJP(const Kernel &kernel,
                                          const VJPOptions &options) {
   const Kernel::Impl &impl = kernel.getImpl();
   CompileOptions compileOptions = impl.options;
-  if (compileOptions.vjp)
-    return llvm::createStringError("cannot differentiate '@" + impl.name +
-                                   "': it is a vector-Jacobian product itself");
-  compileOptions.vjp = options;
+  compileOptions.vjps.push_back(options);
   return KernelCache::getGlobal().getOrCompile(impl.text, compileOptions);
 }

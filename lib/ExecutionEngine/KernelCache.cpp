@@ -26,7 +26,7 @@ struct KernelCache::Entry {
            options.optLevel == other.optLevel && options.cpu == other.cpu &&
            options.chip == other.chip && options.f32 == other.f32 &&
            options.raise == other.raise && options.entry == other.entry &&
-           options.vjp == other.vjp && text == otherText;
+           options.vjps == other.vjps && text == otherText;
   }
 
   const std::string text;
@@ -44,7 +44,7 @@ struct KernelCache::Entry {
 /// What is seldom different alone is compared only.
 static uint64_t hashKey(StringRef text, const CompileOptions &options) {
   uint64_t hash =
-      hash_combine(xxh3_64bits(text), options.target, options.vjp.has_value());
+      hash_combine(xxh3_64bits(text), options.target, options.vjps.size());
   // The highest values are reserved by the map.
   return hash >> 2;
 }

@@ -122,7 +122,7 @@ template <typename Archive, typename T>
 static std::enable_if_t<isSame<T, CompileOptions>>
 transferValue(Archive &archive, T &options) {
   transfer(archive, options.target, options.cpu, options.chip, options.f32,
-           options.raise, options.entry, options.optLevel, options.vjp,
+           options.raise, options.entry, options.optLevel, options.vjps,
            options.sourceName);
 }
 

@@ -478,8 +478,7 @@ Call::runGradient(Checker &check, const ResultMemory &places,
     return error;
   CompileOptions options;
   options.target = target;
-  options.vjp.emplace();
-  options.vjp->arguments.assign(wanted.begin(), wanted.end());
+  options.vjps.emplace_back().arguments.assign(wanted.begin(), wanted.end());
   Expected<Kernel> kernel = getKernel(options, /*isOpen=*/false);
   if (!kernel)
     return kernel.takeError();

@@ -107,26 +107,41 @@ def test_errors():
         kernel.vjp(arguments=[2])
     with pytest.raises(fovea.FoveaError, match="with respect to argument 3: it has 3 arguments"):
         kernel.vjp(arguments=[3])
-    with pytest.raises(fovea.FoveaError, match="it is a vector-Jacobian product itself"):
-        kernel.vjp().vjp()
     x, w, n, d = inputs()
     with pytest.raises(ValueError, match="expects 4 arguments, but got 3"):
         kernel.vjp()(x, w, n)
     with pytest.raises(ValueError, match=r"argument 3 \(%d_result0\)"):
         kernel.vjp()(x, w, n, d[:4])
-    loop = """
-func.func @f(%x: f32, %n: index) -> f32 {
-  %zero = arith.constant 0 : index
-  %one = arith.constant 1 : index
-  %y = scf.for %i = %zero to %n step %one iter_args(%y = %x) -> f32 {
-    %s = arith.addf %y, %y : f32
-    scf.yield %s : f32
-  }
-  return %y : f32
+    attention = """
+func.func @f(%q: tensor<1x1x4x2xf32>) -> tensor<1x1x4x2xf32> {
+  %0 = attn.dense ins(%q, %q, %q : tensor<1x1x4x2xf32>, tensor<1x1x4x2xf32>, tensor<1x1x4x2xf32>)
+      outs(%q : tensor<1x1x4x2xf32>) -> tensor<1x1x4x2xf32>
+  return %0 : tensor<1x1x4x2xf32>
 }
 """
-    with pytest.raises(fovea.FoveaError, match=r"5:8: error: 'scf.for' op has no gradient, but results of '@f'"):
-        fovea.compile(loop).vjp()
+    gradient = fovea.compile(attention).vjp()
+    with pytest.raises(fovea.FoveaError, match=r"3:8: error: 'attn.dense_backward' op has no gradient, but results of '@f_vjp'"):
+        gradient.vjp()
+
+
+def test_second():
+    """Of x^3 y, by (a, b) as cotangents: that of the gradient (3 x^2 y, x^3)."""
+    text = """
+func.func @f(%x: f64, %y: f64) -> f64 {
+  %0 = arith.mulf %x, %x : f64
+  %1 = arith.mulf %0, %x : f64
+  %2 = arith.mulf %1, %y : f64
+  return %2 : f64
+}
+"""
+    second = fovea.compile(text).vjp().vjp(arguments=[0, 1])
+    assert second.name == "f_vjp_vjp"
+    assert second.signature == (
+        "(%x: f64, %y: f64, %d_result0: f64, %d_d_result0: f64, %d_d_result1: f64) -> (f64, f64)"
+    )
+    x, y, d, a, b = 2.0, 3.0, 0.5, 1.25, -2.0
+    dx, dy = second(x, y, d, a, b)
+    assert math.isclose(dx, d * (6 * x * y * a + 3 * x * x * b)) and math.isclose(dy, d * 3 * x * x * a)
 
 
 # ---- A whole model --------------------------------------------------------------

@@ -48,14 +48,15 @@ func.func @f_vjp(%x: f32) -> f32 {
 
 // -----
 
-// Everything that has no gradient is in one error.
+// Everything that has no gradient is in one error, in loops as well.
 
-func.func @loop(%x: tensor<4xf32>, %n: index, %c: i1) -> tensor<4xf32> {
+func.func @branches(%x: tensor<4xf32>, %n: index, %c: i1) -> tensor<4xf32> {
   %zero = arith.constant 0 : index
   %one = arith.constant 1 : index
-  // expected-error @below {{'scf.for' op has no gradient, but results of '@loop' depend on it}}
   %y = scf.for %i = %zero to %n step %one iter_args(%y = %x) -> tensor<4xf32> {
-    %s = arith.addf %y, %y : tensor<4xf32>
+    // expected-error @below {{'func.call' op has no gradient, but results of '@branches' depend on it}}
+    // expected-note @below {{calls can be inlined by --inline}}
+    %s = func.call @step(%y) : (tensor<4xf32>) -> tensor<4xf32>
     scf.yield %s : tensor<4xf32>
   }
   // expected-note @below {{'scf.if' op has none, either}}
@@ -65,6 +66,72 @@ func.func @loop(%x: tensor<4xf32>, %n: index, %c: i1) -> tensor<4xf32> {
     scf.yield %x : tensor<4xf32>
   }
   return %z : tensor<4xf32>
+}
+func.func private @step(tensor<4xf32>) -> tensor<4xf32>
+
+// -----
+
+// What an iteration reads of a state is kept for all: they have one shape.
+
+func.func @growing(%x: tensor<?xf32>, %n: index) -> tensor<?xf32> {
+  %zero = arith.constant 0 : index
+  %one = arith.constant 1 : index
+  // expected-error @below {{'scf.for' op has no gradient: expected what it carries to have one shape, but the extents of value 0 of type 'tensor<?xf32>' may change}}
+  %y = scf.for %i = %zero to %n step %one iter_args(%y = %x) -> tensor<?xf32> {
+    %s = math.sin %y : tensor<?xf32>
+    %t = tensor.concat dim(0) %s, %x : (tensor<?xf32>, tensor<?xf32>) -> tensor<?xf32>
+    scf.yield %t : tensor<?xf32>
+  }
+  return %y : tensor<?xf32>
+}
+
+// -----
+
+func.func @effects(%x: f32, %n: index) -> f32 {
+  %zero = arith.constant 0 : index
+  %one = arith.constant 1 : index
+  %m = memref.alloc() : memref<4xf32>
+  %y = scf.for %i = %zero to %n step %one iter_args(%y = %x) -> f32 {
+    %s = arith.mulf %y, %x : f32
+    // expected-error @below {{'memref.store' op is in a loop that has no gradient, because of its side effects}}
+    memref.store %s, %m[%zero] : memref<4xf32>
+    scf.yield %s : f32
+  }
+  return %y : f32
+}
+
+// -----
+
+func.func @vectors(%x: f32, %n: index) -> f32 {
+  %v = arith.constant dense<1> : vector<4xi32>
+  %zero = arith.constant 0 : index
+  %one = arith.constant 1 : index
+  // expected-error @below {{'scf.for' op has no gradient: expected it to carry tensors and numbers, but got 'vector<4xi32>'}}
+  %y, %w = scf.for %i = %zero to %n step %one iter_args(%y = %x, %w = %v) -> (f32, vector<4xi32>) {
+    %s = arith.mulf %y, %x : f32
+    scf.yield %s, %w : f32, vector<4xi32>
+  }
+  return %y : f32
+}
+
+// -----
+
+// The keys that codes stand for are no state of a loop, nor is their gradient.
+
+func.func @codes(%q: tensor<1x1x2x2xf32>, %k: tensor<1x1x2x2xf32>, %v: tensor<1x1x2x2xf32>, %c: tensor<1x3x2xf32>,
+                 %n: index) -> tensor<1x1x2x2xf32> {
+  %zi = tensor.empty() : tensor<1x1x2xi32>
+  %z = attn.quantize ins(%k, %c : tensor<1x1x2x2xf32>, tensor<1x3x2xf32>) outs(%zi : tensor<1x1x2xi32>) -> tensor<1x1x2xi32>
+  %zero = arith.constant 0 : index
+  %one = arith.constant 1 : index
+  // expected-error @below {{'scf.for' op has no gradient for the keys of its codes}}
+  %r = scf.for %i = %zero to %n step %one iter_args(%x = %q) -> tensor<1x1x2x2xf32> {
+    %o = tensor.empty() : tensor<1x1x2x2xf32>
+    %y = attn.vq ins(%x, %z, %v, %c : tensor<1x1x2x2xf32>, tensor<1x1x2xi32>, tensor<1x1x2x2xf32>, tensor<1x3x2xf32>)
+        outs(%o : tensor<1x1x2x2xf32>) {block = 2 : i64, causal} -> tensor<1x1x2x2xf32>
+    scf.yield %y : tensor<1x1x2x2xf32>
+  }
+  return %r : tensor<1x1x2x2xf32>
 }
 
 // -----

@@ -31,7 +31,8 @@ def DifferentiatePass : Pass<"attn-differentiate", "::mlir::ModuleOp"> {
     | operations | gradient |
     |---|---|
     | `linalg`, named or generic, in any layout: element by element, sums of anything, maxima and minima | the same loops with the maps exchanged; the derivative of a body is taken operation by operation (`arith`, `math`) |
-    | `tensor`: slices, reshapes, casts, `pad`, `concat`, `extract` | their transposes |
+    | `tensor`: slices, reshapes, casts, `pad`, `concat`, `extract`, `insert` | their transposes |
+    | `scf.for`, with any bounds | a loop over the iterations from the last to the first, see below |
     | patterns of this dialect | their `attn.*_backward` |
 
     Equal maxima share their adjoint evenly. Rounding, comparisons and integers pass
@@ -42,6 +43,15 @@ def DifferentiatePass : Pass<"attn-differentiate", "::mlir::ModuleOp"> {
     Adjoints are kept in `f32` (`f64` for `f64`) and rounded once, at the end; those
     of a value that is used several times are added in the order of the uses, so
     that gradients do not depend on the number of threads.
+
+    A loop computes what is within an iteration again, from the values that it
+    carries into it. Of these, it keeps for all iterations those that the gradient
+    reads, in tensors with one entry for each; sums, and tensors that iterations
+    fill, are not among them. What is kept has the same extents in all iterations,
+    and iterations have no side effects but assertions.
+
+    The gradient is a function like any other: it has one itself where the
+    operations that it is made of do, `linalg`, `tensor`, `arith`, `math` and loops.
 
     With `recompute`, elementwise results that the gradient needs are computed a
     second time rather than kept, where everything that takes is kept anyway.

@@ -20,8 +20,8 @@
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/Error.h"
-#include <optional>
 #include <string>
+#include <vector>
 
 namespace mlir {
 class ModuleOp;
@@ -80,8 +80,9 @@ struct CompileOptions {
   /// vectorised and unrolled, so that more than 1 costs time and gains nothing.
   unsigned optLevel = 1;
   /// Compiles not the entry, but its vector-Jacobian product, a function of its
-  /// arguments and of one cotangent for each floating-point result.
-  std::optional<VJPOptions> vjp;
+  /// arguments and of one cotangent for each floating-point result; with
+  /// several, the product of that function, and so on.
+  std::vector<VJPOptions> vjps;
   /// A file with what the first arguments of the entry are, if they are
   /// constants, as `fovea.import_torch` writes it beside a module. Kernels with
   /// constants are in no cache.

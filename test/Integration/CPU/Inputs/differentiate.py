@@ -1,13 +1,14 @@
 # Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
 # See LICENSE for license information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Gradients by --attn-differentiate against central differences in f64, and those
-of narrower types and of the CPU target against the ones in f64."""
+"""Gradients by --attn-differentiate, and gradients of these, against central differences in
+f64; those of narrower types and of the CPU target against the ones in f64."""
 
 import numpy as np
 from cases import BOUNDS, Checker
 from gradients import attention_cases, central_differences, elementwise_cases, operation_cases
 from kernels import NAMES
+from loops import loop_cases
 
 check = Checker()
 
@@ -24,6 +25,16 @@ def floats(arrays):
     return [a for a in arrays if a.dtype.kind == "f" or a.dtype.name == "bfloat16"]
 
 
+def check_second(case, gradient, arrays, rng):
+    """The gradient of a gradient, which is a function like any other."""
+    cotangents = [rng.standard_normal(r.shape) for r in floats(gradient(*arrays))]
+    found = gradient.vjp()(*arrays, *cotangents)
+    expected = central_differences(gradient, arrays, cotangents)
+    check.require(len(found) == len(expected), f"{case['name']}: {len(found)} second gradients")
+    for number, (f, e) in enumerate(zip(found, expected)):
+        check.close(f, e, 1e-6, f"{case['name']}: second gradient {number} against central differences")
+
+
 def run(index, case):
     rng = np.random.default_rng(index)
     text = case["text"].replace("$T", "f64")
@@ -36,6 +47,13 @@ def run(index, case):
     check.require(len(found) == len(expected), f"{case['name']}: {len(found)} gradients")
     for number, (f, e) in enumerate(zip(found, expected)):
         check.close(f, e, 1e-6, f"{case['name']}: gradient {number} against central differences")
+    if "same" in case:
+        unrolled = check.library.compile(case["same"].replace("$T", "f64"), target="reference").vjp()
+        for number, (f, e) in enumerate(zip(found, unrolled(*arrays, *cotangents))):
+            check.close(f, e, BOUNDS["f64"], f"{case['name']}: gradient {number} against the unrolled program")
+
+    if case.get("second", True):
+        check_second(case, gradient, [*arrays, *cotangents], rng)
 
     for dtype in case.get("types", ("f64", "f32", "bf16", "f16")):
         text = case["text"].replace("$T", dtype)
@@ -51,7 +69,7 @@ def run(index, case):
             check.close(f, e, bound, f"{case['name']} {dtype}: gradient {number}")
 
 
-cases = elementwise_cases() + operation_cases() + attention_cases()
+cases = elementwise_cases() + operation_cases() + attention_cases() + loop_cases()
 for index, case in enumerate(cases):
     if check.wants(index):
         run(index, case)

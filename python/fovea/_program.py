@@ -149,14 +149,19 @@ def load(path: str | os.PathLike[str], *, target: str = "cpu", cpu: str = "nativ
     return Program(text, kernel, constants, names)
 
 
-def import_torch(model: Any, *args: Any, path: str | os.PathLike[str] | None = None, target: str = "cpu", **kwargs: Any) -> Program:
+def import_torch(
+    model: Any, *args: Any, path: str | os.PathLike[str] | None = None, target: str = "cpu",
+    dynamic: Sequence[int] | Mapping[str, Sequence[int]] = (), **kwargs: Any,
+) -> Program:  # fmt: skip
     """A module of PyTorch as one program, by way of torch-mlir, which must be installed.
 
         program = fovea.import_torch(model, input_ids)
         logits = program(input_ids)
 
     `args` and `kwargs` are examples of a call: tensors among them are the inputs, of these
-    shapes; all else is fixed.  Results are the tensors of the call's result, in their order.
+    shapes; all else is fixed.  Dimensions in `dynamic` have any extent: those of all inputs, as
+    `dynamic=(0, 1)`, or of each by its name.  One program is for all of them.  Results are the
+    tensors of the call's result, in their order.
     Parameters and buffers are arguments of the function, and shared with the model: what
     changes in place there, changes here.  With `path`, that of a file that ends in .mlir, the
     program and its constants are written for `load`.
@@ -166,7 +171,7 @@ def import_torch(model: Any, *args: Any, path: str | os.PathLike[str] | None = N
     path = None if path is None else Path(path)
     if path is not None and path.suffix != ".mlir":
         raise ValueError(f"path: found {str(path)!r}, needed one that ends in .mlir")
-    text, state, names = import_module(model, args, kwargs)
+    text, state, names = import_module(model, args, kwargs, dynamic)
     program = Program(text, compile(text, target=target), state, names)
     if path is not None:
         write_constants(path.with_suffix(".safetensors"), {name: to_numpy(each) for name, each in state.items()}, names)

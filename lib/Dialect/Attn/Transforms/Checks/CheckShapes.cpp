@@ -6,6 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "CheckTensors.h"
 #include "fovea/Analysis/ExtentOrigin.h"
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
 #include "fovea/Dialect/Attn/IR/Levels.h"
@@ -62,6 +63,7 @@ struct CheckShapesPass
         });
         emitRangeChecks(op, calls);
       });
+      emitTensorChecks(function, calls);
     });
   }
 

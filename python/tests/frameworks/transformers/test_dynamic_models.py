@@ -1,0 +1,145 @@
+# Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Whole models of any batch and length: one program, and what it computes."""
+
+import numpy as np
+import pytest
+import torch
+from small_models import make
+
+import fovea
+from fovea._import_tool import main
+
+pytest.importorskip("torch_mlir")
+
+BOUND = 1e-5
+#: Batch and length, for the one program; examples have another.
+SHAPES = [(1, 1), (2, 13), (3, 31), (1, 64)]
+
+
+def near(found, expected):
+    found = found[0] if isinstance(found, tuple) else found
+    assert found.shape == expected.shape and found.dtype == expected.dtype
+    assert np.abs(found - expected).max() <= BOUND * np.abs(expected).max()
+
+
+def tokens(shape):
+    return torch.randint(3, 90, shape, generator=torch.Generator().manual_seed(sum(shape)))
+
+
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+@pytest.mark.parametrize("name", ["bert", "gpt2", "llama", "mistral", "qwen3"])
+def test_models(name, attention, tmp_path):
+    model = make(name)
+    model.set_attn_implementation(attention)
+    options = {} if name == "bert" else {"use_cache": False}
+    path = tmp_path / "model.mlir"
+    program = fovea.import_torch(model, tokens((2, 9)), **options, dynamic=(0, 1), path=path)
+    loaded = fovea.load(path)
+    for shape in SHAPES:
+        ids = tokens(shape)
+        with torch.no_grad():
+            expected = model(ids, **options).logits.numpy()
+        near(program(ids), expected)
+        near(loaded(ids), expected)
+
+
+def test_padding():
+    model = make("bert")
+    program = fovea.import_torch(
+        model, input_ids=tokens((2, 9)), attention_mask=torch.ones(2, 9, dtype=torch.long),
+        dynamic={"input_ids": (0, 1), "attention_mask": (0, 1)},
+    )  # fmt: skip
+    for batch, length in SHAPES:
+        ids = tokens((batch, length))
+        mask = (torch.arange(length) < torch.randint(1, length + 1, (batch, 1))).long()
+        with torch.no_grad():
+            near(program(ids, mask), model(ids, attention_mask=mask).logits.numpy())
+    # A mask of fewer tokens or entries than there are is read at the end of neither.
+    for other in (2, 12), (1, 13), (2, 1):
+        with pytest.raises(fovea.FoveaError, match="index [01] is out of bounds|mismatched size for broadcast"):
+            program(tokens((2, 13)), torch.ones(other, dtype=torch.long))
+
+
+def test_packed_sequences():
+    """Positions that begin again hide what is before; they are no count."""
+    model = make("llama")
+    program = fovea.import_torch(
+        model, input_ids=tokens((2, 9)), position_ids=torch.arange(9).expand(2, 9).contiguous(), use_cache=False, dynamic=(0, 1)
+    )
+    for first in 1, 5, 12:
+        ids, positions = tokens((2, 13)), torch.cat([torch.arange(first), torch.arange(13 - first)]).expand(2, 13)
+        with torch.no_grad():
+            expected = model(ids, position_ids=positions, use_cache=False).logits.numpy()
+            whole = model(ids, use_cache=False).logits.numpy()
+        near(program(ids, positions), expected)
+        assert np.abs(whole - expected).max() > 1e-3
+
+
+class Sums(torch.nn.Module):
+    def forward(self, x):
+        return x.cumsum(-1), x.cumsum(0)
+
+
+def test_cumulative_sums():
+    program = fovea.import_torch(Sums(), torch.randn(3, 4), dynamic=(0, 1))
+    for shape in (1, 1), (5, 33), (2, 300):
+        x = torch.randn(shape)
+        for found, expected in zip(program(x), Sums()(x)):
+            assert np.abs(found - expected.numpy()).max() <= 1e-5 * expected.abs().max()
+
+
+class Reshapes(torch.nn.Module):
+    def forward(self, x):
+        B, N, C = x.shape
+        heads = x.view(B, N, 2, C // 2).transpose(1, 2).reshape(B * 2, N, C // 2)
+        return heads.reshape(B, 2, N, 1, C // 2).permute(0, 2, 1, 3, 4).reshape(B * N, C), x.reshape(-1), x.reshape(N * B, 3, -1)
+
+
+def test_reshapes():
+    program = fovea.import_torch(Reshapes(), torch.randn(2, 3, 12), dynamic=(0, 1))
+    for shape in (1, 1, 12), (3, 2, 12), (5, 7, 12):
+        x = torch.randn(shape)
+        for found, expected in zip(program(x), Reshapes()(x)):
+            assert np.array_equal(found, expected.numpy())
+
+
+class Adds(torch.nn.Module):
+    def forward(self, x, y):
+        return x + y
+
+
+@pytest.mark.parametrize("target", ["cpu", "reference"])
+def test_extents_that_differ(target):
+    program = fovea.import_torch(Adds(), torch.randn(4), torch.randn(4), dynamic=(0,), target=target)
+    assert np.array_equal(program(np.ones(7, np.float32), np.ones(7, np.float32)), np.full(7, 2, np.float32))
+    for sizes in (7, 6), (6, 7), (1, 7), (7, 1):
+        with pytest.raises(fovea.FoveaError, match="mismatched size for broadcast|expected .*, but got"):
+            program(*(np.ones(size, np.float32) for size in sizes))
+
+
+def test_what_is_refused():
+    model, x = torch.nn.Linear(3, 2), torch.randn(4, 3)
+    with pytest.raises(ValueError, match="dynamic: found 'x', needed names of inputs: input_0"):
+        fovea.import_torch(model, x, dynamic={"x": (0,)})
+    with pytest.raises(ValueError, match=r"dynamic: found \(2,\) for input_0, needed dimensions from 0 to 1"):
+        fovea.import_torch(model, x, dynamic={"input_0": (2,)})
+    with pytest.raises(ValueError, match="dynamic: found True, needed dimensions of all inputs"):
+        fovea.import_torch(model, x, dynamic=True)
+    with pytest.raises(ValueError, match="input_0: found extent 1 of dimension 0, which is dynamic: needed an example of 2 at least"):
+        fovea.import_torch(model, x[:1], dynamic=(0,))
+    # The number of features is that of the weights.
+    with pytest.raises(fovea.FoveaError, match="torch.export does not trace Linear with dynamic shapes"):
+        fovea.import_torch(model, x, dynamic=(0, 1))
+
+
+def test_command(tmp_path, capsys):
+    script, output = tmp_path / "script.py", tmp_path / "model.mlir"
+    script.write_text("import torch\n\ndef make():\n    return torch.nn.Softmax(-1), (torch.ones(4, 3),)\n")
+    assert main([f"{script}:make", "-o", str(output), "--dynamic", "0,1"]) == 0
+    x = torch.randn(5, 9)
+    assert np.allclose(fovea.load(output)(x), x.softmax(-1), atol=1e-6)
+    for given, reason in ("0,a", "found '0,a'"), ("-1", "found '-1'"):
+        assert main([f"{script}:make", "-o", str(output), f"--dynamic={given}"]) == 1
+        assert reason in capsys.readouterr().err

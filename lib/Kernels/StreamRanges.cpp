@@ -87,6 +87,40 @@ static std::optional<int64_t> getMost(AffineExpr expr) {
   return most;
 }
 
+/// Whether `expr` is never less for a block than for those before it.
+static bool ascends(AffineExpr expr) {
+  auto binary = dyn_cast<AffineBinaryOpExpr>(expr);
+  if (!binary || !expr.isFunctionOfDim(0))
+    return true;
+  AffineExpr lhs = binary.getLHS();
+  if (expr.getKind() == AffineExprKind::Add && ascends(lhs) &&
+      ascends(binary.getRHS()))
+    return true;
+  auto factor = dyn_cast<AffineConstantExpr>(binary.getRHS());
+  bool keepsOrder =
+      factor && factor.getValue() >= 0 && expr.getKind() != AffineExprKind::Mod;
+  if (keepsOrder && ascends(lhs))
+    return true;
+  // What repeats itself but for a constant shows all in one period.
+  int64_t period = countPeriod(expr);
+  if (period > kMaxBlocks || expr.isFunctionOfSymbol(0) ||
+      expr.isFunctionOfSymbol(1))
+    return false;
+  int64_t before = evaluate(expr, 0, {});
+  for (int64_t block = 1; block <= period; ++block) {
+    int64_t value = evaluate(expr, block, {});
+    if (value < before)
+      return false;
+    before = value;
+  }
+  return true;
+}
+
+bool fovea::attn::ascends(AffineMap range) {
+  return llvm::all_of(range.getResults(),
+                      [](AffineExpr expr) { return ::ascends(expr); });
+}
+
 /// A bound on the rows of `range` that holds for every block: the rows of the
 /// source, or the length where it repeats itself.
 static std::optional<int64_t> getUniformLength(AffineMap range, int64_t rows) {

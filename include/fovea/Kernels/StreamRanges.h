@@ -24,6 +24,11 @@ RangeBounds emitRangeBounds(KernelBuilder &builder, mlir::AffineMap range,
                             mlir::Value block, mlir::Value rows,
                             mlir::Value numQueries);
 
+/// Whether `range` begins and ends for no block before where it does for an
+/// earlier one, whatever the numbers of rows and queries. Some that do are not
+/// known to.
+bool ascends(mlir::AffineMap range);
+
 /// How many rows a source has for all batch entries: those that are stored, or
 /// that are listed where they stand as they are listed.
 mlir::Value emitNumRows(KernelBuilder &builder, const StreamSource &source);

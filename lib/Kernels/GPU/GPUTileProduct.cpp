@@ -37,8 +37,7 @@ Value fovea::attn::makeRead(KernelBuilder &b, Value weight) {
   return b.fadd(weight, b.scalar(0.0));
 }
 
-/// Whether a weight is not hidden.
-static Value isWeight(GPUKernelBuilder &b, Value weight) {
+Value fovea::attn::isWeight(GPUKernelBuilder &b, Value weight) {
   Value bits = arith::BitcastOp::create(b, b.getI32Type(), weight);
   return b.createOrFold<arith::CmpIOp>(arith::CmpIPredicate::ne, bits,
                                        b.i32(INT32_MIN));

@@ -13,6 +13,7 @@
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "llvm/ADT/APFloat.h"
 #include "llvm/Support/MathExtras.h"
+#include <limits>
 
 using namespace mlir;
 using namespace fovea::attn;
@@ -129,4 +130,50 @@ Values fovea::attn::changeIf(GPUKernelBuilder &b, Value condition,
   b.setInsertionPointToStart(ifOp.elseBlock());
   scf::YieldOp::create(b, numbers);
   return Values(ifOp.getResults());
+}
+
+/// Scores and sums leave few registers: a bit for each of the thread's sums
+/// says so first, in a loop that is none of the sums'.
+void fovea::attn::takeUnbounded(
+    GPUKernelBuilder &b, ArrayRef<SharedRows> values, Value pairColumn,
+    Values &sums, function_ref<Value(int64_t half, Value row)> readsRow) {
+  int64_t perRow = values.front().getWidth(), numRows = values.front().rows;
+  Value nan = b.scalar(std::numeric_limits<double>::quiet_NaN());
+  // 16 tiles of 8 columns have 32 of the thread's.
+  int64_t numTiles = sums.size() / 4;
+  for (int64_t begin = 0; begin < numTiles; begin += 16) {
+    int64_t numColumns = 2 * std::min<int64_t>(numTiles - begin, 16);
+    auto visit = [&](Value number, ValueRange bits) {
+      Value row = b.div(number, numColumns);
+      Value index = b.rem(number, numColumns);
+      Value column = b.add(b.mul(b.div(index, 2), 8), b.rem(index, 2));
+      column = b.add(b.add(column, pairColumn), begin * 8);
+      // The rows of boxes lie one box after the other.
+      Value shared = b.add(values.front().row, row);
+      if (values.size() > 1)
+        shared = b.add(shared, b.mul(b.div(column, perRow), numRows));
+      const SharedMatrix &matrix = values.front().matrix;
+      Value at[] = {shared,
+                    getSharedColumn(b, matrix, row, b.rem(column, perRow))};
+      Value value = b.loadScalar(matrix.memref, b.toIndices(at));
+      return changeIf(b, isUnbounded(b, value), bits, [&] {
+        Value bit = b.createOrFold<arith::ShLIOp>(b.i32(1), index);
+        Values next;
+        for (auto [half, set] : llvm::enumerate(bits))
+          next.push_back(b.select(readsRow(half, row),
+                                  b.createOrFold<arith::OrIOp>(set, bit), set));
+        return next;
+      });
+    };
+    Values bits = b.loop(b.i32(0), b.i32(numRows * numColumns), 1,
+                         {b.i32(0), b.i32(0)}, visit);
+    keepRolled(bits);
+    for (int64_t index = 0; index < numColumns; ++index)
+      for (int64_t half : {0, 1}) {
+        Value &sum = sums[4 * (begin + index / 2) + 2 * half + index % 2];
+        Value isNone =
+            b.equal(b.bitAnd(bits[half], int64_t(1) << index), b.i32(0));
+        sum = b.select(isNone, sum, nan);
+      }
+  }
 }

@@ -8,22 +8,59 @@
 
 #include "fovea/Kernels/GPU/WarpgroupBuilder.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/NVGPU/IR/NVGPUDialect.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
 using namespace fovea::attn;
 using Values = KernelBuilder::Values;
 
 /// Address spaces of LLVM.
-static constexpr unsigned kShared = 3, kSharedCluster = 7;
+static constexpr unsigned kGlobal = 1, kShared = 3, kSharedCluster = 7;
 /// The number of the first group's turn among barriers; those before are of
 /// GPUKernelBuilder.
 static constexpr int64_t kFirstTurn = 2;
 /// Clocks after which a wait looks again.
 static constexpr int64_t kWaitTicks = 10000000;
+
+int64_t fovea::attn::getBoxedBytes(int64_t rows, int64_t columns) {
+  return rows * kBoxBytes * llvm::divideCeil(columns * 2, kBoxBytes);
+}
+
+Value fovea::attn::createBoxMap(OpBuilder &host, Location loc, Value tensor,
+                                int64_t rows) {
+  MemRefType type = getMemRefType(tensor);
+  MLIRContext *context = host.getContext();
+  int64_t rank = type.getRank();
+  int64_t columns = kBoxBytes * 8 / type.getElementTypeBitWidth();
+  SmallVector<int64_t> extents(rank, 1);
+  extents[rank - 2] = rows;
+  extents[rank - 1] = columns;
+  SmallVector<Value> box;
+  for (int64_t extent : extents)
+    box.push_back(arith::ConstantIndexOp::create(host, loc, extent));
+  auto boxType = MemRefType::get(
+      {rows, columns}, type.getElementType(), MemRefLayoutAttrInterface(),
+      gpu::AddressSpaceAttr::get(context, gpu::AddressSpace::Workgroup));
+  auto mapType = nvgpu::TensorMapDescriptorType::get(
+      context, boxType, nvgpu::TensorMapSwizzleKind::SWIZZLE_128B,
+      nvgpu::TensorMapL2PromoKind::L2PROMO_128B,
+      nvgpu::TensorMapOOBKind::OOB_ZERO,
+      nvgpu::TensorMapInterleaveKind::INTERLEAVE_NONE);
+  Value unranked = memref::CastOp::create(
+      host, loc, UnrankedMemRefType::get(type.getElementType(), 0), tensor);
+  Value map =
+      nvgpu::TmaCreateDescriptorOp::create(host, loc, mapType, unranked, box);
+  return UnrealizedConversionCastOp::create(
+             host, loc, LLVM::LLVMPointerType::get(context), map)
+      .getResult(0);
+}
 
 Value WarpgroupBuilder::getShared(int64_t offset) {
   Value bytes = b.sharedBuffer(offset, {kChunkBytes}, b.getI8Type());
@@ -91,15 +128,52 @@ void WarpgroupBuilder::giveTurn(Value group) {
   emitTurn(b, "llvm.nvvm.barrier.cta.arrive.aligned.count", group);
 }
 
+/// A pointer of another address space.
+static Value castSpace(GPUKernelBuilder &b, Value address, unsigned space) {
+  return LLVM::AddrSpaceCastOp::create(
+      b, LLVM::LLVMPointerType::get(b.getContext(), space), address);
+}
+
+void WarpgroupBuilder::copyBytes(Value target, Value memref, ValueRange at,
+                                 Value barrier, int64_t bytes) {
+  // Rows of a buffer without holes.
+  MemRefType type = getMemRefType(memref);
+  Value offset = b.index(0);
+  for (auto [dim, index] : llvm::enumerate(at))
+    offset = b.add(b.mul(offset, b.extent(memref, dim)), index);
+  offset = b.mul(offset, type.getElementTypeBitWidth() / 8);
+  Value address = memref::ExtractAlignedPointerAsIndexOp::create(b, memref);
+  address =
+      arith::IndexCastOp::create(b, b.getI64Type(), b.add(address, offset));
+  Value from = LLVM::IntToPtrOp::create(
+      b, LLVM::LLVMPointerType::get(b.getContext()), address);
+  NVVM::CpAsyncBulkGlobalToSharedClusterOp::create(
+      b, castSpace(b, target, kSharedCluster), castSpace(b, from, kGlobal),
+      barrier, b.i32(bytes), /*multicastMask=*/Value(),
+      /*l2CacheHint=*/Value());
+}
+
 void WarpgroupBuilder::copyBox(Value target, Value tensorMap, Value barrier,
                                ValueRange position) {
-  Value to = LLVM::AddrSpaceCastOp::create(
-      b, LLVM::LLVMPointerType::get(b.getContext(), kSharedCluster), target);
+  Value to = castSpace(b, target, kSharedCluster);
   NVVM::CpAsyncBulkTensorGlobalToSharedClusterOp::create(
       b, to, tensorMap, position, barrier, /*im2colOffsets=*/ValueRange(),
       /*multicastMask=*/Value(), /*l2CacheHint=*/Value(),
       NVVM::TMALoadMode::TILE, /*isCTAOnly=*/false, /*group=*/nullptr,
       /*predicate=*/Value());
+}
+
+void WarpgroupBuilder::copyBoxes(Value target, Value tensorMap, Value barrier,
+                                 ValueRange position, int64_t rows,
+                                 int64_t columns) {
+  int64_t perBox = kBoxBytes / 2;
+  for (int64_t first = 0; first < columns; first += perBox) {
+    // Innermost axis first.
+    Values at(llvm::reverse(position));
+    at[0] = b.add(at[0], first);
+    copyBox(advance(target, first / perBox * rows * kBoxBytes), tensorMap,
+            barrier, at);
+  }
 }
 
 void WarpgroupBuilder::setRegisters(int64_t count, bool raises) {
@@ -214,4 +288,46 @@ Values WarpgroupBuilder::waitProducts(int64_t pending, ValueRange sums) {
   std::string text =
       llvm::formatv("wgmma.wait_group.sync.aligned {0};", pending);
   return emitAssembly(b, text, sums.size(), sums, {}, "");
+}
+
+Values WarpgroupBuilder::startScores(FloatType type, Value left,
+                                     int64_t leftRows, Value right,
+                                     int64_t rightRows, int64_t width) {
+  Values sums(rightRows / 2, b.scalar(0.0));
+  // 16 columns are 32 bytes of a box.
+  for (int64_t column = 0; column < width; column += 16) {
+    int64_t box = column * 2 / kBoxBytes, inBox = column * 2 % kBoxBytes;
+    auto at = [&](Value descriptor, int64_t rows) {
+      return advanceDescriptor(descriptor, box * rows * kBoxBytes + inBox);
+    };
+    sums = multiply(type, sums, at(left, leftRows), at(right, rightRows),
+                    /*transpose=*/false, /*adds=*/column != 0);
+  }
+  commitProducts();
+  return sums;
+}
+
+Values WarpgroupBuilder::multiplyWeights(FloatType type, ValueRange sums,
+                                         ValueRange packed, Value address,
+                                         int64_t rows) {
+  Values next(sums);
+  Value right = getDescriptor(address, /*boxStride=*/rows * kBoxBytes);
+  for (int64_t step = 0; step < rows / 16; ++step)
+    next = multiply(type, next, packed.slice(4 * step, 4),
+                    advanceDescriptor(right, step * 16 * kBoxBytes),
+                    /*transpose=*/true, /*adds=*/true);
+  return next;
+}
+
+Values WarpgroupBuilder::packWeights(FloatType type, ValueRange weights) {
+  Values registers;
+  for (size_t i = 0; i < weights.size(); i += 2) {
+    Value both = vector::FromElementsOp::create(
+        b, VectorType::get({2}, b.getF32Type()), weights.slice(i, 2));
+    both = arith::TruncFOp::create(b, VectorType::get({2}, type), both);
+    both = vector::BitCastOp::create(b, VectorType::get({1}, b.getI32Type()),
+                                     both);
+    registers.push_back(vector::ExtractOp::create(b, both, 0));
+  }
+  return registers;
 }

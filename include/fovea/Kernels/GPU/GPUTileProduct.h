@@ -23,6 +23,8 @@ namespace fovea::attn {
 /// What is read has weights that are not -0; `makeRead` sees to that.
 mlir::Value getHiddenWeight(KernelBuilder &b);
 mlir::Value makeRead(KernelBuilder &b, mlir::Value weight);
+/// Whether a weight is not hidden.
+mlir::Value isWeight(GPUKernelBuilder &b, mlir::Value weight);
 
 /// Rows of the fragments of a warp.
 constexpr int64_t kFragmentRows = 16;

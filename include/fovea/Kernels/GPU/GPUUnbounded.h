@@ -42,6 +42,16 @@ mlir::Value findUnbounded(GPUKernelBuilder &b, const SharedRows &shared);
 /// Sets them to zero. All threads together have all of the rows.
 void clearUnbounded(GPUKernelBuilder &b, const SharedRows &shared);
 
+/// Makes the sums NaN whose row reads a number that is not finite, in the
+/// column of the number. `values` are the boxes of rows that are summed; `sums`
+/// lie as products leave them, in two rows of the thread and `pairColumn`, the
+/// column after it, and so on every 8 columns. `readsRow` says whether the
+/// first or the second of the two rows reads a row of the values.
+void takeUnbounded(
+    GPUKernelBuilder &b, llvm::ArrayRef<SharedRows> values,
+    mlir::Value pairColumn, KernelBuilder::Values &sums,
+    llvm::function_ref<mlir::Value(int64_t half, mlir::Value row)> readsRow);
+
 /// Tells LLVM not to unroll the loop with these results, which is rarely run:
 /// its registers are taken from the rest of the kernel.
 void keepRolled(mlir::ValueRange results);

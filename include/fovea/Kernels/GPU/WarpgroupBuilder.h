@@ -27,6 +27,22 @@ constexpr int64_t kWarpgroupSize = 4 * kWarpSize;
 /// of row `r` lies at `c ^ (r % 8)`.
 constexpr int64_t kBoxBytes = 128;
 
+/// Registers of a thread of the producer and of the consumers: 65536 for three
+/// warpgroups, in multiples of 8.
+struct WarpgroupRegisters {
+  int64_t producer, consumer;
+};
+/// With one thread that starts copies.
+constexpr WarpgroupRegisters kRegistersAlone = {24, 240};
+
+/// Bytes of `rows` rows of narrow numbers in boxes.
+int64_t getBoxedBytes(int64_t rows, int64_t columns);
+
+/// The map of a tensor for boxes of `rows` rows of its last two axes, a pointer
+/// that copies in kernels take.
+mlir::Value createBoxMap(mlir::OpBuilder &host, mlir::Location loc,
+                         mlir::Value tensor, int64_t rows);
+
 class WarpgroupBuilder {
 public:
   using Value = mlir::Value;
@@ -61,6 +77,14 @@ public:
   /// Copies the box of a tensor at `position`, innermost axis first.
   void copyBox(Value target, Value tensorMap, Value barrier,
                mlir::ValueRange position);
+  /// Copies `rows` rows of narrow numbers, `columns` wide, from `position` on,
+  /// outermost axis first. What the tensor does not have becomes zero.
+  void copyBoxes(Value target, Value tensorMap, Value barrier,
+                 mlir::ValueRange position, int64_t rows, int64_t columns);
+  /// Copies `bytes` consecutive bytes of global memory from `at` on. Both are
+  /// multiples of 16.
+  void copyBytes(Value target, Value memref, mlir::ValueRange at, Value barrier,
+                 int64_t bytes);
 
   /// Raises or lowers the registers of the warpgroup's threads.
   void setRegisters(int64_t count, bool raises);
@@ -83,6 +107,18 @@ public:
                   mlir::ValueRange left, Value right, bool transpose,
                   bool adds);
   void commitProducts();
+  /// Starts a group of products: 64 rows of boxes of `leftRows` rows, `width`
+  /// columns, times the transposed ones of `rightRows` rows. Both are the
+  /// descriptors of the first box.
+  Values startScores(mlir::FloatType type, Value left, int64_t leftRows,
+                     Value right, int64_t rightRows, int64_t width);
+  /// Adds, with commitProducts behind it, packed weights times the `rows` rows
+  /// of boxes from an address on.
+  Values multiplyWeights(mlir::FloatType type, mlir::ValueRange sums,
+                         mlir::ValueRange packed, Value address, int64_t rows);
+  /// Rounds numbers that lie as sums do. Those of two tiles of columns are, in
+  /// this order, the first operand of a product.
+  Values packWeights(mlir::FloatType type, mlir::ValueRange weights);
   /// Waits until at most `pending` groups of products run, and returns `sums`,
   /// which are then there.
   Values waitProducts(int64_t pending, mlir::ValueRange sums);

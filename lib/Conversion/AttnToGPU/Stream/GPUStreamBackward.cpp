@@ -8,7 +8,6 @@
 
 #include "GPUStreamBackward.h"
 #include "fovea/Kernels/SoftmaxAlgebra.h"
-#include "fovea/Kernels/StreamRanges.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -20,13 +19,18 @@ using Values = KernelBuilder::Values;
 
 static constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
+/// Two numbers of 32 bits for each query, behind what a SquareTile has.
+int64_t GradientTile::getSharedBytes() {
+  return SquareTile::getSharedBytes() + kSize * 2 * 4;
+}
+
 GradientTile::GradientTile(GPUKernelBuilder &builder, StreamBackwardOp op,
                            const StreamSource &source, Value deltas,
                            Value derivative, F32Math math)
     : SquareTile(builder, math), op(op), source(source), deltas(deltas),
-      numQueries(b.extent(op.getQuery(), 2)),
-      length(emitLength(b, source, /*batch=*/Value(), numQueries)),
-      scoreBody(op.getScore(), op.getCaptures()) {
+      scoreBody(op.getScore(), op.getCaptures()), ranges(b, op, source) {
+  bounds =
+      b.sharedBuffer(SquareTile::getSharedBytes(), {kSize, 2}, b.getI32Type());
   scoreBody.setDerivatives({derivative, {}});
 }
 
@@ -34,66 +38,39 @@ GradientTile::GradientTile(GPUKernelBuilder &builder, StreamBackwardOp op,
 // Queries and rows
 //===----------------------------------------------------------------------===//
 
-void GradientTile::setBatch(Value batch) {
-  numQueries = b.lengthOf(op.getQueryLengths(), batch, numQueries);
-  length = emitLength(b, source, batch, numQueries);
-}
-
-static Value blockOf(KernelBuilder &b, StreamBackwardOp op, Value query) {
-  int64_t block = op.getBlock();
-  return block ? b.div(query, block) : b.index(0);
-}
-
-std::pair<Value, Value> GradientTile::findRows(Value firstQuery) {
-  Value lastQuery =
-      b.sub(b.min(b.add(firstQuery, kGradientTile), numQueries), b.index(1));
-  if (op.getQueryLengths())
-    lastQuery = b.max(lastQuery, 0);
-  Value begin = blockOf(b, op, firstQuery), end = blockOf(b, op, lastQuery);
-  Values rows =
-      b.loop(begin, b.add(end, 1), 1, {length.rows, b.index(0)},
-             [&](Value block, ValueRange rows) -> Values {
-               Value low = rows[0], high = rows[1];
-               for (AffineMap range : source.attr.getRanges()) {
-                 RangeBounds bounds =
-                     emitRangeBounds(b, range, block, length.rows, numQueries);
-                 Value exists = b.less(bounds.low, bounds.high);
-                 low = b.select(exists, b.min(low, bounds.low), low);
-                 high = b.select(exists, b.max(high, bounds.high), high);
-               }
-               return {low, high};
-             });
-  MaskAttr mask = source.attr.getMask();
-  Value low = emitAdmittedRows(b, mask, firstQuery, numQueries, length).first;
-  Value high = emitAdmittedRows(b, mask, lastQuery, numQueries, length).second;
-  return {b.max(rows[0], low), b.min(rows[1], high)};
+void GradientTile::findBounds(const Place &place) {
+  // All threads have read those of the tile before.
+  b.barrier();
+  Value number = b.toIndex(b.thread()), numQueries = ranges.getNumQueries();
+  b.ifThen(b.less(number, b.index(kSize)), [&] {
+    Value query = b.add(place.firstQuery, number), none = b.index(0);
+    Value exists = b.less(query, numQueries);
+    GradientRanges::Span rows =
+        ranges.getRows(place.range, b.select(exists, query, none));
+    for (auto [i, row] : llvm::enumerate(Values{rows.begin, rows.end}))
+      b.storeIndex(b.select(exists, row, none), bounds, {number, b.index(i)});
+  });
+  b.barrier();
 }
 
 GradientTile::Query GradientTile::loadQuery(const Place &place, Value number) {
   Query query;
   Value index = b.add(place.firstQuery, b.toIndex(number));
-  query.exists = b.less(index, numQueries);
   // Threads without a query repeat the last one.
-  index = b.min(index, b.sub(numQueries, b.index(1)));
+  index = b.min(index, b.sub(ranges.getNumQueries(), b.index(1)));
   query.index = index = op.getQueryLengths() ? b.max(index, 0) : index;
   Value at[] = {place.batch, place.head, index};
   query.lse = b.loadScalar(op.getLse(), at);
   query.delta = b.loadScalar(deltas, at);
-  auto [low, high] =
-      emitAdmittedRows(b, source.attr.getMask(), index, numQueries, length);
-  for (AffineMap range : source.attr.getRanges()) {
-    RangeBounds bounds = emitRangeBounds(b, range, blockOf(b, op, index),
-                                         length.rows, numQueries);
-    query.ranges.push_back({b.max(bounds.low, low), b.min(bounds.high, high)});
-  }
+  query.beginRow = b.loadIndex(bounds, {b.toIndex(number), b.index(0)});
+  query.endRow = b.loadIndex(bounds, {b.toIndex(number), b.index(1)});
   return query;
 }
 
 GradientTile::Row GradientTile::loadRow(const Place &place, Value number) {
   Row row;
-  Value index = b.add(place.firstRow, b.toIndex(number));
-  row.exists = b.less(index, length.rows);
-  index = b.min(index, b.sub(length.rows, b.index(1)));
+  Value index = row.number = b.add(place.firstRow, b.toIndex(number));
+  index = b.min(index, b.sub(ranges.getLength().rows, b.index(1)));
   row.index = index = source.lengths ? b.max(index, 0) : index;
   if (Value weight = source.logWeight)
     row.logWeight =
@@ -115,18 +92,6 @@ Value GradientTile::loadElement(Value memref, Value batch, Value head,
 // Weights and their gradients
 //===----------------------------------------------------------------------===//
 
-Value GradientTile::countRanges(const Query &query, const Row &row) {
-  Value count = b.scalar(0.0);
-  Value exists = b.both(query.exists, row.exists);
-  for (auto [low, high] : query.ranges) {
-    Value isIn = b.both(b.less(b.sub(low, b.index(1)), row.index),
-                        b.less(row.index, high));
-    count = b.fadd(
-        count, b.select(b.both(exists, isIn), b.scalar(1.0), b.scalar(0.0)));
-  }
-  return count;
-}
-
 void GradientTile::weigh(const Place &place, const Query &query, const Row &row,
                          Value score, Value product, Of gradients,
                          Entries &entries) {
@@ -134,16 +99,18 @@ void GradientTile::weigh(const Place &place, const Query &query, const Row &row,
     return arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, number,
                                  b.scalar(-kInfinity));
   };
-  Value count = countRanges(query, row), hidden = getHiddenWeight(b);
+  Value hidden = getHiddenWeight(b);
   // A query that reads nothing has no finite sum, and nothing else is admitted
   // where nothing is.
-  Value isNone = b.either(isMinusInfinity(query.lse),
-                          arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ,
-                                                count, b.scalar(0.0)));
+  Value isNone =
+      b.either(isMinusInfinity(query.lse),
+               b.either(b.less(row.number, query.beginRow),
+                        b.less(b.sub(query.endRow, b.index(1)), row.number)));
   score = b.fmul(score, b.scalar(op.getScale().convertToDouble()));
   Value derivative;
   if (scoreBody) {
-    Value position = b.add(query.index, b.sub(length.tokens, numQueries));
+    Value position = b.add(
+        query.index, b.sub(ranges.getLength().tokens, ranges.getNumQueries()));
     Value key = emitPosition(b, source.attr.getMask(), row.index);
     ScoreBody::Result result = scoreBody.evaluate(b, score, {position}, {key});
     score = result.score;
@@ -164,7 +131,7 @@ void GradientTile::weigh(const Place &place, const Query &query, const Row &row,
   score = b.fmul(b.fsub(score, query.lse), b.scalar(softmax::kLog2E));
   Value weight =
       math::Exp2Op::create(b, b.fmax(b.scalar(softmax::kMasked), score));
-  weight = b.select(isNone, hidden, b.fmul(weight, count));
+  weight = b.select(isNone, hidden, weight);
   entries.weights.push_back(weight);
   if (!product)
     return;
@@ -178,6 +145,7 @@ GradientTile::Entries GradientTile::compute(const Place &place,
                                             bool rowsAreQueries, Of gradients) {
   if (scoreBody)
     scoreBody.enterHead(b, place.batch, place.head);
+  findBounds(place);
   auto queryElement = [&](Value memref) {
     return [&, memref](Value number, Value k) {
       return loadElement(memref, place.batch, place.head,

@@ -10,10 +10,9 @@
 #ifndef FOVEA_LIB_CONVERSION_ATTNTOGPU_STREAM_GPUSTREAMBACKWARD_H
 #define FOVEA_LIB_CONVERSION_ATTNTOGPU_STREAM_GPUSTREAMBACKWARD_H
 
-#include "fovea/Dialect/Attn/IR/AttnOps.h"
+#include "GradientRanges.h"
 #include "fovea/Kernels/GPU/GPUTileProduct.h"
 #include "fovea/Kernels/ScoreBody.h"
-#include "fovea/Kernels/StreamRanges.h"
 
 namespace fovea::attn {
 
@@ -29,9 +28,9 @@ constexpr int64_t kGradientTile = SquareTile::kSize;
 /// Rows of the tile are the queries or the rows of the source.
 class GradientTile : public SquareTile {
 public:
-  /// Which queries and rows a tile has.
+  /// Which queries and rows a tile has, and the range that these are read by.
   struct Place {
-    Value batch, head, keyHead, firstQuery, firstRow;
+    Value batch, head, keyHead, firstQuery, firstRow, range;
   };
   /// As the sums of a TileMultiplier lie.
   struct Entries {
@@ -47,11 +46,8 @@ public:
                const StreamSource &source, Value deltas, Value derivative,
                F32Math math);
 
-  /// Counts queries and rows for that batch entry, where lengths say how many.
-  void setBatch(Value batch);
-  /// The first row of the source that some query of a tile reads, and the one
-  /// after the last.
-  std::pair<Value, Value> findRows(Value firstQuery);
+  static int64_t getSharedBytes();
+
   Entries compute(const Place &place, bool rowsAreQueries, Of gradients);
 
   /// Adds `kept tile` times 64 columns of 64 rows of `memref` from `first` on.
@@ -60,29 +56,31 @@ public:
 
 private:
   struct Query {
-    Value index, exists, lse, delta;
-    llvm::SmallVector<std::pair<Value, Value>> ranges;
+    Value index, lse, delta, beginRow, endRow;
   };
   struct Row {
-    Value index, exists, logWeight;
+    Value index, number, logWeight;
   };
 
+  /// Leaves which rows each query reads to all threads: 64 queries and as many
+  /// ranges have more bounds than a thread has registers.
+  void findBounds(const Place &place);
   Query loadQuery(const Place &place, Value number);
   Row loadRow(const Place &place, Value number);
   /// Without a `product`, only the weight.
   void weigh(const Place &place, const Query &query, const Row &row,
              Value score, Value product, Of gradients, Entries &entries);
-  /// How many ranges of the query have the row, as a number: 0 or 1 mostly.
-  Value countRanges(const Query &query, const Row &row);
   /// A number of a row, zero where there is none.
   Value loadElement(Value memref, Value batch, Value head, Value row,
                     Value column);
 
   StreamBackwardOp op;
   StreamSource source;
-  Value deltas, numQueries;
-  SourceLength length;
+  Value deltas, bounds;
   ScoreBody scoreBody;
+
+public:
+  GradientRanges ranges;
 };
 
 } // namespace fovea::attn

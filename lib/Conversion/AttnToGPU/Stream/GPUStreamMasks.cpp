@@ -355,49 +355,17 @@ Value GPUStreamKernel::readsRow(const Tile &tile, Value stage, int64_t half,
   return isRead;
 }
 
-/// Makes the sums NaN whose query reads a value that is not finite, in the
-/// column of the value. Scores and sums leave few registers: a bit for each of
-/// the thread's sums says so first, in a loop that is none of the sums'.
+/// Makes the sums NaN whose query reads a value that is not finite.
 void GPUStreamKernel::readUnbounded(const Tile &tile, Value stage,
                                     ArrayRef<SharedRows> values, State &state) {
-  int64_t perRow = values.front().getWidth();
-  Value nan = b.scalar(std::numeric_limits<double>::quiet_NaN());
-  // 16 tiles of 8 columns have 32 of the thread's.
-  for (size_t begin = 0; begin < state.output.size(); begin += 16) {
-    int64_t numColumns = 2 * std::min<int64_t>(state.output.size() - begin, 16);
-    auto visit = [&](Value number, ValueRange bits) {
-      Value row = b.div(number, numColumns);
-      Value index = b.rem(number, numColumns);
-      Value column = b.add(b.mul(b.div(index, 2), 8), b.rem(index, 2));
-      column = b.add(b.add(column, pairColumn), int64_t(begin * 8));
-      // The rows of boxes lie one box after the other.
-      Value shared = b.add(values.front().row, row);
-      if (values.size() > 1)
-        shared = b.add(shared, b.mul(b.div(column, perRow), keyTile));
-      const SharedMatrix &matrix = values.front().matrix;
-      Value at[] = {shared,
-                    getSharedColumn(b, matrix, row, b.rem(column, perRow))};
-      Value value = b.loadScalar(matrix.memref, b.toIndices(at));
-      return changeIf(b, isUnbounded(b, value), bits, [&] {
-        Value bit = b.createOrFold<arith::ShLIOp>(b.i32(1), index);
-        Values next;
-        for (auto [half, set] : llvm::enumerate(bits))
-          next.push_back(b.select(readsRow(tile, stage, half, row),
-                                  b.createOrFold<arith::OrIOp>(set, bit), set));
-        return next;
-      });
-    };
-    Values bits = b.loop(b.i32(0), b.i32(keyTile * numColumns), 1,
-                         {b.i32(0), b.i32(0)}, visit);
-    keepRolled(bits);
-    for (int64_t index = 0; index < numColumns; ++index)
-      for (int64_t half : {0, 1}) {
-        Value &sum = state.output[begin + index / 2][2 * half + index % 2];
-        Value isNone =
-            b.equal(b.bitAnd(bits[half], int64_t(1) << index), b.i32(0));
-        sum = b.select(isNone, sum, nan);
-      }
-  }
+  Values sums;
+  for (const Values &output : state.output)
+    sums.append(output);
+  takeUnbounded(b, values, pairColumn, sums, [&](int64_t half, Value row) {
+    return readsRow(tile, stage, half, row);
+  });
+  for (auto [i, output] : llvm::enumerate(state.output))
+    output = Values(ValueRange(sums).slice(4 * i, 4));
 }
 
 /// Takes what is not finite out of the values of a tile that is cut; `await`

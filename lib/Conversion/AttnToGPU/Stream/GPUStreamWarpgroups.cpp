@@ -48,16 +48,8 @@ using namespace mlir;
 using namespace fovea::attn;
 using Values = KernelBuilder::Values;
 
-namespace {
-/// Registers of a thread of the producer and of the consumers: 65536 for three
-/// warpgroups, in multiples of 8.
-struct Registers {
-  int64_t producer, consumer;
-};
-} // namespace
-/// With one thread that starts copies, and with all that copy.
-static constexpr Registers kRegistersAlone = {24, 240},
-                           kRegistersTogether = {56, 224};
+/// With all threads of the producer that copy.
+static constexpr WarpgroupRegisters kRegistersTogether = {56, 224};
 
 /// Numbers of 32 bits that say what a tile is.
 static constexpr int64_t kTileFields = 12;
@@ -78,11 +70,6 @@ bool fovea::attn::canUseWarpgroups(StreamOp op) {
   // A few queries would leave most of a warpgroup idle.
   int64_t rows = query.getDimSize(2);
   return ShapedType::isDynamic(rows) || rows > kWarpgroupRows / 2;
-}
-
-/// Bytes of `rows` rows in boxes.
-static int64_t getBoxedBytes(int64_t rows, int64_t columns) {
-  return rows * kBoxBytes * llvm::divideCeil(columns * 2, kBoxBytes);
 }
 
 void GPUStreamLayout::placeBoxes(int64_t queryRows, int64_t keyRows,
@@ -151,7 +138,8 @@ public:
       w.publishBarriers();
     });
     b.barrier();
-    Registers registers = isAlone ? kRegistersAlone : kRegistersTogether;
+    WarpgroupRegisters registers =
+        isAlone ? kRegistersAlone : kRegistersTogether;
     int64_t firstProducer = numConsumers * kWarpgroupSize;
     b.ifThenElse(
         b.less(b.thread(), b.i32(firstProducer)),
@@ -351,17 +339,11 @@ private:
   /// becomes zero.
   void copyBoxes(Value target, const TensorMap &map, Value barrier, Value row,
                  int64_t numRows, int64_t columns, Value block = {}) {
-    int64_t perBox = kBoxBytes / 2;
-    for (int64_t first = 0; first < columns; first += perBox) {
-      // Innermost axis first.
-      Values at(llvm::reverse(map.offsets));
-      at[0] = b.add(at[0], first);
-      at[1] = b.add(at[1], row);
-      if (block)
-        at[2] = b.add(at[2], block);
-      w.copyBox(w.advance(target, first / perBox * numRows * kBoxBytes),
-                map.map, barrier, at);
-    }
+    Values at = map.offsets;
+    at[at.size() - 2] = b.add(at[at.size() - 2], row);
+    if (block)
+      at[at.size() - 3] = b.add(at[at.size() - 3], block);
+    w.copyBoxes(target, map.map, barrier, at, numRows, columns);
   }
 
   // Tiles, as the producer hands them over.
@@ -484,7 +466,10 @@ private:
     k.clearHidden(
         present, slot, isCut, getRows(shared.values, getStage(number)), state,
         [&] { awaitFull(shared.values, number); }, [&] { w.publishWrites(); });
-    return packWeights(tile);
+    Values all;
+    for (const Values &part : tile)
+      all.append(part);
+    return w.packWeights(k.type, all);
   }
 
   /// Starts `Q K^T` with the keys of a tile.
@@ -493,40 +478,10 @@ private:
     Value queries =
         w.advance(shared.queries, b.mul(group, kWarpgroupRows * kBoxBytes));
     Value keys = ofStage(shared.keys.address, stage, shared.keys.bytes);
-    Values sums(k.keyTile / 2, b.scalar(0.0));
     // Eight descriptors or more, otherwise kept in registers by the loop.
     Value left = b.recompute(w.getDescriptor(queries, kChunkBytes));
     Value right = w.getDescriptor(keys, kChunkBytes);
-    // 16 columns are 32 bytes of a box.
-    for (int64_t column = 0; column < k.width; column += 16) {
-      int64_t box = column * 2 / kBoxBytes, inBox = column * 2 % kBoxBytes;
-      auto at = [&](Value descriptor, int64_t rows) {
-        return w.advanceDescriptor(descriptor, box * rows * kBoxBytes + inBox);
-      };
-      sums = w.multiply(k.type, sums, at(left, k.queryTile),
-                        at(right, k.keyTile), /*transpose=*/false,
-                        /*adds=*/column != 0);
-    }
-    w.commitProducts();
-    return sums;
-  }
-
-  /// Rounds weights. Those of two tiles of columns are, in this order, the
-  /// first operand of a product.
-  Values packWeights(ArrayRef<Values> weights) {
-    auto pack = [&](Value first, Value second) -> Value {
-      Value both = vector::FromElementsOp::create(
-          b, VectorType::get({2}, b.getF32Type()), ValueRange{first, second});
-      both = arith::TruncFOp::create(b, VectorType::get({2}, k.type), both);
-      both = vector::BitCastOp::create(b, VectorType::get({1}, b.getI32Type()),
-                                       both);
-      return vector::ExtractOp::create(b, both, 0);
-    };
-    Values registers;
-    for (const Values &part : weights)
-      for (int64_t half : {0, 1})
-        registers.push_back(pack(part[2 * half], part[2 * half + 1]));
-    return registers;
+    return w.startScores(k.type, left, k.queryTile, right, k.keyTile, k.width);
   }
 
   /// Starts `O += P V` with the values of a tile.
@@ -535,13 +490,10 @@ private:
     Values sums;
     for (const Values &output : state.output)
       sums.append(output);
-    Value right = w.getDescriptor(
+    sums = w.multiplyWeights(
+        k.type, sums, weights,
         ofStage(shared.values.address, getStage(number), shared.values.bytes),
-        /*boxStride=*/k.keyTile * kBoxBytes);
-    for (int64_t step = 0, steps = k.keyTile / 16; step < steps; ++step)
-      sums = w.multiply(k.type, sums, weights.slice(4 * step, 4),
-                        w.advanceDescriptor(right, step * 16 * kBoxBytes),
-                        /*transpose=*/true, /*adds=*/true);
+        k.keyTile);
     w.commitProducts();
     return sums;
   }

@@ -18,11 +18,13 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "GPUGradientWarpgroups.h"
 #include "GPUStreamBackward.h"
 #include "fovea/Conversion/Interfaces/LoweringInterfaces.h"
 #include "fovea/Conversion/Interfaces/Lowerings.h"
 #include "fovea/Differentiate/ScoreDerivative.h"
 #include "fovea/Kernels/GPU/GPULaunch.h"
+#include "fovea/Kernels/GPU/GPUUnbounded.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
@@ -45,7 +47,7 @@ namespace {
 class StreamBackwardLoops {
 public:
   StreamBackwardLoops(OpBuilder &builder, StreamBackwardOp op, Value derivative,
-                      F32Math math);
+                      const GPULowering &lowering);
 
   void emit();
 
@@ -56,6 +58,9 @@ private:
   Value getSums(Value gradient);
   void roundSums();
 
+  /// The source in the type of the queries, which warpgroups multiply.
+  StreamSource narrow(const StreamSource &source, Values &buffers);
+  void emitSource(const Source &source, Value querySums, bool isFirst);
   /// Goes into a kernel with a block of threads for each point.
   GPUKernelBuilder makeBuilder() {
     return {op.getLoc(), b, GradientTile::kNumThreads};
@@ -76,16 +81,19 @@ private:
   RowBuilder b;
   Value derivative; // of the score region
   F32Math math;
+  bool warpgroups; // whether the chip has them
   Value batches, heads, keyHeads, headsOfKey, numQueries, deltas;
+  Value statistics; // of queries, for kernels of warpgroups
   SmallVector<std::pair<Value, Value>> rounded;
 };
 } // namespace
 
 StreamBackwardLoops::StreamBackwardLoops(OpBuilder &builder,
                                          StreamBackwardOp op, Value derivative,
-                                         F32Math math)
+                                         const GPULowering &lowering)
     : op(op), b(op.getLoc(), builder, builder.getF32Type(), /*lanes=*/0),
-      derivative(derivative), math(math), batches(b.extent(op.getQuery(), 0)),
+      derivative(derivative), math(lowering.f32),
+      warpgroups(lowering.gpu.warpgroups), batches(b.extent(op.getQuery(), 0)),
       heads(b.extent(op.getQuery(), 1)),
       keyHeads(b.extent(op.getKeys().front(), 1)),
       // Without heads there are no key heads to divide by.
@@ -94,7 +102,7 @@ StreamBackwardLoops::StreamBackwardLoops(OpBuilder &builder,
   // Narrow numbers are tf32 numbers, and weights are rounded as they were.
   if (!getMemRefType(op.getQuery()).getElementType().isF32() &&
       math == F32Math::TF32x3)
-    this->math = F32Math::TF32;
+    math = F32Math::TF32;
 }
 
 Value StreamBackwardLoops::getSums(Value gradient) {
@@ -139,31 +147,36 @@ void StreamBackwardLoops::emitQueries(const Source &source, Value sums,
       beginBlocks(k, {batches, heads, b.ceilDiv(numQueries, kGradientTile)},
                   GradientTile::getSharedBytes());
   GradientTile tile = makeTile(k, source);
-  Place place = {at[0], at[1], k.div(at[1], headsOfKey),
-                 k.mul(at[2], kGradientTile), Value()};
-  tile.setBatch(place.batch);
-  auto [low, high] = tile.findRows(place.firstQuery);
+  Place place = {
+      at[0],   at[1],  k.div(at[1], headsOfKey), k.mul(at[2], kGradientTile),
+      Value(), Value()};
+  tile.ranges.setBatch(place.batch);
   int64_t width = getWidth(op.getQuery());
   int64_t numParts = llvm::divideCeil(width, kGradientTile);
   Values carried;
   for (int64_t part = 0; part < numParts; ++part)
     carried.append(tile.makeSums());
   size_t size = carried.size() / numParts;
-  carried =
-      k.loop(low, high, kGradientTile, carried,
-             [&](Value firstRow, ValueRange running) -> Values {
-               place.firstRow = firstRow;
-               GradientTile::Entries entries =
-                   tile.compute(place, /*rowsAreQueries=*/true, Of::Products);
-               tile.keep(entries.gradients, op.getScale().convertToDouble());
-               Values next;
-               for (int64_t part = 0; part < numParts; ++part)
-                 next.append(tile.addKept(running.slice(part * size, size),
-                                          source.forward.keys, place.batch,
-                                          place.keyHead, firstRow,
-                                          k.index(part * kGradientTile)));
-               return next;
-             });
+  auto addTile = [&](Value firstRow, ValueRange running) -> Values {
+    place.firstRow = firstRow;
+    GradientTile::Entries entries =
+        tile.compute(place, /*rowsAreQueries=*/true, Of::Products);
+    tile.keep(entries.gradients, op.getScale().convertToDouble());
+    Values next;
+    for (int64_t part = 0; part < numParts; ++part)
+      next.append(tile.addKept(running.slice(part * size, size),
+                               source.forward.keys, place.batch, place.keyHead,
+                               firstRow, k.index(part * kGradientTile)));
+    return next;
+  };
+  carried = k.loop(
+      k.index(0), tile.ranges.getNumRanges(), 1, carried,
+      [&](Value range, ValueRange running) {
+        place.range = range;
+        GradientRanges::Span rows =
+            tile.ranges.getRowsOfTile(range, place.firstQuery, kGradientTile);
+        return k.loop(rows.begin, rows.end, kGradientTile, running, addTile);
+      });
   for (int64_t part = 0; part < numParts; ++part)
     store(k, tile, ValueRange(carried).slice(part * size, size), sums, at,
           place.firstQuery, k.index(part * kGradientTile), /*adds=*/!isFirst);
@@ -185,10 +198,12 @@ void StreamBackwardLoops::emitRows(const Source &source, Value keySums,
                            b.index(columns.numBlocks)},
                           GradientTile::getSharedBytes());
   GradientTile tile = makeTile(k, source);
-  Place place = {at[0], Value(), at[1], Value(), k.mul(at[2], kGradientTile)};
-  tile.setBatch(place.batch);
+  Place place = {at[0],  Value(), at[1], Value(), k.mul(at[2], kGradientTile),
+                 Value()};
+  tile.ranges.setBatch(place.batch);
   Value firstColumn = k.mul(at[3], columns.getStep());
-  Value endRow = k.add(place.firstRow, kGradientTile);
+  GradientRanges::Span rows = {place.firstRow,
+                               k.add(place.firstRow, kGradientTile)};
   int64_t keyParts = divideColumns(keySums).numParts,
           valueParts = columns.numParts;
   Values carried;
@@ -219,27 +234,28 @@ void StreamBackwardLoops::emitRows(const Source &source, Value keySums,
   };
   Value firstHead = k.mul(at[1], headsOfKey);
   Value endHead = k.min(k.add(firstHead, headsOfKey), heads);
-  carried = k.loop(
-      firstHead, endHead, 1, carried, [&](Value head, ValueRange running) {
-        place.head = head;
-        return k.loop(k.index(0), numQueries, kGradientTile, running,
-                      [&](Value query, ValueRange running) -> Values {
-                        place.firstQuery = query;
-                        auto [low, high] = tile.findRows(query);
-                        Value isRead = k.both(k.less(low, endRow),
-                                              k.less(place.firstRow, high));
-                        auto read =
-                            scf::IfOp::create(k, TypeRange(running), isRead,
-                                              /*addThenBlock=*/true,
-                                              /*addElseBlock=*/true);
-                        OpBuilder::InsertionGuard guard(k);
-                        k.setInsertionPointToStart(read.thenBlock());
-                        scf::YieldOp::create(k, addTile(running));
-                        k.setInsertionPointToStart(read.elseBlock());
-                        scf::YieldOp::create(k, running);
-                        return Values(read.getResults());
-                      });
-      });
+  auto addQueries = [&](Value number, ValueRange running) -> Values {
+    place.firstQuery = k.mul(number, kGradientTile);
+    if (tile.ranges.ascend())
+      return addTile(running);
+    GradientRanges::Span read =
+        tile.ranges.getRowsOfTile(place.range, place.firstQuery, kGradientTile);
+    Value isRead =
+        k.both(k.less(read.begin, rows.end), k.less(rows.begin, read.end));
+    return changeIf(k, isRead, running, [&] { return addTile(running); });
+  };
+  carried = k.loop(k.index(0), tile.ranges.getNumRanges(), 1, carried,
+                   [&](Value range, ValueRange running) {
+                     place.range = range;
+                     GradientRanges::Span tiles =
+                         tile.ranges.getTilesOfRows(range, rows, kGradientTile);
+                     return k.loop(firstHead, endHead, 1, running,
+                                   [&](Value head, ValueRange running) {
+                                     place.head = head;
+                                     return k.loop(tiles.begin, tiles.end, 1,
+                                                   running, addQueries);
+                                   });
+                   });
   for (int64_t part = 0; part < keyParts + valueParts; ++part) {
     bool isKey = part < keyParts;
     Value column = isKey
@@ -281,6 +297,15 @@ void StreamBackwardLoops::emitTerm(const Source &source, Value sums,
     return k.loop(isSummed ? zero : first, isSummed ? all : k.add(first, count),
                   step, running, body);
   };
+  auto addTile = [&](Value range, ValueRange running) {
+    place.range = range;
+    GradientTile::Entries entries =
+        tile.compute(place, /*rowsAreQueries=*/true, Of::Scores);
+    Values next;
+    for (auto [sum, gradient] : llvm::zip(running, entries.gradients))
+      next.push_back(k.fadd(sum, gradient));
+    return next;
+  };
   Value one = k.index(1), tileSize = k.index(kGradientTile);
   Value firstHead = isBias ? at[1] : k.mul(at[1], headsOfKey);
   Value numHeads = isBias ? one : headsOfKey;
@@ -288,7 +313,7 @@ void StreamBackwardLoops::emitTerm(const Source &source, Value sums,
       at[0], one, batches, sumsBatches, 1, tile.makeSums(),
       [&](Value batch, ValueRange running) {
         place.batch = batch;
-        tile.setBatch(batch);
+        tile.ranges.setBatch(batch);
         return sumOver(
             firstHead, numHeads, heads, sumsHeads, 1, running,
             [&](Value head, ValueRange running) {
@@ -302,13 +327,8 @@ void StreamBackwardLoops::emitTerm(const Source &source, Value sums,
                         firstRow, tileSize, numRows, sumsRows, kGradientTile,
                         running, [&](Value row, ValueRange running) {
                           place.firstRow = row;
-                          GradientTile::Entries entries = tile.compute(
-                              place, /*rowsAreQueries=*/true, Of::Scores);
-                          Values next;
-                          for (auto [sum, gradient] :
-                               llvm::zip(running, entries.gradients))
-                            next.push_back(k.fadd(sum, gradient));
-                          return next;
+                          return k.loop(k.index(0), tile.ranges.getNumRanges(),
+                                        1, running, addTile);
                         });
                   });
             });
@@ -340,14 +360,37 @@ void StreamBackwardLoops::emitTerm(const Source &source, Value sums,
          });
 }
 
-void StreamBackwardLoops::emit() {
-  // What a query's gradients of scores have in common.
-  deltas = b.allocate({batches, heads, numQueries}, {}, b.getF32Type());
-  emitRowDots(b, op.getDOutput(), op.getOutput(), /*factor=*/1.0, deltas,
-              op.getDLse());
-  Value querySums = getSums(op.getDQuery());
-  for (auto [i, source] : llvm::enumerate(op.getSourceList())) {
-    emitQueries(source, querySums, /*isFirst=*/i == 0);
+StreamSource StreamBackwardLoops::narrow(const StreamSource &source,
+                                         Values &buffers) {
+  StreamSource narrowed = source;
+  Type type = getMemRefType(op.getQuery()).getElementType();
+  for (Value *operand : {&narrowed.keys, &narrowed.values}) {
+    Value wide = *operand;
+    if (type.isF32() || !getMemRefType(wide).getElementType().isF32())
+      continue;
+    buffers.push_back(*operand = b.allocateLike(wide, type));
+    Values extents;
+    for (int64_t dim = 0; dim < 4; ++dim)
+      extents.push_back(b.extent(wide, dim));
+    parallelLoop(b, extents, [&](ValueRange at) {
+      b.storeScalar(b.loadScalar(wide, at), *operand, at);
+    });
+  }
+  return narrowed;
+}
+
+void StreamBackwardLoops::emitSource(const Source &source, Value querySums,
+                                     bool isFirst) {
+  Values buffers;
+  if (warpgroups && canUseWarpgroups(op, source.forward)) {
+    StreamSource narrowed = narrow(source.forward, buffers);
+    if (!statistics)
+      statistics = emitQueryStatistics(b, op, deltas);
+    emitQueryGradients(b, op, narrowed, statistics, querySums,
+                       /*adds=*/!isFirst);
+    emitRowGradients(b, op, narrowed, statistics, source.keys, source.values);
+  } else {
+    emitQueries(source, querySums, isFirst);
     Value keySums = getSums(source.keys), valueSums = getSums(source.values);
     if (divideColumns(keySums).numParts + divideColumns(valueSums).numParts <=
         GradientTile::kMostParts) {
@@ -356,13 +399,27 @@ void StreamBackwardLoops::emit() {
       emitRows(source, keySums, Value());
       emitRows(source, Value(), valueSums);
     }
-    if (source.logWeight)
-      emitTerm(source, getSums(source.logWeight), /*isBias=*/false);
-    if (source.bias)
-      emitTerm(source, getSums(source.bias), /*isBias=*/true);
   }
+  if (source.logWeight)
+    emitTerm(source, getSums(source.logWeight), /*isBias=*/false);
+  if (source.bias)
+    emitTerm(source, getSums(source.bias), /*isBias=*/true);
+  for (Value buffer : buffers)
+    memref::DeallocOp::create(b, buffer);
+}
+
+void StreamBackwardLoops::emit() {
+  // What a query's gradients of scores have in common.
+  deltas = b.allocate({batches, heads, numQueries}, {}, b.getF32Type());
+  emitRowDots(b, op.getDOutput(), op.getOutput(), /*factor=*/1.0, deltas,
+              op.getDLse());
+  Value querySums = getSums(op.getDQuery());
+  for (auto [i, source] : llvm::enumerate(op.getSourceList()))
+    emitSource(source, querySums, /*isFirst=*/i == 0);
   roundSums();
   memref::DeallocOp::create(b, deltas);
+  if (statistics)
+    memref::DeallocOp::create(b, statistics);
 }
 
 static LogicalResult lowerStreamBackward(StreamBackwardOp op,
@@ -385,7 +442,7 @@ static LogicalResult lowerStreamBackward(StreamBackwardOp op,
       appendScoreDerivatives(op.getScore(), /*ofReads=*/false);
   if (failed(derivatives))
     return failure();
-  StreamBackwardLoops(builder, op, derivatives->score, lowering.f32).emit();
+  StreamBackwardLoops(builder, op, derivatives->score, lowering).emit();
   return success();
 }
 

@@ -73,31 +73,7 @@ static FailureOr<TensorMap> makeTensorMap(gpu::LaunchOp launch, StreamOp op,
   for (Value &offset : offsets)
     offset = b.createOrFold<arith::IndexCastOp>(b.getI32Type(), offset);
 
-  auto type = cast<MemRefType>(operand.getType());
-  int64_t columns = kBoxBytes * 8 / type.getElementTypeBitWidth();
-  SmallVector<int64_t> extents(rank, 1);
-  extents[rank - 2] = rows;
-  extents[rank - 1] = columns;
-  SmallVector<Value> box;
-  for (int64_t extent : extents)
-    box.push_back(arith::ConstantIndexOp::create(host, loc, extent));
-  auto boxType = MemRefType::get(
-      {rows, columns}, type.getElementType(), MemRefLayoutAttrInterface(),
-      gpu::AddressSpaceAttr::get(op.getContext(),
-                                 gpu::AddressSpace::Workgroup));
-  auto mapType = nvgpu::TensorMapDescriptorType::get(
-      op.getContext(), boxType, nvgpu::TensorMapSwizzleKind::SWIZZLE_128B,
-      nvgpu::TensorMapL2PromoKind::L2PROMO_128B,
-      nvgpu::TensorMapOOBKind::OOB_ZERO,
-      nvgpu::TensorMapInterleaveKind::INTERLEAVE_NONE);
-  Value tensor = memref::CastOp::create(
-      host, loc, UnrankedMemRefType::get(type.getElementType(), 0), operand);
-  Value map =
-      nvgpu::TmaCreateDescriptorOp::create(host, loc, mapType, tensor, box);
-  map = UnrealizedConversionCastOp::create(
-            host, loc, LLVM::LLVMPointerType::get(op.getContext()), map)
-            .getResult(0);
-  return TensorMap{map, offsets};
+  return TensorMap{createBoxMap(host, loc, operand, rows), offsets};
 }
 
 /// Emits the kernel of tiles of warpgroups.

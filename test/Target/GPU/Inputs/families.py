@@ -96,6 +96,16 @@ def large():
         f"  %r:3 = attn.dense_backward ins(%q, %k, %k : {q}, {k}, {k}) forward(%out, %lse : {q}, {l}) gradient(%d : {q})\n"
         f"      outs(%iq, %ik, %ik : {q}, {k}, {k}) {{mask = #attn.mask<causal>}} -> {q}, {k}, {k}\n"
         f"  return %r#0, %r#1, %r#2 : {q}, {k}, {k}\n}}\n")
+    w1, w2 = (f"tensor<1x4x{rows}x128xbf16>" for rows in (128, 256))
+    q, k, l = "tensor<1x8x1024x128xbf16>", "tensor<1x2x1024x128xbf16>", "tensor<1x8x1024xf32>"
+    kinds = f"{q}, {k}, {k}, {w1}, {w2}, {w1}, {w2}"
+    yield "fast_multipole_backward, D = 128", "f", (
+        f"func.func @f(%q: {q}, %k: {k}, %a: {w1}, %b: {w2}, %out: {q}, %lse: {l}) -> ({kinds}) {{\n"
+        f"  %r:7 = attn.fast_multipole_backward ins(%q, %k, %k : {q}, {k}, {k}) key_weights(%a, %b : {w1}, {w2})\n"
+        f"      value_weights(%a, %b : {w1}, {w2}) forward(%out, %lse : {q}, {l}) gradient(%out : {q})\n"
+        f"      outs(%q, %k, %k : {q}, {k}, {k}) d_key_weights(%a, %b : {w1}, {w2}) d_value_weights(%a, %b : {w1}, {w2})\n"
+        f"      {{group = 128 : i64, causal}} -> {kinds}\n"
+        f"  return {', '.join(f'%r#{i}' for i in range(7))} : {kinds}\n}}\n")
 
 
 def examples():
@@ -184,8 +194,8 @@ for name, entry, text in examples():
         refused.append(name)
         continue
     codes["sm_80"] = ptx
-    # Kernels of their own have narrow products only.
-    if "m16n8k16" in ptx and "wgmma" in (ptx := compile_for("sm_90a", entry, text)):
+    # Kernels of their own have narrow products only; gradients do without those of sm_80.
+    if ("m16n8k16" in ptx or "backward" in name) and "wgmma" in (ptx := compile_for("sm_90a", entry, text)):
         codes["sm_90a"] = ptx
     for chip, ptx in codes.items():
         entries = len(re.findall(r"^\.visible \.entry|^\.entry", ptx, re.M))

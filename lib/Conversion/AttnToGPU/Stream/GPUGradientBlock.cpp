@@ -1,0 +1,222 @@
+//===- GPUGradientBlock.cpp - Tiles of gradients on sm_90a ----------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "GPUGradientBlock.h"
+#include "fovea/Kernels/GPU/GPULaunch.h"
+#include "fovea/Kernels/SoftmaxAlgebra.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "llvm/Support/MathExtras.h"
+#include "llvm/Support/SaveAndRestore.h"
+#include <limits>
+
+using namespace mlir;
+using namespace fovea::attn;
+using Values = KernelBuilder::Values;
+
+namespace {
+/// The tiles of one range, counted from the first one.
+enum Field { FirstRow, NumTiles, WholeBegin, WholeEnd, NumFields };
+
+/// What a block is for. Sums leave no registers for it.
+enum BlockNumber {
+  NumQueries,
+  NumRows,
+  NumTokens,
+  Batch,
+  Head,
+  KeyHead,
+  NumBlockNumbers
+};
+} // namespace
+
+/// Consumers of a block: one where a second would have nothing.
+static int64_t getNumConsumers(Value own) {
+  int64_t rows = getMemRefType(own).getDimSize(2);
+  return !ShapedType::isDynamic(rows) && rows <= kWarpgroupRows ? 1 : 2;
+}
+
+GradientBlock::GradientBlock(RowBuilder &host, StreamBackwardOp op,
+                             const StreamSource &source, bool ofRows)
+    : host(host), op(op), source(source), ofRows(ofRows),
+      numConsumers(getNumConsumers(ofRows ? source.keys : op.getQuery())),
+      ownRows(numConsumers * kWarpgroupRows),
+      k(op.getLoc(), host, (numConsumers + 1) * kWarpgroupSize), w(k) {}
+
+int64_t GradientBlock::place(int64_t bytes) {
+  int64_t offset = sharedBytes;
+  sharedBytes += llvm::alignTo(bytes, 128);
+  return offset;
+}
+
+void GradientBlock::begin() {
+  int64_t numRanges = source.attr.getRanges().size();
+  int64_t tablePlace = place(numRanges * NumFields * 4),
+          numbersPlace = place(NumBlockNumbers * 4);
+  Value own = ofRows ? source.keys : op.getQuery();
+  Value batches = host.extent(op.getQuery(), 0),
+        heads = host.extent(op.getQuery(), 1),
+        keyHeads = host.extent(source.keys, 1),
+        blocks = host.ceilDiv(host.extent(own, 2), ownRows);
+  // Without heads there are no key heads to divide by.
+  Value headsOfKey = host.max(host.div(heads, host.max(keyHeads, 1)), 1);
+  Values at =
+      beginBlocks(k, {batches, ofRows ? keyHeads : heads, blocks}, sharedBytes);
+  batch = at[0];
+  head = at[1];
+  keyHead = ofRows ? at[1] : k.div(at[1], headsOfKey);
+  if (ofRows) {
+    Value first = k.mul(keyHead, headsOfKey);
+    firstHead = k.toI32(first);
+    endHead = k.toI32(k.min(k.add(first, headsOfKey), heads));
+  } else {
+    // Under a causal mask the last queries take the longest.
+    at[2] = k.sub(k.sub(blocks, k.index(1)), at[2]);
+  }
+  firstOwn = k.toI32(k.mul(at[2], ownRows));
+  ranges.emplace(k, op, source);
+  ranges->setBatch(batch);
+  table = k.sharedBuffer(tablePlace, {numRanges, NumFields}, k.getI32Type());
+  numbers = k.sharedBuffer(numbersPlace, {NumBlockNumbers}, k.getI32Type());
+  findTiles();
+  keepNumbers();
+}
+
+/// A thread for each range finds its tiles.
+void GradientBlock::findTiles() {
+  int64_t numRanges = source.attr.getRanges().size();
+  k.ifThen(k.less(k.thread(), k.i32(numRanges)), [&] {
+    Value range = k.toIndex(k.thread()), first = k.toIndex(firstOwn);
+    Value fields[NumFields];
+    if (ofRows) {
+      GradientRanges::Span rows = {
+          first, k.min(k.add(first, ownRows), ranges->getLength().rows)};
+      GradientRanges::Span tiles = ranges->getTilesOfRows(range, rows, kTile);
+      GradientRanges::Span whole = ranges->getWholeTiles(range, rows, kTile);
+      fields[FirstRow] = k.mul(tiles.begin, kTile);
+      fields[NumTiles] = k.max(k.sub(tiles.end, tiles.begin), 0);
+      fields[WholeBegin] = k.sub(whole.begin, tiles.begin);
+      fields[WholeEnd] = k.sub(whole.end, tiles.begin);
+    } else {
+      GradientRanges::Span rows = ranges->getRowsOfTile(range, first, ownRows);
+      GradientRanges::Span common =
+          ranges->getCommonRows(range, first, ownRows);
+      auto count = [&](Value end) {
+        Value rowsBefore = k.max(k.sub(end, rows.begin), 0);
+        return k.select(k.less(first, ranges->getNumQueries()), rowsBefore,
+                        k.index(0));
+      };
+      fields[FirstRow] = rows.begin;
+      fields[NumTiles] = k.ceilDiv(count(rows.end), kTile);
+      fields[WholeBegin] = k.ceilDiv(count(common.begin), kTile);
+      fields[WholeEnd] = k.div(count(common.end), kTile);
+    }
+    for (auto [i, field] : llvm::enumerate(fields))
+      k.storeIndex(field, table, {range, k.index(i)});
+  });
+}
+
+/// Leaves the numbers of the block in shared memory.
+void GradientBlock::keepNumbers() {
+  const SourceLength &length = ranges->getLength();
+  Value all[NumBlockNumbers] = {ranges->getNumQueries(),
+                                length.rows,
+                                length.tokens,
+                                batch,
+                                head,
+                                keyHead};
+  k.ifThen(k.equal(k.thread(), k.i32(0)), [&] {
+    for (auto [i, number] : llvm::enumerate(all))
+      k.storeIndex(number, numbers, k.index(i));
+  });
+}
+
+void GradientBlock::withKeptNumbers(function_ref<void()> body) {
+  Value all[NumBlockNumbers];
+  for (auto [i, number] : llvm::enumerate(all))
+    number = k.loadIndex(numbers, k.index(i));
+  llvm::SaveAndRestore ownBatch(batch, all[Batch]), ownHead(head, all[Head]),
+      ownKeyHead(keyHead, all[KeyHead]);
+  Value numQueries = ranges->getNumQueries();
+  SourceLength length = ranges->getLength();
+  ranges->setNumbers(all[NumQueries], {all[NumRows], all[NumTokens]});
+  body();
+  ranges->setNumbers(numQueries, length);
+}
+
+Values
+GradientBlock::forTiles(ValueRange inits,
+                        function_ref<Values(const Tile &, ValueRange)> body) {
+  Values carried = {k.i32(0)};
+  carried.append(inits.begin(), inits.end());
+  int64_t numRanges = source.attr.getRanges().size();
+  auto forHead = [&](Value head, ValueRange carried) -> Values {
+    return k.loop(
+        k.i32(0), k.i32(numRanges), 1, carried,
+        [&](Value number, ValueRange carried) {
+          Value range = k.toIndex(number);
+          Value fields[NumFields];
+          for (auto [i, field] : llvm::enumerate(fields))
+            field =
+                memref::LoadOp::create(k, table, ValueRange{range, k.index(i)});
+          return k.loop(k.i32(0), fields[NumTiles], 1, carried,
+                        [&](Value index, ValueRange carried) {
+                          Tile tile;
+                          tile.number = carried.front();
+                          tile.head = head;
+                          tile.range = range;
+                          tile.firstRow =
+                              k.add(fields[FirstRow], k.mul(index, kTile));
+                          tile.isCut = k.either(
+                              k.less(index, fields[WholeBegin]),
+                              k.less(k.sub(fields[WholeEnd], k.i32(1)), index));
+                          Values next = {k.add(tile.number, 1)};
+                          next.append(body(tile, carried.drop_front()));
+                          return next;
+                        });
+        });
+  };
+  carried = ofRows ? k.loop(firstHead, endHead, 1, carried, forHead)
+                   : forHead(k.toI32(head), carried);
+  return Values(ValueRange(carried).drop_front());
+}
+
+Value GradientBlock::loadLogWeight(Value row) {
+  Value weight = source.logWeight;
+  Value last = k.sub(k.extent(source.keys, 2), k.index(1));
+  Value at[] = {k.broadcastIndex(weight, 0, batch),
+                k.broadcastIndex(weight, 1, keyHead),
+                k.broadcastIndex(weight, 2, k.min(k.toIndex(row), last))};
+  return k.fmul(k.loadScalar(weight, at), k.scalar(softmax::kLog2E));
+}
+
+Value GradientBlock::isMinusInfinity(Value number) {
+  return arith::CmpFOp::create(
+      k, arith::CmpFPredicate::OEQ, number,
+      k.scalar(-std::numeric_limits<double>::infinity()));
+}
+
+Value GradientBlock::reads(const Tile &tile, int64_t half, Value offset) {
+  Value ownRow = getOwnRow(half), other = k.add(tile.firstRow, offset);
+  Value query = ofRows ? other : ownRow, row = ofRows ? ownRow : other;
+  // Of a tile, or of a warpgroup.
+  Value firstQuery = ofRows
+                         ? tile.firstRow
+                         : k.add(firstOwn, k.mul(getGroup(), kWarpgroupRows));
+  GradientRanges::Span block = ranges->getRowsOfBlock(
+      tile.range, ranges->getBlock(k.toIndex(firstQuery)));
+  GradientRanges::Span admitted = ranges->getAdmitted(k.toIndex(query));
+  Value begin = k.toI32(k.max(block.begin, admitted.begin));
+  Value end = k.toI32(k.min(block.end, admitted.end));
+  Value isRead = k.both(k.less(row, end), k.less(k.sub(begin, k.i32(1)), row));
+  isRead = k.both(isRead, k.less(query, k.toI32(ranges->getNumQueries())));
+  if (!source.logWeight)
+    return isRead;
+  Value weight = ofRows ? ownLogWeights[half] : loadLogWeight(row);
+  return k.both(isRead, k.equal(isMinusInfinity(weight), k.i1(false)));
+}

@@ -1,0 +1,99 @@
+//===- GPUGradientBlock.h - Tiles of gradients on sm_90a --------*- C++ -*-===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FOVEA_LIB_CONVERSION_ATTNTOGPU_STREAM_GPUGRADIENTBLOCK_H
+#define FOVEA_LIB_CONVERSION_ATTNTOGPU_STREAM_GPUGRADIENTBLOCK_H
+
+#include "GradientRanges.h"
+#include "fovea/Kernels/GPU/GPUKernelBuilder.h"
+#include "fovea/Kernels/GPU/WarpgroupBuilder.h"
+#include <optional>
+
+namespace fovea::attn {
+
+/// A block of threads that has rows of a source, or queries, while tiles of the
+/// others pass: which tiles these are, and which of their entries are read.
+class GradientBlock {
+public:
+  using Value = mlir::Value;
+  using ValueRange = mlir::ValueRange;
+  using Values = KernelBuilder::Values;
+
+  /// Queries, or rows of a source, of a tile that passes.
+  static constexpr int64_t kTile = kWarpgroupRows;
+  /// The most ranges: each has a thread that finds its tiles.
+  static constexpr int64_t kMostRanges = 2 * kWarpgroupSize;
+
+  struct Tile {
+    Value number; // of all tiles of the block
+    Value head, range, firstRow;
+    /// Whether some query of the block does not read some row of the tile.
+    Value isCut;
+  };
+
+protected:
+  GradientBlock(RowBuilder &host, StreamBackwardOp op,
+                const StreamSource &source, bool ofRows);
+
+  int64_t place(int64_t bytes);
+  /// Goes into the kernel, and finds the tiles; a barrier must follow.
+  void begin();
+
+  /// Goes through the tiles in the same order everywhere: head by head, and in
+  /// each range by range.
+  Values forTiles(ValueRange inits,
+                  llvm::function_ref<Values(const Tile &, ValueRange)> body);
+
+  /// Runs `body` with the numbers of the block from shared memory: they take no
+  /// registers of the code between.
+  void withKeptNumbers(llvm::function_ref<void()> body);
+  void rarely(llvm::function_ref<void()> body) {
+    k.rarely([&] { withKeptNumbers(body); });
+  }
+
+  /// The log weight of a row, in base 2; that of the last one behind it.
+  Value loadLogWeight(Value row);
+  Value isMinusInfinity(Value number);
+  /// Whether the query and the row of one of the thread's rows and of row
+  /// `offset` of a tile belong together.
+  Value reads(const Tile &tile, int64_t half, Value offset);
+
+  /// One of the two rows of the thread, of 32 bits.
+  Value getOwnRow(int64_t half) {
+    Value inGroup = k.add(k.mul(k.warp(), kWarpRows), k.div(k.lane(), 4));
+    return k.add(k.add(firstOwn, inGroup), half * 8);
+  }
+  Value getPairColumn() { return k.mul(k.rem(k.lane(), 4), 2); }
+  Value getGroup() { return k.div(k.thread(), kWarpgroupSize); }
+  /// The head whose rows or queries the block has.
+  Value getOwnHead() { return ofRows ? keyHead : head; }
+
+  RowBuilder &host;
+  StreamBackwardOp op;
+  StreamSource source;
+  bool ofRows;
+  int64_t numConsumers, ownRows, sharedBytes = 0;
+  GPUKernelBuilder k;
+  WarpgroupBuilder w;
+
+  std::optional<GradientRanges> ranges;
+  Value batch, head, keyHead;
+  Value firstOwn;       // of 32 bits
+  Values ownLogWeights; // of the thread's two rows
+
+private:
+  void findTiles();
+  void keepNumbers();
+
+  Value numbers, table;     // in shared memory
+  Value firstHead, endHead; // that share the rows, of 32 bits
+};
+
+} // namespace fovea::attn
+
+#endif // FOVEA_LIB_CONVERSION_ATTNTOGPU_STREAM_GPUGRADIENTBLOCK_H

@@ -1,0 +1,535 @@
+//===- GPUGradientWarpgroups.cpp - Gradients of attn.stream on sm_90a -----===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Two kernels for each source. A block of one has rows of the source, K and V,
+// in shared memory, and tiles of queries pass, Q and dO; a block of the other
+// has queries, and tiles of rows pass. With what the block has first, A and B,
+// and with what passes, X and Y:
+//
+//   producer    copies A and B once, and X and Y of each tile, as far ahead as
+//               there are places
+//   consumers   have 64 rows of A and B each; for every tile:
+//                 start S = A X^T and T = B Y^T
+//                 P = 2^(c S - lse)             while T is summed
+//                 dS = P (T - delta)
+//                 sum dS X, and P Y if the block has rows of the source
+//
+// S and T lie in registers as first operands of the sums do, so weights never
+// go through shared memory. X and Y serve two products each, as they are and
+// transposed. No two blocks add to the same number: sums have one order.
+//
+//===----------------------------------------------------------------------===//
+
+#include "GPUGradientWarpgroups.h"
+#include "GPUGradientBlock.h"
+#include "fovea/Kernels/GPU/GPULaunch.h"
+#include "fovea/Kernels/GPU/GPUTileProduct.h"
+#include "fovea/Kernels/GPU/GPUUnbounded.h"
+#include "fovea/Kernels/GPU/RowAlignment.h"
+#include "fovea/Kernels/SoftmaxAlgebra.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "llvm/Support/MathExtras.h"
+#include <limits>
+
+using namespace mlir;
+using namespace fovea::attn;
+using Values = KernelBuilder::Values;
+
+/// Numbers of f32 for each query: of a tile first one of all queries, then the
+/// other, which are read at different times.
+static constexpr int64_t kStatistics = 2;
+static constexpr int64_t kTile = GradientBlock::kTile;
+/// Sums of a thread fit the registers beside those of a tile.
+static constexpr int64_t kMostWidth = 128;
+
+static FloatType getProductType(StreamBackwardOp op) {
+  return cast<FloatType>(getMemRefType(op.getQuery()).getElementType());
+}
+
+bool fovea::attn::canUseWarpgroups(StreamBackwardOp op,
+                                   const StreamSource &source) {
+  FloatType type = getProductType(op);
+  ArrayRef<AffineMap> ranges = source.attr.getRanges();
+  if (type.getWidth() != 16 || !op.getScore().empty() || source.bias ||
+      ranges.empty() || ranges.size() > GradientBlock::kMostRanges ||
+      !llvm::all_of(ranges, ascends))
+    return false;
+  // The queries of a warpgroup have one block.
+  if (op.getBlock() % kWarpgroupRows != 0)
+    return false;
+  // A few queries would leave most of a warpgroup idle.
+  int64_t queries = getMemRefType(op.getQuery()).getDimSize(2);
+  if (!ShapedType::isDynamic(queries) && queries <= kWarpgroupRows / 2)
+    return false;
+  auto hasBoxes = [&](Value operand) {
+    int64_t width = getWidth(operand);
+    if (width == 0 || width % 8 != 0 || width > kMostWidth)
+      return false;
+    return getMemRefType(operand).getElementType() == type &&
+           getCopyBytes(operand, 2) == kChunkBytes;
+  };
+  // Rows of f32 are rounded to buffers of their own.
+  auto canBeRounded = [&](Value operand) {
+    int64_t width = getWidth(operand);
+    return getMemRefType(operand).getElementType().isF32() && width > 0 &&
+           width % 8 == 0 && width <= kMostWidth;
+  };
+  return hasBoxes(op.getQuery()) && hasBoxes(op.getDOutput()) &&
+         (hasBoxes(source.keys) || canBeRounded(source.keys)) &&
+         (hasBoxes(source.values) || canBeRounded(source.values));
+}
+
+static constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+Value fovea::attn::emitQueryStatistics(RowBuilder &b, StreamBackwardOp op,
+                                       Value deltas) {
+  Value lse = op.getLse();
+  Value batches = b.extent(lse, 0), heads = b.extent(lse, 1),
+        numQueries = b.extent(lse, 2);
+  Value tiles = b.ceilDiv(numQueries, kTile);
+  Value statistics =
+      b.allocate({batches, heads, tiles}, {kStatistics, kTile}, b.getF32Type());
+  Value extents[] = {batches, heads, b.mul(tiles, kTile)};
+  parallelLoop(b, extents, [&](ValueRange at) {
+    Value query = b.min(at[2], b.sub(numQueries, b.index(1)));
+    Value from[] = {at[0], at[1], query};
+    Value sum = b.loadScalar(lse, from);
+    Value readsSome = arith::CmpFOp::create(b, arith::CmpFPredicate::UNE, sum,
+                                            b.scalar(-kInfinity));
+    Value exists = b.both(b.less(at[2], numQueries), readsSome);
+    Value shift = b.select(exists, b.fmul(sum, b.scalar(-softmax::kLog2E)),
+                           b.scalar(-kInfinity));
+    Value delta = b.select(exists, b.loadScalar(deltas, from), b.scalar(0.0));
+    for (auto [i, number] : llvm::enumerate(Values{shift, delta}))
+      b.storeScalar(
+          number, statistics,
+          {at[0], at[1], b.div(at[2], kTile), b.index(i), b.rem(at[2], kTile)});
+  });
+  return statistics;
+}
+
+namespace {
+/// Both operands of what a block has, or of what passes: keys and values, or
+/// queries and gradients of their output.
+struct Operands {
+  Value memrefs[2], maps[2];
+  int64_t columns[2];
+  int64_t places[2] = {0, 0}; // in shared memory
+  Value addresses[2];
+
+  int64_t getBytes(int64_t rows) const {
+    return getBoxedBytes(rows, columns[0]) + getBoxedBytes(rows, columns[1]);
+  }
+};
+
+class GradientWarpgroups : GradientBlock {
+public:
+  GradientWarpgroups(RowBuilder &host, StreamBackwardOp op,
+                     const StreamSource &source, Value statistics, bool ofRows);
+
+  /// The sums of dS X go to `first`, those of P Y to `second`, which is null
+  /// for queries.
+  void emit(Value first, Value second, bool adds);
+
+private:
+  Operands getOperands(bool areRows, int64_t rows);
+  void produce();
+  void copy(const Operands &operands, int64_t i, Value target, Value barrier,
+            Value head, Value row, int64_t rows);
+
+  Values consume();
+  Values addTile(Tile tile, ValueRange sums);
+  Values startProducts(int64_t i, Value stage);
+  Values markHidden(const Tile &tile, ValueRange weights);
+  Values hide(const Tile &tile, ValueRange weights, ValueRange gradients);
+  void clearHidden(const Tile &tile, Values &sums);
+  void store(ValueRange sums, Value memref, double factor, bool adds);
+
+  Value getStage(const Tile &tile) { return k.rem(tile.number, numStages); }
+  Value getParity(const Tile &tile) {
+    return k.rem(k.div(tile.number, numStages), 2);
+  }
+  Value getAddress(int64_t i, Value stage) {
+    return w.advance(passing.addresses[i],
+                     k.mul(stage, getBoxedBytes(kTile, passing.columns[i])));
+  }
+  Value getBarrier(Value first, Value stage) {
+    return w.advance(first, k.mul(stage, 8));
+  }
+
+  FloatType type;
+  int64_t numStages;
+  Operands own, passing;
+  Value statistics;
+  int64_t statisticsPlace, barrierPlace;
+  Value loaded, full, free, passingStatistics; // in shared memory
+  Values ownStatistics;                        // of the thread's two queries
+  Value hasHidden; // whether a log weight hides own rows
+};
+} // namespace
+
+GradientWarpgroups::GradientWarpgroups(RowBuilder &host, StreamBackwardOp op,
+                                       const StreamSource &source,
+                                       Value statistics, bool ofRows)
+    : GradientBlock(host, op, source, ofRows), type(getProductType(op)),
+      statistics(statistics) {
+  own = getOperands(/*areRows=*/ofRows, ownRows);
+  passing = getOperands(/*areRows=*/!ofRows, kTile);
+  for (int64_t i : {0, 1})
+    own.places[i] = place(getBoxedBytes(ownRows, own.columns[i]));
+  numStages =
+      own.getBytes(ownRows) + 4 * passing.getBytes(kTile) <= 200 * 1024 ? 4 : 2;
+  for (int64_t i : {0, 1})
+    passing.places[i] =
+        place(numStages * getBoxedBytes(kTile, passing.columns[i]));
+  statisticsPlace = ofRows ? place(numStages * kTile * kStatistics * 4) : 0;
+  barrierPlace = place((1 + 2 * numStages) * 8);
+}
+
+/// With maps for boxes of `rows` rows.
+Operands GradientWarpgroups::getOperands(bool areRows, int64_t rows) {
+  Operands operands;
+  operands.memrefs[0] = areRows ? source.keys : op.getQuery();
+  operands.memrefs[1] = areRows ? source.values : op.getDOutput();
+  for (int64_t i : {0, 1}) {
+    Value memref = operands.memrefs[i];
+    operands.columns[i] = getWidth(memref);
+    operands.maps[i] = createBoxMap(host, op.getLoc(), memref, rows);
+  }
+  return operands;
+}
+
+//===----------------------------------------------------------------------===//
+// Producer
+//===----------------------------------------------------------------------===//
+
+void GradientWarpgroups::copy(const Operands &operands, int64_t i, Value target,
+                              Value barrier, Value head, Value row,
+                              int64_t rows) {
+  Value at[] = {k.toI32(batch), head, row, k.i32(0)};
+  w.copyBoxes(target, operands.maps[i], barrier, at, rows, operands.columns[i]);
+}
+
+void GradientWarpgroups::produce() {
+  w.arriveExpecting(loaded, own.getBytes(ownRows));
+  for (int64_t i : {0, 1})
+    copy(own, i, own.addresses[i], loaded, k.toI32(getOwnHead()), firstOwn,
+         ownRows);
+  int64_t statisticsBytes = kTile * kStatistics * 4;
+  forTiles({}, [&](const Tile &tile, ValueRange) -> Values {
+    Value stage = getStage(tile), barrier = getBarrier(full, stage);
+    w.wait(getBarrier(free, stage), k.sub(k.i32(1), getParity(tile)));
+    w.arriveExpecting(barrier,
+                      passing.getBytes(kTile) + (ofRows ? statisticsBytes : 0));
+    for (int64_t i : {0, 1})
+      copy(passing, i, getAddress(i, stage), barrier,
+           ofRows ? tile.head : k.toI32(keyHead), tile.firstRow, kTile);
+    if (ofRows)
+      w.copyBytes(w.advance(w.getShared(statisticsPlace),
+                            k.mul(stage, statisticsBytes)),
+                  statistics,
+                  {batch, k.toIndex(tile.head),
+                   k.toIndex(k.div(tile.firstRow, kTile)), k.index(0),
+                   k.index(0)},
+                  barrier, statisticsBytes);
+    return {};
+  });
+}
+
+//===----------------------------------------------------------------------===//
+// Consumers
+//===----------------------------------------------------------------------===//
+
+Values GradientWarpgroups::startProducts(int64_t i, Value stage) {
+  Value left = w.advance(own.addresses[i],
+                         k.mul(getGroup(), kWarpgroupRows * kBoxBytes));
+  // Eight descriptors or more, otherwise kept in registers by the loop.
+  left = k.recompute(w.getDescriptor(left, kChunkBytes));
+  Value right = w.getDescriptor(getAddress(i, stage), kChunkBytes);
+  return w.startScores(type, left, ownRows, right, kTile, own.columns[i]);
+}
+
+/// Marks the weights of a tile that is cut: those of entries that are not read
+/// become hidden weights.
+Values GradientWarpgroups::markHidden(const Tile &tile, ValueRange weights) {
+  return changeIf(k, tile.isCut, weights, [&] {
+    Values next;
+    rarely([&] {
+      for (auto [i, weight] : llvm::enumerate(weights)) {
+        Value offset = k.add(getPairColumn(), int64_t(i / 4 * 8 + i % 2));
+        next.push_back(k.select(reads(tile, i % 4 / 2, offset), weight,
+                                getHiddenWeight(k)));
+      }
+    });
+    return next;
+  });
+}
+
+/// Gradients are 0 where weights are hidden.
+Values GradientWarpgroups::hide(const Tile &tile, ValueRange weights,
+                                ValueRange gradients) {
+  return changeIf(k, tile.isCut, gradients, [&] {
+    Values next;
+    for (auto [weight, gradient] : llvm::zip(weights, gradients))
+      next.push_back(k.select(isWeight(k, weight), gradient, k.scalar(0.0)));
+    return next;
+  });
+}
+
+/// Takes what is not finite out of the tiles that are multiplied by weights,
+/// some of which are 0 because their entries are not read.
+void GradientWarpgroups::clearHidden(const Tile &tile, Values &sums) {
+  int64_t numParts = ofRows ? 2 : 1;
+  auto getBoxes = [&](int64_t i) {
+    int64_t perBox = kBoxBytes / 2, columns = passing.columns[i];
+    int64_t rows = getBoxedBytes(kTile, columns) / kBoxBytes;
+    SharedMatrix matrix =
+        k.sharedMatrix(passing.places[i], numStages * rows, perBox, type);
+    Value row = k.mul(getStage(tile), rows);
+    SmallVector<SharedRows> boxes;
+    for (int64_t first = 0; first < columns; first += perBox) {
+      boxes.push_back({matrix, row, kTile, std::min(perBox, columns - first)});
+      row = k.add(row, kTile);
+    }
+    return boxes;
+  };
+  sums = changeIf(k, tile.isCut, sums, [&] {
+    Values changed;
+    rarely([&] {
+      SmallVector<SharedRows> boxes[2];
+      Value isFound = k.i1(false);
+      for (int64_t i = 0; i < numParts; ++i) {
+        boxes[i] = getBoxes(i);
+        for (const SharedRows &rows : boxes[i])
+          isFound = k.either(isFound, findUnbounded(k, rows));
+      }
+      changed = changeIf(k, k.anyThread(isFound), sums, [&] {
+        Values next;
+        for (int64_t i = 0, first = 0; i < numParts; ++i) {
+          int64_t count = passing.columns[i] / 2;
+          Values part(ValueRange(sums).slice(first, count));
+          takeUnbounded(
+              k, boxes[i], getPairColumn(), part,
+              [&](int64_t half, Value row) { return reads(tile, half, row); });
+          next.append(part);
+          first += count;
+        }
+        k.barrier();
+        for (int64_t i = 0; i < numParts; ++i)
+          for (const SharedRows &rows : boxes[i])
+            clearUnbounded(k, rows);
+        w.publishWrites();
+        k.barrier();
+        return next;
+      });
+    });
+    return changed;
+  });
+}
+
+Values GradientWarpgroups::addTile(Tile tile, ValueRange sums) {
+  Value stage = getStage(tile);
+  // Of the thread's rows, or of columns in pairs.
+  Values logWeights;
+  if (source.logWeight && ofRows) {
+    logWeights = ownLogWeights;
+    tile.isCut = k.either(tile.isCut, hasHidden);
+  } else if (source.logWeight) {
+    Value isCut = tile.isCut;
+    for (int64_t column = 0; column < kTile / 4; ++column) {
+      Value offset = k.add(getPairColumn(), column / 2 * 8 + column % 2);
+      logWeights.push_back(loadLogWeight(k.add(tile.firstRow, offset)));
+      isCut = k.either(isCut, isMinusInfinity(logWeights.back()));
+    }
+    tile.isCut = k.anyThread(isCut);
+  }
+  w.wait(getBarrier(full, stage), getParity(tile));
+  w.beginProducts();
+  Values scores = startProducts(0, stage), products = startProducts(1, stage);
+  scores = w.waitProducts(1, scores);
+
+  // Minus lse and delta: of columns in pairs, or of the thread's rows.
+  Values columns;
+  auto getStatistic = [&](size_t number, int64_t which) {
+    if (!ofRows)
+      return ownStatistics[number % 4 / 2 * kStatistics + which];
+    if (number % 4 == 0) {
+      Value first = k.add(
+          k.mul(stage, kStatistics * kTile),
+          k.add(getPairColumn(), int64_t(which * kTile + number / 4 * 8)));
+      auto load =
+          vector::LoadOp::create(k, VectorType::get({2}, k.getF32Type()),
+                                 passingStatistics, k.toIndex(first));
+      load.setAlignment(8);
+      columns = {vector::ExtractOp::create(k, load, 0),
+                 vector::ExtractOp::create(k, load, 1)};
+    }
+    return columns[number % 2];
+  };
+  Value factor = k.scalar(op.getScale().convertToDouble() * softmax::kLog2E);
+  Values weights;
+  for (auto [i, score] : llvm::enumerate(scores)) {
+    Value shift = getStatistic(i, 0);
+    if (source.logWeight)
+      shift = k.fadd(shift, logWeights[ofRows ? i % 4 / 2 : i / 4 * 2 + i % 2]);
+    weights.push_back(k.exp2(k.fma(score, factor, shift)));
+  }
+  weights = markHidden(tile, weights);
+
+  products = w.waitProducts(0, products);
+  Values gradients;
+  for (auto [i, product] : llvm::enumerate(products))
+    gradients.push_back(
+        k.fmul(weights[i], k.fsub(product, getStatistic(i, 1))));
+  gradients = hide(tile, weights, gradients);
+  Values packedGradients = w.packWeights(type, gradients), packed;
+  if (ofRows)
+    packed = w.packWeights(type, weights);
+
+  Values next(sums);
+  clearHidden(tile, next);
+  size_t count = passing.columns[0] / 2;
+  ValueRange before(next);
+  w.beginProducts();
+  Values sum = w.multiplyWeights(type, before.take_front(count),
+                                 packedGradients, getAddress(0, stage), kTile);
+  if (ofRows)
+    sum.append(w.multiplyWeights(type, before.drop_front(count), packed,
+                                 getAddress(1, stage), kTile));
+  w.commitProducts();
+  sum = w.waitProducts(0, sum);
+  k.ifThen(k.equal(k.lane(), k.i32(0)),
+           [&] { w.arrive(getBarrier(free, stage)); });
+  return sum;
+}
+
+void GradientWarpgroups::store(ValueRange sums, Value memref, double factor,
+                               bool adds) {
+  auto element = cast<FloatType>(getMemRefType(memref).getElementType());
+  int64_t bytes = element.getWidth() / 8;
+  bool storesPairs = getCopyBytes(memref, bytes) >= 2 * bytes;
+  for (int64_t half : {0, 1}) {
+    Value row = k.toIndex(getOwnRow(half));
+    k.ifThen(k.less(row, k.extent(memref, 2)), [&] {
+      Value exists = k.less(row, ofRows ? ranges->getLength().rows
+                                        : ranges->getNumQueries());
+      for (size_t number = 0; number < sums.size() / 4; ++number) {
+        Value column = k.toIndex(k.add(getPairColumn(), int64_t(number * 8)));
+        Values pair;
+        for (int64_t i : {0, 1}) {
+          Value at[] = {batch, getOwnHead(), row, k.add(column, i)};
+          Value sum = k.fmul(sums[number * 4 + 2 * half + i], k.scalar(factor));
+          // What lengths leave out is 0, whatever it would be.
+          if (source.lengths || op.getQueryLengths())
+            sum = k.select(exists, sum, k.scalar(0.0));
+          if (adds)
+            sum = k.fadd(k.loadScalar(memref, at), sum);
+          if (!storesPairs)
+            k.storeScalar(sum, memref, at);
+          pair.push_back(sum);
+        }
+        if (!storesPairs)
+          continue;
+        Value both = vector::FromElementsOp::create(
+            k, VectorType::get({2}, k.getF32Type()), pair);
+        if (!element.isF32())
+          both =
+              arith::TruncFOp::create(k, VectorType::get({2}, element), both);
+        vector::StoreOp::create(k, both, memref,
+                                ValueRange{batch, getOwnHead(), row, column})
+            .setAlignment(2 * bytes);
+      }
+    });
+  }
+}
+
+Values GradientWarpgroups::consume() {
+  w.wait(loaded, k.i32(0));
+  if (!ofRows)
+    for (int64_t half : {0, 1}) {
+      Value last = k.sub(k.mul(k.extent(statistics, 2), kTile), k.index(1));
+      Value query = k.min(k.toIndex(getOwnRow(half)), last);
+      for (int64_t i = 0; i < kStatistics; ++i)
+        ownStatistics.push_back(
+            k.loadScalar(statistics, {batch, head, k.div(query, kTile),
+                                      k.index(i), k.rem(query, kTile)}));
+    }
+  if (ofRows && source.logWeight) {
+    for (int64_t half : {0, 1})
+      ownLogWeights.push_back(loadLogWeight(getOwnRow(half)));
+    hasHidden = k.anyThread(k.either(isMinusInfinity(ownLogWeights[0]),
+                                     isMinusInfinity(ownLogWeights[1])));
+  }
+  int64_t width = passing.columns[0] + (ofRows ? passing.columns[1] : 0);
+  Values sums(width / 2, k.scalar(0.0));
+  return forTiles(sums, [&](const Tile &tile, ValueRange sums) {
+    return addTile(tile, sums);
+  });
+}
+
+void GradientWarpgroups::emit(Value first, Value second, bool adds) {
+  begin();
+  for (int64_t i : {0, 1}) {
+    own.addresses[i] = w.getShared(own.places[i]);
+    passing.addresses[i] = w.getShared(passing.places[i]);
+  }
+  if (ofRows)
+    passingStatistics = k.sharedBuffer(
+        statisticsPlace, {numStages * kTile * kStatistics}, k.getF32Type());
+  loaded = w.getShared(barrierPlace);
+  full = w.advance(loaded, 8);
+  free = w.advance(full, 8 * numStages);
+  k.ifThen(k.equal(k.thread(), k.i32(0)), [&] {
+    w.initBarrier(loaded, 1);
+    for (int64_t stage = 0; stage < numStages; ++stage) {
+      w.initBarrier(w.advance(full, 8 * stage), 1);
+      // One arrival of every warp that reads the tile.
+      w.initBarrier(w.advance(free, 8 * stage), numConsumers * 4);
+    }
+    w.publishBarriers();
+  });
+  k.barrier();
+  int64_t firstProducer = numConsumers * kWarpgroupSize;
+  k.ifThenElse(
+      k.less(k.thread(), k.i32(firstProducer)),
+      [&] {
+        w.setRegisters(kRegistersAlone.consumer, /*raises=*/true);
+        k.inGroup(0, firstProducer, [&] {
+          Values sums = consume();
+          size_t count = passing.columns[0] / 2;
+          double scale = op.getScale().convertToDouble();
+          withKeptNumbers([&] {
+            store(ValueRange(sums).take_front(count), first, scale, adds);
+            if (second)
+              store(ValueRange(sums).drop_front(count), second, 1.0, adds);
+          });
+        });
+      },
+      [&] {
+        w.setRegisters(kRegistersAlone.producer, /*raises=*/false);
+        k.inGroup(firstProducer, kWarpgroupSize, [&] {
+          k.ifThen(k.equal(k.thread(), k.i32(0)), [&] { produce(); });
+        });
+      });
+}
+
+void fovea::attn::emitQueryGradients(RowBuilder &host, StreamBackwardOp op,
+                                     const StreamSource &source,
+                                     Value statistics, Value sums, bool adds) {
+  GradientWarpgroups(host, op, source, statistics, /*ofRows=*/false)
+      .emit(sums, Value(), adds);
+}
+
+void fovea::attn::emitRowGradients(RowBuilder &host, StreamBackwardOp op,
+                                   const StreamSource &source, Value statistics,
+                                   Value keySums, Value valueSums) {
+  GradientWarpgroups(host, op, source, statistics, /*ofRows=*/true)
+      .emit(keySums, valueSums, /*adds=*/false);
+}

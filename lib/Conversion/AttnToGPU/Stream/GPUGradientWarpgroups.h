@@ -1,0 +1,40 @@
+//===- GPUGradientWarpgroups.h - Gradients on sm_90a ------------*- C++ -*-===//
+//-*-//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FOVEA_LIB_CONVERSION_ATTNTOGPU_STREAM_GPUGRADIENTWARPGROUPS_H
+#define FOVEA_LIB_CONVERSION_ATTNTOGPU_STREAM_GPUGRADIENTWARPGROUPS_H
+
+#include "fovea/Dialect/Attn/IR/AttnOps.h"
+#include "fovea/Kernels/RowBuilder.h"
+
+namespace fovea::attn {
+
+/// Whether kernels of sm_90a can compute the gradients of a source.
+bool canUseWarpgroups(StreamBackwardOp op, const StreamSource &source);
+
+/// What the queries of attn.stream_backward bring along to all kernels of
+/// warpgroups: two numbers of f32 for each query, minus its lse in base 2 and
+/// its delta. There are as many as fill whole tiles; those without a query, and
+/// those that read nothing, have minus infinity and 0. The caller frees them.
+mlir::Value emitQueryStatistics(RowBuilder &host, StreamBackwardOp op,
+                                mlir::Value deltas);
+
+/// Emits the kernel for `dQ += scale dS K` of one source; without `adds`, what
+/// is in `sums` is not read.
+void emitQueryGradients(RowBuilder &host, StreamBackwardOp op,
+                        const StreamSource &source, mlir::Value statistics,
+                        mlir::Value sums, bool adds);
+/// Emits the kernel for `dK = scale dS^T Q` and `dV = P^T dO` of one source.
+void emitRowGradients(RowBuilder &host, StreamBackwardOp op,
+                      const StreamSource &source, mlir::Value statistics,
+                      mlir::Value keySums, mlir::Value valueSums);
+
+} // namespace fovea::attn
+
+#endif // FOVEA_LIB_CONVERSION_ATTNTOGPU_STREAM_GPUGRADIENTWARPGROUPS_H

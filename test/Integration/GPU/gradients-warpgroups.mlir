@@ -1,0 +1,115 @@
+// Gradients by kernels of sm_90a in the emulator. Random schedules and copies
+// that end early give the same result.
+
+// REQUIRES: long-tests
+// RUN: fovea-run %s --entry=full --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
+// RUN: fovea-run %s --entry=causal --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
+// RUN: env FOVEA_SIMT=seed=3 fovea-run %s --entry=causal --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
+// RUN: env FOVEA_SIMT=seed=8,eager fovea-run %s --entry=causal --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
+// RUN: fovea-run %s --entry=window --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
+// RUN: fovea-run %s --entry=prefix --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
+// RUN: fovea-run %s --entry=lengths --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
+// RUN: fovea-run %s --entry=near_and_far --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s --check-prefixes=CHECK,MORE
+// RUN: env FOVEA_SIMT=seed=5 fovea-run %s --entry=near_and_far --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s --check-prefixes=CHECK,MORE
+// RUN: env FOVEA_SIMT=seed=6,eager fovea-run %s --entry=near_and_far --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s --check-prefixes=CHECK,MORE
+// CHECK-COUNT-3: agrees with the reference
+// MORE-COUNT-3: agrees with the reference
+// CHECK-NOT: differs
+
+// These are the kernels that run: two for each source. A source of which a row
+// has no order of readers, or a bias, keeps those of other chips.
+// RUN: fovea-opt %s --attn-nvvm-pipeline="chip=sm_90a host=false" | FileCheck %s --check-prefix=KERNELS
+// KERNELS-COUNT-14: nvvm.reqntid = array<i32: {{256|384}}, 1, 1>
+// KERNELS-NOT: nvvm.reqntid = array<i32: {{256|384}}, 1, 1>
+
+// Two blocks of rows and of queries, the last ones with few; two boxes a row.
+!q = tensor<1x2x150x128xf16>
+!k = tensor<1x1x200x128xf16>
+!l = tensor<1x2x150xf32>
+func.func @full(%q: !q, %k: !k, %v: !k, %o: !q, %l: !l, %d: !q) -> (!q, !k, !k) {
+  %iq = tensor.empty() : !q
+  %ik = tensor.empty() : !k
+  %r:3 = attn.dense_backward ins(%q, %k, %v : !q, !k, !k) forward(%o, %l : !q, !l) gradient(%d : !q)
+      outs(%iq, %ik, %ik : !q, !k, !k) {scale = 3.125e-02 : f64} -> !q, !k, !k
+  return %r#0, %r#1, %r#2 : !q, !k, !k
+}
+
+// Two batch entries, heads that share key heads, values of another width; one
+// query more than tiles have.
+!cq = tensor<2x4x129x64xbf16>
+!ck = tensor<2x2x129x64xbf16>
+!cv = tensor<2x2x129x40xbf16>
+!co = tensor<2x4x129x40xbf16>
+!cl = tensor<2x4x129xf32>
+func.func @causal(%q: !cq, %k: !ck, %v: !cv, %o: !co, %l: !cl, %d: !co) -> (!cq, !ck, !cv) {
+  %iq = tensor.empty() : !cq
+  %ik = tensor.empty() : !ck
+  %iv = tensor.empty() : !cv
+  %r:3 = attn.dense_backward ins(%q, %k, %v : !cq, !ck, !cv) forward(%o, %l : !co, !cl) gradient(%d : !co)
+      outs(%iq, %ik, %iv : !cq, !ck, !cv) {mask = #attn.mask<causal>} -> !cq, !ck, !cv
+  return %r#0, %r#1, %r#2 : !cq, !ck, !cv
+}
+
+// More queries than keys, some of which read nothing; one warpgroup of either.
+!wq = tensor<1x1x63x24xf16>
+!wk = tensor<1x1x33x24xf16>
+!wv = tensor<1x1x33x72xf16>
+!wo = tensor<1x1x63x72xf16>
+!wl = tensor<1x1x63xf32>
+func.func @window(%q: !wq, %k: !wk, %v: !wv, %o: !wo, %l: !wl, %d: !wo) -> (!wq, !wk, !wv) {
+  %iq = tensor.empty() : !wq
+  %ik = tensor.empty() : !wk
+  %iv = tensor.empty() : !wv
+  %r:3 = attn.dense_backward ins(%q, %k, %v : !wq, !wk, !wv) forward(%o, %l : !wo, !wl) gradient(%d : !wo)
+      outs(%iq, %ik, %iv : !wq, !wk, !wv) {mask = #attn.mask<causal, window = 12>} -> !wq, !wk, !wv
+  return %r#0, %r#1, %r#2 : !wq, !wk, !wv
+}
+
+// A prefix that ends within a tile, for queries that stand before and behind.
+!pq = tensor<1x2x200x64xbf16>
+!pk = tensor<1x1x200x64xbf16>
+!pl = tensor<1x2x200xf32>
+func.func @prefix(%q: !pq, %k: !pk, %o: !pq, %l: !pl, %d: !pq) -> (!pq, !pk, !pk) {
+  %iq = tensor.empty() : !pq
+  %ik = tensor.empty() : !pk
+  %r:3 = attn.dense_backward ins(%q, %k, %k : !pq, !pk, !pk) forward(%o, %l : !pq, !pl) gradient(%d : !pq)
+      outs(%iq, %ik, %ik : !pq, !pk, !pk) {mask = #attn.mask<causal, prefix = 100>} -> !pq, !pk, !pk
+  return %r#0, %r#1, %r#2 : !pq, !pk, !pk
+}
+
+// Batch entries with keys and queries of their own number: all, some, none.
+!nq = tensor<4x2x100x32xf16>
+!nk = tensor<4x1x140x32xf16>
+!nl = tensor<4x2x100xf32>
+func.func @lengths(%q: !nq, %k: !nk, %o: !nq, %l: !nl, %d: !nq) -> (!nq, !nk, !nk) {
+  %keys = arith.constant dense<[140, 65, 0, 90]> : tensor<4xi32>
+  %queries = arith.constant dense<[100, 64, 30, 0]> : tensor<4xi32>
+  %iq = tensor.empty() : !nq
+  %ik = tensor.empty() : !nk
+  %r:3 = attn.dense_backward ins(%q, %k, %k : !nq, !nk, !nk) lengths(%keys : tensor<4xi32>) query_lengths(%queries : tensor<4xi32>)
+      forward(%o, %l : !nq, !nl) gradient(%d : !nq) outs(%iq, %ik, %ik : !nq, !nk, !nk) {mask = #attn.mask<causal>} -> !nq, !nk, !nk
+  return %r#0, %r#1, %r#2 : !nq, !nk, !nk
+}
+
+// Rows near the block; far away rows with log weights, in ranges with
+// readers of their own.
+!sq = tensor<1x2x200x64xf16>
+!sk = tensor<1x1x200x64xf16>
+!sf = tensor<1x1x90x64xf16>
+!sw = tensor<1x1x90xf32>
+!sl = tensor<1x2x200xf32>
+func.func @near_and_far(%q: !sq, %k: !sk, %s: !sf, %w: !sw, %o: !sq, %l: !sl, %d: !sq) -> (!sq, !sk, !sf, !sk, !sf, !sw) {
+  %iq = tensor.empty() : !sq
+  %ik = tensor.empty() : !sk
+  %is = tensor.empty() : !sf
+  %iw = tensor.empty() : !sw
+  %r:6 = attn.stream_backward query(%q : !sq)
+      source(%k, %k : !sk, !sk) ranges [affine_map<(b)[rows, n] -> (b * 64 - 64, b * 64 + 64)>] mask <causal>
+      source(%s, %s : !sf, !sf) log_weight(%w : !sw)
+          ranges [affine_map<(b)[rows, n] -> (0, b * 6)>, affine_map<(b)[rows, n] -> (20, 26)>,
+                  affine_map<(b)[rows, n] -> (b - b mod 2 + 30, b * 3 + 80)>]
+      forward(%o, %l : !sq, !sl) gradient(%d : !sq)
+      outs(%iq, %ik, %is, %ik, %is : !sq, !sk, !sf, !sk, !sf) d_log_weights(%iw : !sw)
+      {block = 64 : i64, scale = 3.125e-02 : f64} -> !sq, !sk, !sf, !sk, !sf, !sw
+  return %r#0, %r#1, %r#2, %r#3, %r#4, %r#5 : !sq, !sk, !sf, !sk, !sf, !sw
+}

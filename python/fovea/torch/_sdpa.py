@@ -118,12 +118,8 @@ class _Provider:
         tensors, options = _arguments(query, key, value, is_causal, attn_mask, scale)
         place = None if query.is_contiguous() else (torch.empty_like(query), None)
         out, rows = _fovea.tensors.dense(*tensors, *options, True, "cpu", out=place)
-        B, H, N, _ = query.shape
-        if N == 1:
-            return out, rows
-        # In memory, heads lie within queries.
-        lse = query.new_empty(B, N, H, dtype=rows.dtype).transpose(1, 2)
-        return out, lse.copy_(rows)
+        # In memory, heads lie within queries: with one query or one head they do already.
+        return out, rows.mT.contiguous().mT
 
     def backward(
         self,

@@ -61,10 +61,24 @@ def test_what_is_wrong_is_noticed():
     assert "other integers" in outcomes(lambda each: each.flip(-1), "top_k")[0].failure
 
 
+def test_results_of_what_has_no_gradients():
+    case, count = CASES["dense-lse"], []
+
+    def call(**given):
+        count.append(given["q"].requires_grad)
+        if count == [True, True]:
+            raise ValueError("no gradients here")
+        return case(**given)
+
+    found = list(compare("dense", call, case.arguments(gradients=True), case.gradients, "cpu", lacks="no gradients"))
+    assert [each.lacking for each in found] == ["no gradients here", ""] and count == [True, True, False, False]
+    assert not any(each.failure for each in found)
+
+
 def test_what_is_refused():
     def refuse(*_):
         raise ValueError("no kernels for it\nmore")
 
-    (known,), (other,) = outcomes(refuse, lacks="no kernels"), outcomes(refuse)
+    (known,), (other,) = outcomes(refuse, "top_k", lacks="no kernels"), outcomes(refuse)
     assert (known.lacking, known.failure) == ("no kernels for it", "")
     assert other.failure == "ValueError: no kernels for it"

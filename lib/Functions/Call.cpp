@@ -365,11 +365,13 @@ Expected<Kernel> Call::getKernel(const CompileOptions &options,
   if (kernel)
     return kernel;
   // Of an error, the cache keeps the text only.
-  if (Error error = checkShapes()) {
-    consumeError(kernel.takeError());
-    return error;
-  }
-  return kernel;
+  Error error = checkShapes();
+  if (!error)
+    error = checkTypes();
+  if (!error)
+    return kernel;
+  consumeError(kernel.takeError());
+  return error;
 }
 
 Error Call::invoke(const Kernel &kernel, ArrayRef<Argument> more,

@@ -260,6 +260,9 @@ private:
                         Declared declared, mlir::ValueRange arguments) const;
   /// Fails where shapes are not what the operation declares.
   llvm::Error checkShapes() const;
+  /// Fails where kernels for the target lack the type of the data: says why
+  /// there is none.
+  llvm::Error checkTypes() const;
   /// Fails where the results in `written` lie in what is read, arguments and
   /// `more`, or in one another.
   llvm::Error checkOverlaps(llvm::ArrayRef<Destination> written,

@@ -68,6 +68,19 @@ checkShapes(StringRef op,
                            mismatch->describeArgument());
 }
 
+Error Call::checkTypes() const {
+  bool isGPU = target == Target::GPU || target == Target::GPUEmulator;
+  // What is computed has the type of the first argument.
+  if (!isGPU || arguments.empty() ||
+      arguments.front().elementType != ElementType::F64)
+    return Error::success();
+  return createStringError(
+      std::make_error_code(std::errc::invalid_argument),
+      arguments.front().name +
+          ": found element type float64, needed one of float16, bfloat16, "
+          "float32 on a GPU");
+}
+
 Error Call::checkShapes() const {
   if (body)
     return Error::success();

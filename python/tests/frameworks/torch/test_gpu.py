@@ -71,10 +71,13 @@ def test_without_a_device():
         fovea.torch.dense(q, k, v, target="gpu")
 
 
-def test_what_gpus_lack():
-    q, k, v = attention(11, torch.float64).values()
-    with pytest.raises((ValueError, fovea.FoveaError), match="f64|float64"):
-        fovea.torch.dense(q, k, v, target="gpu-sim")
+@pytest.mark.parametrize("name", ["dense", "vq", "low_rank", "pool", "rope"])
+def test_types_that_gpus_lack(name):
+    case = CASES[name]
+    arguments = case.arguments(11, torch.float64)
+    first = next(iter(arguments))
+    with pytest.raises(ValueError, match=f"^{first}: found element type float64, needed one of float16, bfloat16, float32 on a GPU$"):
+        case._replace(options={**case.options, "target": "gpu-sim"})(**arguments)
 
 
 def test_functions_of_scores():

@@ -30,11 +30,11 @@ class _Rows:
     def __init__(self, spans: Sequence[tuple[int, int]], device: torch.device, *, at_end: bool):
         lengths = [end - begin for begin, end in spans]
         self.batch, self.length = len(spans), max(1, *lengths)
-        shifts = [self.length - length if at_end else 0 for length in lengths]
-        places = [range(entry * self.length + shift, entry * self.length + shift + length)
-                  for entry, (shift, length) in enumerate(zip(shifts, lengths))]  # fmt: skip
-        self.packed = _to_tensor([row for span in spans for row in range(*span)], device)
-        self.padded = _to_tensor([row for place in places for row in place], device)
+        firsts = [
+            (entry + 1) * self.length - length if at_end else entry * self.length for entry, length in enumerate(lengths)
+        ]
+        self.packed = torch.cat([torch.arange(*span) for span in spans]).to(device)
+        self.padded = torch.cat([torch.arange(first, first + length) for first, length in zip(firsts, lengths)]).to(device)
         self.lengths = torch.tensor(lengths, dtype=torch.int32, device=device)
 
     def pad(self, rows: Tensor, filled: float = 0.0) -> Tensor:
@@ -45,10 +45,6 @@ class _Rows:
     def unpad(self, found: Tensor, rows: Tensor) -> None:
         """Writes those of a batch to `rows`."""
         rows.index_copy_(0, self.packed, found.transpose(1, 2).flatten(0, 1).index_select(0, self.padded))
-
-
-def _to_tensor(rows: list[int], device: torch.device) -> Tensor:
-    return torch.tensor(rows, dtype=torch.int64, device=device)
 
 
 class _Batch(NamedTuple):

@@ -82,12 +82,14 @@ class Product:
 @dataclass
 class Shape:
     """What a loop computes, from its products: scores have their left factor in shared memory,
-    sums of values have it in registers."""
+    sums of values have it in registers. With two groups of scores it is one of gradients, whose
+    sums are of the tile that scores are of; four tiles are in shared memory then, otherwise two."""
 
     keys: int = 0
     width: int = 0
     value_bytes: int = 0
     flops: int = 0
+    groups: int = 0  # of scores
 
     @staticmethod
     def of(body: list[Instruction]) -> Shape:
@@ -99,9 +101,16 @@ class Shape:
             shape.flops += 2 * 64 * product.columns * 16
             if product.from_shared:
                 shape.keys, shape.width = product.columns, shape.width + 16
+                shape.groups += "gsb0" in x.text
             else:
                 shape.value_bytes += 16 * product.columns * 2
+        if shape.groups > 1:
+            shape.value_bytes = 0
         return shape
+
+    @property
+    def stages(self) -> int:
+        return 4 if self.groups > 1 else 2
 
     @property
     def key_bytes(self) -> int:
@@ -132,14 +141,15 @@ class Producer:
     one, each when the warps that read its place are done."""
 
     def __init__(self, shape: Shape, machine: Machine, is_joint: bool, by_threads: bool, readers: int):
-        self.machine, self.is_joint, self.readers = machine, is_joint, readers
+        self.machine, self.is_joint, self.readers, self.stages = machine, is_joint, readers, shape.stages
         self.bytes = {"keys": shape.key_bytes, "values": shape.value_bytes}
         self.by_threads = by_threads
         self.full: dict[tuple[str, int], float] = {("keys", 0): 0}
         self.free: dict[tuple[str, int], list[float]] = collections.defaultdict(list)
         # Places that no tile had, and the first keys, whose scores are there before the loop.
-        for kind, tile in (("keys", -1), ("values", -2), ("values", -1)):
-            self.free[kind, tile] = [0] * readers
+        for kind in self.bytes:
+            for tile in range(-self.stages, 0):
+                self.free[kind, tile] = [0] * readers
         if not is_joint:
             self.free["keys", 0] = [0] * readers
         self.link = self.time = 0.0
@@ -153,7 +163,7 @@ class Producer:
     def proceed(self) -> None:
         while True:
             kind, tile = self.next
-            arrived = self.free[kind, tile - 2]
+            arrived = self.free[kind, tile - self.stages]
             if len(arrived) < self.readers:
                 return
             self.time = max(self.time, *arrived)

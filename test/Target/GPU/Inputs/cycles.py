@@ -38,11 +38,21 @@ def dense(width, operands="", names="", types=""):
             f" -> {q}\n  return %r : {q}\n}}\n")
 
 
+def gradients(width):
+    q, k, l = f"tensor<1x8x4096x{width}xbf16>", f"tensor<1x2x4096x{width}xbf16>", "tensor<1x8x4096xf32>"
+    return (f"func.func @f(%q: {q}, %k: {k}, %v: {k}, %o: {q}, %l: {l}, %d: {q}, %g: {k}) -> ({q}, {k}, {k}) {{\n"
+            f"  %r:3 = attn.dense_backward ins(%q, %k, %v : {q}, {k}, {k}) forward(%o, %l : {q}, {l}) gradient(%d : {q})\n"
+            f"      outs(%q, %k, %v : {q}, {k}, {k}) {{mask = #attn.mask<causal>}} -> {q}, {k}, {k}\n"
+            f"  return %r#0, %r#1, %r#2 : {q}, {k}, {k}\n}}\n")
+
+
 KERNELS = {f"dense, causal, D = {width}": dense(width) for width in (64, 128, 256)}
 KERNELS["dense with log weights, D = 128"] = dense(
     128, "log_weight(%w : tensor<1x2x?xf32>)", "w", "tensor<1x2x?xf32>")
 KERNELS["fast multipole, 128 tokens near, D = 128"] = artefacts.multipole(128, 8192, 128, 4, 8, 2)[0]
 KERNELS["vq, blocks of 512, 512 codewords, D = 128"] = artefacts.vq(128, 8192, 512, 512, 8, 2)
+# Two kernels each, in this order.
+GRADIENTS = {f"gradients for {{}}, dense, causal, D = {width}": gradients(width) for width in (64, 128)}
 
 programs = cycles.Programs.find()
 version = re.search(r"release ([\d.]+)", subprocess.run([programs.ptxas, "--version"], capture_output=True, text=True,
@@ -56,14 +66,22 @@ end = page.index("\n\n", begin)
 stated = {row.split(" | ")[0].strip("| "): row for row in page[begin:end].splitlines()[2:]}
 
 lines, failures = [HEADER, "|---|---|---|---|---|"], []
-for name, text in KERNELS.items():
+
+
+def measure(name, text, count):
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "kernel.mlir"
         path.write_text(text)
         kernels = cycles.measure_cubin(programs, programs.make_cubin(path, Path(folder), options.compiler, "f"))
-    if len(kernels) != 1:
-        raise SystemExit(f"{name}: expected one kernel with products of warpgroups, but found {len(kernels)}")
-    kernel = kernels[0]
+    if len(kernels) != count:
+        raise SystemExit(f"{name}: expected {count} kernels with products of warpgroups, but found {len(kernels)}")
+    return sorted(kernels, key=lambda kernel: kernel.name)
+
+
+measured = [(name, *measure(name, text, 1)) for name, text in KERNELS.items()]
+for name, text in GRADIENTS.items():
+    measured += [(name.format(part), kernel) for part, kernel in zip(("queries", "rows"), measure(name, text, 2))]
+for name, kernel in measured:
     found = [round(kernel.results[machine.name].cycles) for machine in (NEAR, MIDDLE, FAR)]
     lines.append(f"| {name} | {kernel.shape.keys} | {sum(kernel.instructions.values())}, {kernel.moves} | "
                  f"{', '.join(map(str, found))} | {100 * kernel.get_share(MIDDLE):.0f} % |")

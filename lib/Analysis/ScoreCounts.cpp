@@ -33,19 +33,15 @@ double ScoreMatrix::countEntries() const {
   return entries;
 }
 
-std::optional<PairCounts> fovea::countPairs(const ScoreMatrix &matrix,
-                                            unsigned sequence) {
+void fovea::visitFaults(
+    const ScoreMatrix &matrix, unsigned sequence,
+    llvm::function_ref<void(PairFault, int64_t query, RowRange)> visit) {
   const KeySequence &keys = matrix.sequences[sequence];
   if (!keys.getAdmitted)
-    return std::nullopt;
-  PairCounts counts;
-  auto add = [](double &count, std::optional<PairCounts::Pair> &first,
-                int64_t query, RowRange tokens) {
-    if (tokens.size() == 0)
-      return;
-    count += static_cast<double>(tokens.size());
-    if (!first)
-      first = {query, tokens.begin};
+    return;
+  auto add = [&](PairFault fault, int64_t query, RowRange tokens) {
+    if (tokens.size() > 0)
+      visit(fault, query, tokens);
   };
   for (int64_t query = 0; query < matrix.numQueries; ++query) {
     RowRanges tokens;
@@ -57,26 +53,52 @@ std::optional<PairCounts> fovea::countPairs(const ScoreMatrix &matrix,
       return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
     });
     RowRange admitted = keys.getAdmitted(query);
-    counts.admitted += static_cast<double>(admitted.size());
-    int64_t last = query + keys.length - matrix.numQueries + 1;
+    // A prefix is admitted whatever the query's position is.
+    int64_t last =
+        std::max(query + keys.length - matrix.numQueries + 1, admitted.end);
     // Tokens before `next` are done, and so are those before `nextTwice` that
     // are read more than once.
     int64_t next = admitted.begin, nextTwice = 0;
     int64_t read = 0;
     for (const RowRange &range : tokens) {
-      add(counts.never, counts.firstNever, query,
-          {next, std::min(range.begin, admitted.end)});
+      add(PairFault::Never, query, {next, std::min(range.begin, admitted.end)});
       next = std::max(next, range.end);
-      add(counts.twice, counts.firstTwice, query,
+      add(PairFault::Twice, query,
           {std::max(range.begin, nextTwice), std::min(range.end, read)});
       if (range.begin < read)
         nextTwice = std::max(nextTwice, std::min(range.end, read));
       if (keys.isCausal)
-        add(counts.ahead, counts.firstAhead, query,
+        add(PairFault::Ahead, query,
             {std::max({range.begin, last, read}), range.end});
       read = std::max(read, range.end);
     }
-    add(counts.never, counts.firstNever, query, {next, admitted.end});
+    add(PairFault::Never, query, {next, admitted.end});
   }
+}
+
+std::optional<PairCounts> fovea::countPairs(const ScoreMatrix &matrix,
+                                            unsigned sequence) {
+  const KeySequence &keys = matrix.sequences[sequence];
+  if (!keys.getAdmitted)
+    return std::nullopt;
+  PairCounts counts;
+  for (int64_t query = 0; query < matrix.numQueries; ++query)
+    counts.admitted += static_cast<double>(keys.getAdmitted(query).size());
+  visitFaults(
+      matrix, sequence, [&](PairFault fault, int64_t query, RowRange tokens) {
+        auto add = [&](double &count, std::optional<PairCounts::Pair> &first) {
+          count += static_cast<double>(tokens.size());
+          if (!first)
+            first = {query, tokens.begin};
+        };
+        switch (fault) {
+        case PairFault::Never:
+          return add(counts.never, counts.firstNever);
+        case PairFault::Twice:
+          return add(counts.twice, counts.firstTwice);
+        case PairFault::Ahead:
+          return add(counts.ahead, counts.firstAhead);
+        }
+      });
   return counts;
 }

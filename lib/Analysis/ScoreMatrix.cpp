@@ -91,6 +91,7 @@ static ScoreSource makeTokenSource(int64_t n, int64_t rows,
   source.name = "keys";
   source.kind = "tokens";
   source.numRows = rows;
+  source.tokensPerRow = 1;
   source.numQueries = n;
   source.getRows = [=](int64_t query) {
     RowRanges ranges;
@@ -264,6 +265,9 @@ void StreamReader::add(const attn::StreamSource &source) {
                 " tokens";
   if (most == 1)
     result.kind = "tokens";
+  const RowOrigin &first = origins.front();
+  if (origins.size() == 1 && first.firstRow == 0 && first.firstToken == 0)
+    result.tokensPerRow = first.tokensPerRow;
   // Rows that stand where they are listed are not read in the order of tokens.
   if (least == mask.stride && most == mask.stride &&
       !source.attr.getHasListedPositions())
@@ -369,6 +373,7 @@ static ScoreSource makeLevel(const Hierarchy &tree, int64_t level,
   source.name = "level " + std::to_string(level);
   source.kind = "summaries of " + std::to_string(tokensPerRow) + " tokens";
   source.numRows = tree.countSummaries(level);
+  source.tokensPerRow = tokensPerRow;
   source.queriesPerRow = ofSummaries ? tokensPerRow : 1;
   source.numQueries = llvm::divideCeil(tree.n, source.queriesPerRow);
   source.getRows = [=, perRow = source.queriesPerRow](int64_t query) {

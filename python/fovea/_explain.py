@@ -41,7 +41,8 @@ def _join(pages: list[str]) -> str:
         return pages[0]
     frame = '<iframe style="width: 100%; height: 95vh; border: 0" srcdoc="{}"></iframe>'
     body = "\n".join(frame.format(html.escape(page)) for page in pages)
-    return f'<!DOCTYPE html>\n<html lang="en">\n<meta charset="utf-8">\n<body>\n{body}\n</body>\n</html>\n'
+    head = '<meta charset="utf-8">\n<meta name="viewport" content="width=device-width, initial-scale=1">'
+    return f'<!DOCTYPE html>\n<html lang="en">\n{head}\n<body>\n{body}\n</body>\n</html>\n'
 
 
 def explain(

@@ -141,6 +141,13 @@ TEST(ScoreMatrixTest, findsPairsReadTwiceNeverAndAhead) {
   EXPECT_EQ(pairs->firstNever->token, 0);
   EXPECT_EQ(pairs->twice + pairs->ahead, 0);
 
+  // A prefix is not ahead of a mask that admits it.
+  ParsedMatrix prefix(makeDense("causal, prefix = 3"),
+                      {{2, 4, 7, 8}, {2, 2, 7, 8}});
+  pairs = countPairs(*prefix.matrix, 0);
+  EXPECT_EQ(pairs->admitted, 7 * 8 / 2 + 2 + 1);
+  EXPECT_EQ(pairs->never + pairs->twice + pairs->ahead, 0);
+
   // The summary of the own block has tokens behind the query.
   ParsedMatrix ahead(makeWindowAndSummaries("b + 1"));
   pairs = countPairs(*ahead.matrix, 0);

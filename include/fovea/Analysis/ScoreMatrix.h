@@ -16,6 +16,7 @@
 #define FOVEA_ANALYSIS_SCOREMATRIX_H
 
 #include "fovea/Analysis/Extents.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/ADT/SmallVector.h"
 #include <functional>
 #include <optional>
@@ -60,6 +61,9 @@ struct ScoreSource {
   /// empty if there is none.
   std::string byData;
   int64_t numRows;
+  /// Row `r` stands for that many tokens from `r` times as many on; 0 where it
+  /// does not.
+  int64_t tokensPerRow = 0;
   /// Rows of the matrix: fewer than queries where one stands for several.
   int64_t numQueries, queriesPerRow = 1;
   /// The rows that row `query` of the matrix reads.
@@ -97,6 +101,16 @@ struct PairCounts {
   };
   std::optional<Pair> firstNever, firstTwice, firstAhead;
 };
+
+/// What can be wrong with a pair.
+enum class PairFault { Never, Twice, Ahead };
+
+/// Calls `visit` with the tokens of a sequence that a query reads never, twice
+/// or ahead, from the first query to the last. Nothing is known if data
+/// decides.
+void visitFaults(
+    const ScoreMatrix &matrix, unsigned sequence,
+    llvm::function_ref<void(PairFault, int64_t query, RowRange)> visit);
 
 /// Counts pairs of a sequence; none if data decides.
 std::optional<PairCounts> countPairs(const ScoreMatrix &matrix,

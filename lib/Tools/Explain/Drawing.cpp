@@ -7,7 +7,9 @@
 //===----------------------------------------------------------------------===//
 
 #include "Report.h"
+#include "llvm/ADT/DenseMap.h"
 #include "llvm/Support/MathExtras.h"
+#include <map>
 
 using namespace llvm;
 using namespace fovea;
@@ -38,12 +40,31 @@ struct Run {
 using Runs = SmallVector<Run>;
 } // namespace
 
-/// The runs of the queries of one cell.
-static Runs getRuns(const ScoreSource &source, int64_t length, RowRange queries,
-                    int64_t cellTokens) {
+namespace {
+/// The tokens that a query reads of a source, or that are wrong about it.
+using TokensOf = function_ref<RowRanges(int64_t query)>;
+
+/// Makes rectangles of entries of one sequence of `length` tokens.
+class CellPainter {
+public:
+  CellPainter(int64_t numQueries, int64_t length, const Drawing &drawing)
+      : numQueries(numQueries), length(length),
+        cellQueries(drawing.cellQueries), cellTokens(drawing.cellTokens) {}
+
+  std::vector<Rectangle> paint(TokensOf tokensOf) const;
+
+private:
+  /// The runs of the queries of one row of cells.
+  Runs getRuns(TokensOf tokensOf, RowRange queries) const;
+
+  int64_t numQueries, length, cellQueries, cellTokens;
+};
+} // namespace
+
+Runs CellPainter::getRuns(TokensOf tokensOf, RowRange queries) const {
   std::vector<int64_t> counts(divideCeil(length, cellTokens));
   for (int64_t query = queries.begin; query < queries.end; ++query)
-    for (const RowRange &range : source.getTokens(query / source.queriesPerRow))
+    for (const RowRange &range : tokensOf(query))
       for (int64_t at = range.begin; at < range.end;) {
         int64_t end = std::min(range.end, (at / cellTokens + 1) * cellTokens);
         counts[at / cellTokens] += end - at;
@@ -66,35 +87,66 @@ static Runs getRuns(const ScoreSource &source, int64_t length, RowRange queries,
   return runs;
 }
 
+std::vector<Rectangle> CellPainter::paint(TokensOf tokensOf) const {
+  std::vector<Rectangle> rectangles;
+  // Rectangles from `open` on end with the last row of cells.
+  size_t open = 0;
+  Runs last;
+  for (int64_t query = 0; query < numQueries; query += cellQueries) {
+    RowRange queries = {query, std::min(query + cellQueries, numQueries)};
+    Runs runs = getRuns(tokensOf, queries);
+    if (runs == last) {
+      for (size_t index = open; index < rectangles.size(); ++index)
+        rectangles[index].queries += queries.size();
+      continue;
+    }
+    open = rectangles.size();
+    for (const Run &run : runs)
+      rectangles.push_back({query, queries.size(), run.tokens.begin,
+                            run.tokens.size(), run.share});
+    last = std::move(runs);
+  }
+  return rectangles;
+}
+
+/// What is wrong with the pairs of a sequence.
+static Drawing::Faults paintFaults(const ScoreMatrix &matrix, unsigned sequence,
+                                   const CellPainter &painter) {
+  // Most patterns have none.
+  std::map<PairFault, DenseMap<int64_t, RowRanges>> found;
+  visitFaults(matrix, sequence,
+              [&](PairFault fault, int64_t query, RowRange tokens) {
+                found[fault][query].push_back(tokens);
+              });
+  auto paint = [&](PairFault fault) -> std::vector<Rectangle> {
+    auto of = found.find(fault);
+    if (of == found.end())
+      return {};
+    return painter.paint(
+        [&](int64_t query) { return of->second.lookup(query); });
+  };
+  return {paint(PairFault::Never), paint(PairFault::Twice),
+          paint(PairFault::Ahead)};
+}
+
 Drawing explanation::draw(const ScoreMatrix &matrix) {
   Drawing drawing;
   drawing.cellQueries = getCellExtent(matrix.numQueries);
   for (const KeySequence &keys : matrix.sequences)
     drawing.cellTokens =
         std::max(drawing.cellTokens, getCellExtent(keys.length));
-  for (const ScoreSource &source : matrix.sources) {
-    std::vector<Rectangle> &rectangles = drawing.sources.emplace_back();
-    int64_t length = matrix.sequences[source.sequence].length;
-    // Rectangles from `open` on end with the last row of cells.
-    size_t open = 0;
-    Runs last;
-    for (int64_t query = 0; query < matrix.numQueries;
-         query += drawing.cellQueries) {
-      RowRange queries = {
-          query, std::min(query + drawing.cellQueries, matrix.numQueries)};
-      Runs runs = getRuns(source, length, queries, drawing.cellTokens);
-      if (runs == last) {
-        for (size_t index = open; index < rectangles.size(); ++index)
-          rectangles[index].queries += queries.size();
-        continue;
-      }
-      open = rectangles.size();
-      for (const Run &run : runs)
-        rectangles.push_back({query, queries.size(), run.tokens.begin,
-                              run.tokens.size(), run.share});
-      last = std::move(runs);
-    }
-  }
+  auto makePainter = [&](unsigned sequence) {
+    return CellPainter(matrix.numQueries, matrix.sequences[sequence].length,
+                       drawing);
+  };
+  for (const ScoreSource &source : matrix.sources)
+    drawing.sources.push_back(
+        makePainter(source.sequence).paint([&](int64_t query) {
+          return source.getTokens(query / source.queriesPerRow);
+        }));
+  for (size_t sequence = 0; sequence < matrix.sequences.size(); ++sequence)
+    drawing.faults.push_back(
+        paintFaults(matrix, sequence, makePainter(sequence)));
   return drawing;
 }
 

@@ -198,7 +198,7 @@ fovea::explain(StringRef text, const ExplainOptions &options,
         return llvm::createStringError(
             "@" + report->trace.name + " has " + Twine(drawn.size()) +
             " operations whose scores can be drawn: expected 1");
-      writeSVG(*drawn.front(), os);
+      writeSVG(*drawn.front(), /*marksFaults=*/false, os);
       break;
     }
     case ExplanationKind::HTML:

@@ -28,6 +28,11 @@ struct Drawing {
   int64_t cellQueries = 1, cellTokens = 1;
   /// Those of each source, in the order of queries.
   std::vector<std::vector<Rectangle>> sources;
+  /// Pairs of each sequence that are read never, twice or ahead.
+  struct Faults {
+    std::vector<Rectangle> never, twice, ahead;
+  };
+  std::vector<Faults> faults;
 
   bool isExact() const { return cellQueries == 1 && cellTokens == 1; }
 };
@@ -90,12 +95,25 @@ llvm::Expected<Report> makeReport(llvm::StringRef text,
 
 void writeText(const Report &report, llvm::raw_ostream &os);
 llvm::json::Object makeJSON(const Report &report);
-void writeSVG(const OperationReport &operation, llvm::raw_ostream &os);
+/// With `marksFaults`, pairs that are read never, twice or ahead stand out.
+void writeSVG(const OperationReport &operation, bool marksFaults,
+              llvm::raw_ostream &os);
 void writeHTML(const Report &report, llvm::raw_ostream &os);
 /// What the entries of a source are drawn in.
 llvm::StringRef getColour(size_t source);
 
-/// Sentences that texts and pages share.
+/// A line that texts and pages share.
+struct Fact {
+  llvm::StringRef label;
+  std::string text;
+};
+std::vector<Fact> getFacts(const Report &report);
+std::vector<Fact> getFacts(const OperationReport &operation,
+                           const Report &report);
+
+/// Headings of these, and sentences.
+std::string describeFunction(const Report &report);
+std::string describePlace(const OperationReport &operation);
 std::string describePairs(const KeySequence &keys,
                           const std::optional<PairCounts> &pairs);
 std::string describeSource(const ScoreSource &source);

@@ -23,8 +23,18 @@ static json::Value makePair(const std::optional<PairCounts::Pair> &pair) {
   return json::Object{{"query", pair->query}, {"token", pair->token}};
 }
 
+/// [first query, queries, first token, tokens, share of the entries] of each.
+static json::Array makeRectangles(ArrayRef<Rectangle> rectangles) {
+  json::Array drawn;
+  for (const Rectangle &part : rectangles)
+    drawn.push_back(json::Array{part.query, part.queries, part.token,
+                                part.tokens, part.share});
+  return drawn;
+}
+
 static json::Object makeSequence(const KeySequence &keys,
-                                 const std::optional<PairCounts> &pairs) {
+                                 const std::optional<PairCounts> &pairs,
+                                 const Drawing::Faults &faults) {
   json::Object object{
       {"name", keys.name}, {"tokens", keys.length}, {"mask", keys.mask}};
   if (!pairs)
@@ -36,26 +46,26 @@ static json::Object makeSequence(const KeySequence &keys,
   object["first_twice"] = makePair(pairs->firstTwice);
   object["first_never"] = makePair(pairs->firstNever);
   object["first_ahead"] = makePair(pairs->firstAhead);
+  object["twice_rectangles"] = makeRectangles(faults.twice);
+  object["never_rectangles"] = makeRectangles(faults.never);
+  object["ahead_rectangles"] = makeRectangles(faults.ahead);
   return object;
 }
 
 static json::Object makeSource(const ScoreSource &source,
                                ArrayRef<Rectangle> rectangles) {
   auto [least, most] = getRowBounds(source);
-  json::Array drawn;
-  for (const Rectangle &part : rectangles)
-    drawn.push_back(json::Array{part.query, part.queries, part.token,
-                                part.tokens, part.share});
   return json::Object{{"name", source.name},
                       {"kind", source.kind},
                       {"by_data", source.byData},
                       {"sequence", static_cast<int64_t>(source.sequence)},
                       {"rows", source.numRows},
+                      {"tokens_per_row", source.tokensPerRow},
                       {"queries_per_row", source.queriesPerRow},
                       {"entries", source.countEntries()},
                       {"least_rows", least},
                       {"most_rows", most},
-                      {"rectangles", std::move(drawn)}};
+                      {"rectangles", makeRectangles(rectangles)}};
 }
 
 static json::Array makeDecisions(const Report &report,
@@ -102,8 +112,9 @@ static json::Object makeOperation(const OperationReport &operation,
     object["heads"] = matrix->heads;
     object["queries"] = matrix->numQueries;
     json::Array sequences, sources;
-    for (auto [keys, pairs] : zip_equal(matrix->sequences, operation.pairs))
-      sequences.push_back(makeSequence(keys, pairs));
+    for (auto [keys, pairs, faults] : zip_equal(
+             matrix->sequences, operation.pairs, operation.drawing.faults))
+      sequences.push_back(makeSequence(keys, pairs, faults));
     for (auto [source, rectangles] :
          zip_equal(matrix->sources, operation.drawing.sources))
       sources.push_back(makeSource(source, rectangles));

@@ -29,6 +29,13 @@ StringRef explanation::getColour(size_t source) {
   return kColours[source % std::size(kColours)];
 }
 
+/// Of entries with which something is wrong.
+static constexpr StringLiteral kTwice = "#e00000", kAhead = "#ff00ff",
+                               kNever = "#ff9d9d";
+static constexpr StringLiteral kReadTwice = "read twice",
+                               kReadAhead = "read ahead of a causal mask",
+                               kNeverRead = "admitted by the mask, never read";
+
 /// Extents of a picture, in pixels.
 static constexpr double kSide = 480, kLeast = 48, kMargin = 28, kLine = 18;
 
@@ -40,10 +47,17 @@ static std::string escape(StringRef text) {
 }
 
 namespace {
+struct LegendLine {
+  /// Empty for a remark.
+  StringRef colour;
+  std::string text;
+};
+
 class Picture {
 public:
-  Picture(const OperationReport &operation, raw_ostream &os)
-      : matrix(*operation.matrix), drawing(operation.drawing), os(os) {
+  Picture(const OperationReport &operation, bool marksFaults, raw_ostream &os)
+      : matrix(*operation.matrix), drawing(operation.drawing),
+        marksFaults(marksFaults), os(os) {
     int64_t longest = matrix.numQueries;
     for (const KeySequence &keys : matrix.sequences)
       longest = std::max(longest, keys.length);
@@ -56,14 +70,14 @@ public:
       width += toPixels(keys.length) + kMargin;
     // Sentences below the frames are wider than narrow frames.
     width = std::max(width, kSide + 2 * kMargin);
-    size_t lines = matrix.sources.size() + !drawing.isExact();
+    std::vector<LegendLine> legend = makeLegend();
     os << formatv("<svg xmlns=\"http://www.w3.org/2000/svg\" "
                   "viewBox=\"0 0 {0:F0} {1:F0}\" width=\"{0:F0}\" "
                   "font-family=\"sans-serif\" font-size=\"12\">\n",
-                  width, height + 2 * kMargin + lines * kLine);
+                  width, height + 2 * kMargin + legend.size() * kLine);
     os << "<title>" << escape(name) << "</title>\n"
        << formatv("<rect width=\"{0:F0}\" height=\"{1:F0}\" fill=\"#fff\"/>\n",
-                  width, height + 2 * kMargin + lines * kLine);
+                  width, height + 2 * kMargin + legend.size() * kLine);
     double x = kMargin;
     for (size_t sequence = 0; sequence < matrix.sequences.size(); ++sequence) {
       writeFrame(sequence, x, height);
@@ -72,7 +86,7 @@ public:
     os << formatv("<text transform=\"translate(20 {0:F0}) rotate(-90)\">"
                   "queries 0 to {1}</text>\n",
                   kMargin + height, matrix.numQueries - 1);
-    writeLegend(height + kMargin);
+    writeLegend(legend, height + kMargin);
     os << "</svg>\n";
   }
 
@@ -100,13 +114,34 @@ private:
     for (auto [number, source] : enumerate(matrix.sources))
       if (source.sequence == sequence)
         writeSource(number);
+    const Drawing::Faults &faults = drawing.faults[sequence];
+    if (marksFaults) {
+      writeFaults(faults.twice, kReadTwice, kTwice);
+      writeFaults(faults.ahead, kReadAhead, kAhead);
+      writeFaults(faults.never, kNeverRead, kNever);
+    }
     os << "</svg>\n";
+  }
+
+  /// Entries that stand out.
+  void writeFaults(ArrayRef<Rectangle> rectangles, StringRef fault,
+                   StringRef colour) {
+    if (rectangles.empty())
+      return;
+    os << formatv("<g data-fault=\"{0}\" fill=\"{1}\">\n", fault, colour);
+    writeRectangles(rectangles, fault);
+    os << "</g>\n";
   }
 
   void writeSource(size_t number) {
     os << formatv("<g data-source=\"{0}\" fill=\"{1}\">\n", number,
                   getColour(number));
-    for (const Rectangle &part : drawing.sources[number]) {
+    writeRectangles(drawing.sources[number]);
+    os << "</g>\n";
+  }
+
+  void writeRectangles(ArrayRef<Rectangle> rectangles, StringRef fault = "") {
+    for (const Rectangle &part : rectangles) {
       os << formatv("<rect x=\"{0}\" y=\"{1}\" width=\"{2}\" height=\"{3}\"",
                     part.token, part.query, part.tokens, part.queries);
       if (part.share < 1)
@@ -116,38 +151,63 @@ private:
                     part.token + part.tokens - 1);
       if (part.share < 1)
         os << formatv(": {0:P1} of the entries", part.share);
+      if (!fault.empty())
+        os << ", " << fault;
       os << "</title></rect>\n";
     }
-    os << "</g>\n";
   }
 
-  void writeLegend(double y) {
+  std::vector<LegendLine> makeLegend() const {
+    std::vector<LegendLine> legend;
     for (auto [number, source] : enumerate(matrix.sources)) {
-      y += kLine;
-      os << formatv("<rect x=\"{0:F0}\" y=\"{1:F0}\" width=\"12\" "
-                    "height=\"12\" fill=\"{2}\"/>",
-                    kMargin, y - 10, getColour(number));
       std::string text = source.name + ": " + source.kind;
       if (!source.byData.empty())
         text += " (" + source.byData + ")";
-      os << formatv("<text x=\"{0:F0}\" y=\"{1:F0}\">{2}</text>\n",
-                    kMargin + 18, y, escape(text));
+      legend.push_back({getColour(number), text});
     }
+    auto addFault = [&](std::vector<Rectangle> Drawing::Faults::*fault,
+                        StringRef colour, StringRef text) {
+      if (marksFaults &&
+          any_of(drawing.faults, [&](const Drawing::Faults &faults) {
+            return !(faults.*fault).empty();
+          }))
+        legend.push_back({colour, text.str()});
+    };
+    addFault(&Drawing::Faults::twice, kTwice, kReadTwice);
+    addFault(&Drawing::Faults::ahead, kAhead, kReadAhead);
+    addFault(&Drawing::Faults::never, kNever, kNeverRead);
     if (!drawing.isExact())
-      os << formatv("<text x=\"{0:F0}\" y=\"{1:F0}\">by blocks of {2} queries "
-                    "and {3} tokens; pale where fewer entries are "
-                    "read</text>\n",
-                    kMargin, y + kLine, drawing.cellQueries,
-                    drawing.cellTokens);
+      legend.push_back(
+          {"", formatv("by blocks of {0} queries and {1} tokens; pale where "
+                       "fewer entries are read",
+                       drawing.cellQueries, drawing.cellTokens)});
+    return legend;
+  }
+
+  void writeLegend(ArrayRef<LegendLine> legend, double y) {
+    for (const LegendLine &line : legend) {
+      y += kLine;
+      double x = kMargin;
+      if (!line.colour.empty()) {
+        os << formatv("<rect x=\"{0:F0}\" y=\"{1:F0}\" width=\"12\" "
+                      "height=\"12\" fill=\"{2}\"/>",
+                      x, y - 10, line.colour);
+        x += 18;
+      }
+      os << formatv("<text x=\"{0:F0}\" y=\"{1:F0}\">{2}</text>\n", x, y,
+                    escape(line.text));
+    }
   }
 
   const ScoreMatrix &matrix;
   const Drawing &drawing;
+  bool marksFaults;
   raw_ostream &os;
   double scale;
 };
 } // namespace
 
-void explanation::writeSVG(const OperationReport &operation, raw_ostream &os) {
-  Picture(operation, os).write(operation.name);
+void explanation::writeSVG(const OperationReport &operation, bool marksFaults,
+                           raw_ostream &os) {
+  Picture(operation, marksFaults, os).write(operation.name);
 }

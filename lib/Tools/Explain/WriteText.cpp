@@ -83,98 +83,134 @@ std::string explanation::describeDecision(const PassDecision &decision) {
 }
 
 //===----------------------------------------------------------------------===//
-// Text
+// Facts
 //===----------------------------------------------------------------------===//
 
-static void writeShape(ArrayRef<int64_t> shape, raw_ostream &os) {
-  if (shape.empty())
-    os << "scalar";
+static std::string describeShape(ArrayRef<int64_t> shape) {
+  std::string text = shape.empty() ? "scalar" : "";
+  raw_string_ostream os(text);
   interleave(shape, os, "x");
+  return text;
 }
 
-static void writeCosts(const Report &report, raw_ostream &os) {
-  os << "  work         ";
-  if (report.flops)
-    os << count(*report.flops) << " floating-point operations of products\n";
-  else
-    os << "not known: an extent does not follow from the arguments, or there "
-          "is no attention\n";
-  os << "  data         " << count(report.argumentBytes)
-     << " bytes of arguments, ";
-  if (report.resultBytes) {
-    os << count(*report.resultBytes) << " bytes of results";
-    double bytes =
-        static_cast<double>(report.argumentBytes + *report.resultBytes);
-    if (report.flops && bytes > 0)
-      os << formatv("; {0:F1} operations a byte", *report.flops / bytes);
-  } else {
-    os << "results not known";
-  }
-  os << "\n  workspace    ";
-  const Workspace &workspace = report.trace.workspace;
-  if (workspace.allocatedBytes)
-    os << count(*workspace.allocatedBytes)
-       << " bytes allocated, results included, ";
-  else
-    os << "allocations known when it runs, ";
-  os << count(workspace.scratchBytes) << " bytes of scratch for each thread\n";
-  os << "  parallelism  ";
-  if (report.trace.loops.empty())
-    os << "none";
+static std::string describeWork(double flops) {
+  return count(flops) + " floating-point operations of products";
+}
+
+static std::string describeData(const Report &report) {
+  std::string text = count(report.argumentBytes) + " bytes of arguments, ";
+  if (!report.resultBytes)
+    return text + "results not known";
+  text += count(*report.resultBytes) + " bytes of results";
+  double bytes =
+      static_cast<double>(report.argumentBytes + *report.resultBytes);
+  if (report.flops && bytes > 0)
+    text += formatv("; {0:F1} operations a byte", *report.flops / bytes);
+  return text;
+}
+
+static std::string describeWorkspace(const Workspace &workspace) {
+  std::string text = workspace.allocatedBytes
+                         ? count(*workspace.allocatedBytes) +
+                               " bytes allocated, results included, "
+                         : "allocations known when it runs, ";
+  return text + count(workspace.scratchBytes) +
+         " bytes of scratch for each thread";
+}
+
+static std::string describeParallelism(ArrayRef<ParallelLoop> loops) {
+  std::string text = loops.empty() ? "none" : "";
+  raw_string_ostream os(text);
   interleave(
-      report.trace.loops, os,
+      loops, os,
       [&](const ParallelLoop &loop) {
         os << (loop.tasks ? count(*loop.tasks) : "as many as the run decides")
            << (loop.body.empty() ? " blocks of a launch"
                                  : " tasks of " + loop.body);
       },
       ", ");
-  os << '\n';
+  return text;
 }
 
-static void writeOperation(const OperationReport &operation,
-                           const Report &report, raw_ostream &os) {
-  os << '\n' << operation.name;
-  if (!operation.place.empty())
-    os << " at " << operation.place;
-  os << '\n';
-  if (!operation.extentsAreKnown)
-    os << "  an extent does not follow from the arguments: nothing more is "
-          "known\n";
-  if (operation.flops)
-    os << "  work         " << count(*operation.flops)
-       << " floating-point operations of products\n";
-  if (const std::optional<ScoreMatrix> &matrix = operation.matrix) {
-    os << "  queries      " << count(matrix->numQueries) << " in "
-       << count(matrix->heads) << " heads and a batch of "
-       << count(matrix->batch) << '\n';
-    for (auto [keys, pairs] : zip_equal(matrix->sequences, operation.pairs))
-      os << "  pairs        " << describePairs(keys, pairs) << '\n';
-    for (const ScoreSource &source : matrix->sources)
-      os << "  reads        " << describeSource(source) << '\n';
-  }
+static void addDecisions(const Report &report,
+                         std::optional<unsigned> operation,
+                         std::vector<Fact> &facts) {
   for (const PassDecision &decision : report.trace.decisions)
-    if (decision.operation == operation.number)
-      os << "  decided      " << describeDecision(decision) << '\n';
+    if (decision.operation == operation)
+      facts.push_back({"decided", describeDecision(decision)});
+}
+
+std::vector<Fact> explanation::getFacts(const Report &report) {
+  std::vector<Fact> facts;
+  for (auto [spec, shape] :
+       zip_equal(report.trace.signature.arguments, report.shapes))
+    facts.push_back({"argument", (spec.name.empty() ? "" : spec.name + " ") +
+                                     describeShape(shape)});
+  facts.push_back(
+      {"work", report.flops ? describeWork(*report.flops)
+                            : "not known: an extent does not follow from the "
+                              "arguments, or there is no attention"});
+  facts.push_back({"data", describeData(report)});
+  facts.push_back({"workspace", describeWorkspace(report.trace.workspace)});
+  facts.push_back({"parallelism", describeParallelism(report.trace.loops)});
+  addDecisions(report, std::nullopt, facts);
+  return facts;
+}
+
+std::vector<Fact> explanation::getFacts(const OperationReport &operation,
+                                        const Report &report) {
+  std::vector<Fact> facts;
+  if (!operation.extentsAreKnown)
+    facts.push_back({"", "an extent does not follow from the arguments: "
+                         "nothing more is known"});
+  if (operation.flops)
+    facts.push_back({"work", describeWork(*operation.flops)});
+  if (const std::optional<ScoreMatrix> &matrix = operation.matrix) {
+    facts.push_back(
+        {"queries", count(matrix->numQueries) + " in " + count(matrix->heads) +
+                        " heads and a batch of " + count(matrix->batch)});
+    for (auto [keys, pairs] : zip_equal(matrix->sequences, operation.pairs))
+      facts.push_back({"pairs", describePairs(keys, pairs)});
+    for (const ScoreSource &source : matrix->sources)
+      facts.push_back({"reads", describeSource(source)});
+  }
+  addDecisions(report, operation.number, facts);
   if (const std::optional<TileList> &tiles = operation.tiles)
-    os << "  tiles        " << count(tiles->numTasks) << " tasks of "
-       << count(tiles->queries) << " queries a head, tiles of "
-       << count(tiles->keys) << " rows\n";
+    facts.push_back({"tiles", count(tiles->numTasks) + " tasks of " +
+                                  count(tiles->queries) +
+                                  " queries a head, tiles of " +
+                                  count(tiles->keys) + " rows"});
+  return facts;
+}
+
+//===----------------------------------------------------------------------===//
+// Text
+//===----------------------------------------------------------------------===//
+
+static void writeFacts(ArrayRef<Fact> facts, raw_ostream &os) {
+  for (const Fact &fact : facts) {
+    if (fact.label.empty())
+      os << "  " << fact.text << '\n';
+    else
+      os << formatv("  {0,-12} {1}\n", fact.label, fact.text);
+  }
+}
+
+std::string explanation::describeFunction(const Report &report) {
+  return "@" + report.trace.name + report.trace.signature.getString() +
+         " for " + report.target + ", " + report.trace.cpu;
+}
+
+std::string explanation::describePlace(const OperationReport &operation) {
+  return operation.name +
+         (operation.place.empty() ? "" : " at " + operation.place);
 }
 
 void explanation::writeText(const Report &report, raw_ostream &os) {
-  os << '@' << report.trace.name << report.trace.signature.getString()
-     << " for " << report.target << ", " << report.trace.cpu << '\n';
-  for (auto [spec, shape] :
-       zip_equal(report.trace.signature.arguments, report.shapes)) {
-    os << "  argument     " << (spec.name.empty() ? "" : spec.name + " ");
-    writeShape(shape, os);
-    os << '\n';
+  os << describeFunction(report) << '\n';
+  writeFacts(getFacts(report), os);
+  for (const OperationReport &operation : report.operations) {
+    os << '\n' << describePlace(operation) << '\n';
+    writeFacts(getFacts(operation, report), os);
   }
-  writeCosts(report, os);
-  for (const PassDecision &decision : report.trace.decisions)
-    if (!decision.operation)
-      os << "  decided      " << describeDecision(decision) << '\n';
-  for (const OperationReport &operation : report.operations)
-    writeOperation(operation, report, os);
 }

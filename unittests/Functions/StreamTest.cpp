@@ -97,6 +97,34 @@ TEST_F(StreamTest, GradientsAreSlopes) {
       dOut, [&] { return get(stream(q, getSources(), options)).output; });
 }
 
+TEST_F(StreamTest, GradientsOfCapturesAreSlopes) {
+  Array slopes = makeRandom({H}, 9, ElementType::F64);
+  auto withScore = [&](auto made) {
+    static_cast<StreamFormOptions &>(made) = options;
+    made.score =
+        ScoreFunction{"%c = tensor.extract %capture0[%head] : tensor<?xf64>\n"
+                      "%s = arith.mulf %score, %c : f64\n"
+                      "attn.yield %s : f64",
+                      {slopes}};
+    return made;
+  };
+  StreamOptions forward = withScore(StreamOptions());
+  forward.returnLse = true;
+  AttentionResult result = get(stream(q, getSources(), forward));
+  Array dOut = makeRandom({B, H, N, E}, 8, ElementType::F64);
+  auto backward = withScore(StreamBackwardOptions());
+  EXPECT_TRUE(get(stream_backward(dOut, q, getSources(), result.output.getRef(),
+                                  result.lse.getRef(), backward))
+                  .captures.empty());
+  backward.returnDCaptures = true;
+  StreamGradients found =
+      get(stream_backward(dOut, q, getSources(), result.output.getRef(),
+                          result.lse.getRef(), backward));
+  ASSERT_EQ(found.captures.size(), 1u);
+  expectSlopes({&slopes, &sink}, {&found.captures[0], &found.sink}, dOut,
+               [&] { return get(stream(q, getSources(), forward)).output; });
+}
+
 TEST_F(StreamTest, AdmitAndSegments) {
   DenseOptions dense;
   dense.causal = dense.returnLse = true;

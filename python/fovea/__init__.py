@@ -21,6 +21,7 @@ from . import (
     _conv,
     _explain,
     _low_rank,
+    _paged,
     _patterns,
     _pool,
     _program,
@@ -41,6 +42,7 @@ from ._conv import *
 from ._explain import *
 from ._fovea import VERSION, FoveaError, Kernel
 from ._low_rank import *
+from ._paged import *
 from ._patterns import *
 from ._pool import *
 from ._program import *
@@ -63,6 +65,7 @@ __all__ = (
     + _conv.__all__
     + _explain.__all__
     + _low_rank.__all__
+    + _paged.__all__
     + _patterns.__all__
     + _pool.__all__
     + _program.__all__

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -15,10 +15,87 @@ from . import _arguments as check
 from . import _fovea, _layout
 from ._trace import ScoreFunction, trace_score
 
-__all__ = ["KVCache", "MultipoleCache", "fast_multipole_decode"]
+__all__ = ["KVCache", "MultipoleCache", "PagedCache", "fast_multipole_decode"]
 
 
-class KVCache:
+def _type_name(dtype: Any) -> str:
+    return dtype if isinstance(dtype, str) else np.dtype(dtype).name
+
+
+class TokenCache:
+    """What caches of keys and values have in common."""
+
+    __slots__ = ("_cache",)
+    _cache: Any
+    #: The class that reads a file.
+    _kind: Any
+    #: The method of `_cache` that returns what callers expect.
+    _attend = "attend"
+
+    @classmethod
+    def _own(cls, cache: Any) -> Self:
+        own = cls.__new__(cls)
+        own._cache = cache
+        return own
+
+    def _heads_first(self, name: str, array: Any) -> Any:
+        return _layout.heads_first(name, array) if self._cache.tokens_first else array
+
+    def _call_attend(self, q: Any, options: tuple[Any, ...], return_lse: bool, out: Any) -> Any:
+        def call(out: Any) -> Any:
+            return getattr(self._cache, self._attend)(q, *options, return_lse, "cpu", out=out)
+
+        if not self._cache.tokens_first:
+            return call(out)
+        q = self._heads_first("q", q)
+        return _layout.attend(call, q, self._cache.value_width, out, return_lse)
+
+    def append(self, k: Any, v: Any, *, lengths: Any = None) -> None:
+        """Adds the tokens k [B,G,N,D] and v [B,G,N,E].
+
+        With `lengths` [B], sequence b has that many of them: rows behind are not
+        read.
+        """
+        if lengths is not None:
+            lengths = check.to_numpy("lengths", lengths)
+        self._cache.append(self._heads_first("k", k), self._heads_first("v", v), lengths, "cpu")
+
+    def truncate(self, length: Any) -> None:
+        """Forgets what comes after the first `length` tokens: a number, or one for
+        each sequence."""
+        lengths = check.to_numpy("length", length)
+        if lengths.ndim == 0:
+            self._cache.truncate(length, "cpu")
+        else:
+            self._cache.truncate_each(lengths, "cpu")
+
+    def fork(self) -> Self:
+        """A cache of the same size and content.  Neither sees what the other
+        appends from then on."""
+        return self._own(self._cache.fork())
+
+    def save(self, path: Any) -> None:
+        """Writes the content to a file, in the format of safetensors.  One that is
+        there is replaced at once."""
+        self._cache.save(os.fsdecode(path))
+
+    @classmethod
+    def load(cls, path: Any) -> Self:
+        """The cache that `save` wrote.  A damaged file raises ValueError."""
+        return cls._own(cls._kind.load(os.fsdecode(path)))
+
+    @property
+    def lengths(self) -> Any:
+        """The tokens of each sequence, int64 [B]."""
+        return np.array(self._cache.lengths)
+
+    @property
+    def nbytes(self) -> int:
+        """Of keys and values, whether used or not."""
+        return self._cache.nbytes
+
+
+class KVCache(TokenCache):
     """Keys and values of the tokens so far: `dense` token by token.
 
         cache = fovea.KVCache(batch, heads, width, capacity=4096)
@@ -35,10 +112,8 @@ class KVCache:
     cache as it was.  Calls that change a cache must not overlap others on it.
     """
 
-    __slots__ = ("_cache",)
-    _cache: _fovea.KVCache
-    #: The method of `_cache` that returns what callers expect.
-    _attend = "attend"
+    __slots__ = ()
+    _kind = _fovea.KVCache
 
     def __init__(
         self,
@@ -51,29 +126,9 @@ class KVCache:
         dtype: Any = "float32",
         layout: str = "bhnd",
     ):
-        name = dtype if isinstance(dtype, str) else np.dtype(dtype).name
         self._cache = _fovea.KVCache.create(
-            batch, heads, width, value_width, name, capacity, _layout.is_tokens_first(layout), "cpu"
+            batch, heads, width, capacity, value_width, _type_name(dtype), _layout.is_tokens_first(layout), "cpu"
         )
-
-    @classmethod
-    def _own(cls, cache: Any) -> KVCache:
-        own = cls.__new__(cls)
-        own._cache = cache
-        return own
-
-    def _heads_first(self, name: str, array: Any) -> Any:
-        return _layout.heads_first(name, array) if self._cache.tokens_first else array
-
-    def append(self, k: Any, v: Any, *, lengths: Any = None) -> None:
-        """Adds the tokens k [B,G,N,D] and v [B,G,N,E].
-
-        With `lengths` [B], sequence b has that many of them: rows behind are not
-        read.
-        """
-        if lengths is not None:
-            lengths = check.to_numpy("lengths", lengths)
-        self._cache.append(self._heads_first("k", k), self._heads_first("v", v), lengths, "cpu")
 
     def attend(
         self,
@@ -96,55 +151,76 @@ class KVCache:
         The arguments are those of `dense`, where M is the length of the longest
         sequence.  `query_lengths` are the `lengths` of `append`, if that had any.
         """
-
-        def call(out: Any) -> Any:
-            return getattr(self._cache, self._attend)(
-                q, scale, causal, window, log_weight, bias, sink, prefix, None, query_lengths,
-                *trace_score(score, q), return_lse, "cpu", out=out,
-            )  # fmt: skip
-
-        if not self._cache.tokens_first:
-            return call(out)
-        q = self._heads_first("q", q)
-        return _layout.attend(call, q, self._cache.value_width, out, return_lse)
-
-    def truncate(self, length: Any) -> None:
-        """Forgets what comes after the first `length` tokens: a number, or one for
-        each sequence."""
-        lengths = check.to_numpy("length", length)
-        if lengths.ndim == 0:
-            self._cache.truncate(length, "cpu")
-        else:
-            self._cache.truncate_each(lengths, "cpu")
-
-    def fork(self) -> KVCache:
-        """A cache of the same capacity and content.  Neither sees what the other
-        appends from then on."""
-        return self._own(self._cache.fork())
-
-    def save(self, path: Any) -> None:
-        """Writes the content to a file, in the format of safetensors.  One that is
-        there is replaced at once."""
-        self._cache.save(os.fsdecode(path))
-
-    @classmethod
-    def load(cls, path: Any) -> KVCache:
-        """The cache that `save` wrote.  A damaged file raises ValueError."""
-        return cls._own(_fovea.KVCache.load(os.fsdecode(path)))
-
-    @property
-    def lengths(self) -> Any:
-        """The tokens of each sequence, int64 [B]."""
-        return np.array(self._cache.lengths)
+        options = scale, causal, window, log_weight, bias, sink, prefix, None, query_lengths, *trace_score(score, q)
+        return self._call_attend(q, options, return_lse, out)
 
     @property
     def capacity(self) -> int:
         return self._cache.capacity
 
+
+class PagedCache(TokenCache):
+    """Keys and values of sequences of any lengths, in pages that they share: `paged` token
+    by token.
+
+        cache = fovea.PagedCache(pages, 16, heads, width, batch=64)
+        cache.append(k, v, lengths=lengths)      # a prompt of each sequence
+        out = cache.attend(q)                    # of the newest tokens
+
+    The memory for `pages` pages of `page` tokens is taken at once, `nbytes` in all.  Each of
+    the `batch` sequences has as many pages as its tokens need: `free_pages` are left.
+    `truncate` gives pages back.  All else is as in `KVCache`.
+    """
+
+    __slots__ = ()
+    _kind = _fovea.PagedCache
+
+    def __init__(
+        self,
+        pages: int,
+        page: int,
+        heads: int,
+        width: int,
+        value_width: int | None = None,
+        *,
+        batch: int = 1,
+        dtype: Any = "float32",
+        layout: str = "bhnd",
+    ):
+        self._cache = _fovea.PagedCache.create(
+            pages, page, heads, width, batch, value_width, _type_name(dtype), _layout.is_tokens_first(layout), "cpu"
+        )
+
+    def attend(
+        self,
+        q: Any,
+        *,
+        scale: float | None = None,
+        causal: bool = True,
+        window: int | None = None,
+        sink: Any = None,
+        query_lengths: Any = None,
+        return_lse: bool = False,
+        out: Any = None,
+    ) -> Any:
+        """`paged` of q [B,H,N,D] over the tokens of every sequence, of which these are the last.
+
+        `query_lengths` are the `lengths` of `append`, if that had any.
+        """
+        return self._call_attend(q, (scale, causal, window, sink, query_lengths), return_lse, out)
+
     @property
-    def nbytes(self) -> int:
-        """Of keys and values, whether used or not."""
-        return self._cache.nbytes
+    def pages(self) -> int:
+        return self._cache.pages
+
+    @property
+    def page(self) -> int:
+        """The tokens of a page."""
+        return self._cache.page
+
+    @property
+    def free_pages(self) -> int:
+        return self._cache.free_pages
 
 
 class MultipoleCache:

@@ -294,6 +294,11 @@ FUNCTIONS: dict[str, Declaration] = {
         "d_out q k v cu_seqlens_q cu_seqlens_k out lse d_lse " + _names(_VARLEN),
         "q k v sink",
     ),
+    "paged": declare(
+        "Tensor q[BHND], Tensor k_pages[PGsD], Tensor v_pages[PGsE], Tensor block_table, Tensor lengths, float? scale, "
+        "bool causal, SymInt? window, Tensor? sink, Tensor? query_lengths, return_lse",
+        "out[BHNE] like q, lse[BHN] of sums",
+    ),
     "fast_multipole": declare(
         _QKV + "SymInt group, " + _MULTIPOLE + _TOKENS + ", return_lse",
         "out[BHNE] like q, lse[BHN] of sums",

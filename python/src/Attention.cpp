@@ -112,6 +112,19 @@ static nb::object callVarlenBackward(Reader &in) {
 }
 
 //===----------------------------------------------------------------------===//
+// Paged
+//===----------------------------------------------------------------------===//
+
+static nb::object callPaged(Reader &in) {
+  TensorRef q = in.array("q"), k = in.array("k_pages"), v = in.array("v_pages"),
+            table = in.array("block_table"), lengths = in.array("lengths");
+  PagedOptions options = readPagedOptions(in);
+  return giveAttention(
+      in, in.run([&] { return paged(q, k, v, table, lengths, options); }),
+      options.returnLse);
+}
+
+//===----------------------------------------------------------------------===//
 // Fast multipole
 //===----------------------------------------------------------------------===//
 
@@ -250,6 +263,7 @@ void python::defineAttention(nb::module_ &m) {
   define<callDenseBackward>(m, "dense_backward");
   define<callVarlen>(m, "varlen");
   define<callVarlenBackward>(m, "varlen_backward");
+  define<callPaged>(m, "paged");
   define<callMultipole>(m, "fast_multipole");
   define<callMultipoleBackward>(m, "fast_multipole_backward");
   define<callLinear>(m, "fast_multipole_linear");

@@ -11,6 +11,7 @@
 
 #include "Reader.h"
 #include "fovea/Functions/Dense.h"
+#include "fovea/Functions/Paged.h"
 
 namespace fovea::python {
 
@@ -27,6 +28,18 @@ template <typename Options> Options readDenseOptions(Reader &in) {
   options.lengths = in.optionalArray("lengths");
   options.queryLengths = in.optionalArray("query_lengths");
   options.score = in.score();
+  return options;
+}
+
+/// Those of `paged` and its cache.
+inline PagedOptions readPagedOptions(Reader &in) {
+  auto options = in.makeOptions<PagedOptions>();
+  options.scale = in.optionalNumber("scale");
+  options.causal = in.flag("causal");
+  options.window = in.optionalInteger("window", 0);
+  options.sink = in.optionalArray("sink");
+  options.queryLengths = in.optionalArray("query_lengths");
+  options.returnLse = in.flag("return_lse");
   return options;
 }
 

@@ -16,6 +16,7 @@
 #include "fovea/ExecutionEngine/Elements.h"
 #include "fovea/Functions/KVCache.h"
 #include "fovea/Functions/MultipoleCache.h"
+#include "fovea/Functions/Paged.h"
 #include "llvm/ADT/Twine.h"
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -59,22 +60,38 @@ template <typename Class> static void defineCopies(nb::class_<Class> &type) {
 // Keys and values
 //===----------------------------------------------------------------------===//
 
-static KVCache createKVCache(Reader &in) {
-  int64_t batch = in.integer("batch", 1), heads = in.integer("heads", 1),
-          width = in.integer("width", 1);
-  KVCacheOptions options;
+/// What memory of keys and values is like.
+template <typename Options> static Options readMemoryOptions(Reader &in) {
+  Options options;
   options.valueWidth = in.optionalInteger("value_width", 1);
   static constexpr ElementType types[] = {ElementType::F32, ElementType::F64,
                                           ElementType::F16, ElementType::BF16};
   options.elementType = types[in.choice<size_t>(
       "dtype", {"float32", "float64", "float16", "bfloat16"})];
-  int64_t capacity = in.integer("capacity", 1);
   options.tokensFirst = in.flag("tokens_first");
+  return options;
+}
+
+static KVCache createCache(Reader &in, KVCache *) {
+  int64_t batch = in.integer("batch", 1), heads = in.integer("heads", 1),
+          width = in.integer("width", 1), capacity = in.integer("capacity", 1);
+  auto options = readMemoryOptions<KVCacheOptions>(in);
   return in.run(
       [&] { return KVCache::create(batch, heads, width, capacity, options); });
 }
 
-static nb::object callAppend(KVCache &cache, Reader &in) {
+static PagedCache createCache(Reader &in, PagedCache *) {
+  int64_t pages = in.integer("pages", 1), page = in.integer("page", 1),
+          heads = in.integer("heads", 1), width = in.integer("width", 1),
+          batch = in.integer("batch", 1);
+  auto options = readMemoryOptions<PagedCacheOptions>(in);
+  options.batch = batch;
+  return in.run(
+      [&] { return PagedCache::create(pages, page, heads, width, options); });
+}
+
+template <typename Cache>
+static nb::object callAppend(Cache &cache, Reader &in) {
   TensorRef k = in.array("k"), v = in.array("v");
   std::optional<TensorRef> lengths = in.optionalArray("lengths");
   in.run([&] { return cache.append(k, v, lengths); });
@@ -89,40 +106,64 @@ static nb::object callAttend(KVCache &cache, Reader &in) {
                        options.returnLse);
 }
 
-static nb::object callTruncate(KVCache &cache, Reader &in) {
+static nb::object callPagedAttend(PagedCache &cache, Reader &in) {
+  TensorRef q = in.array("q");
+  PagedOptions options = readPagedOptions(in);
+  return giveAttention(in, in.run([&] { return cache.attend(q, options); }),
+                       options.returnLse);
+}
+
+template <typename Cache>
+static nb::object callTruncate(Cache &cache, Reader &in) {
   int64_t length = in.integer("length", 0);
   in.run([&] { return cache.truncate(length); });
   return nb::none();
 }
 
-static nb::object callTruncateEach(KVCache &cache, Reader &in) {
+template <typename Cache>
+static nb::object callTruncateEach(Cache &cache, Reader &in) {
   TensorRef lengths = in.array("lengths");
   in.run([&] { return cache.truncate(lengths); });
   return nb::none();
 }
 
-static void defineKVCache(nb::module_ &m) {
-  nb::class_<KVCache> type(m, "KVCache");
-  type.def_static("create", [](nb::args given, nb::kwargs named) {
-    Reader in("KVCache", given, named, /*givesTensors=*/false);
-    return createKVCache(in);
+/// What caches of keys and values have.
+template <typename Cache>
+static void defineTokens(nb::class_<Cache> &type, const char *name) {
+  type.def_static("create", [name](nb::args given, nb::kwargs named) {
+    Reader in(name, given, named, /*givesTensors=*/false);
+    return createCache(in, static_cast<Cache *>(nullptr));
   });
-  defineMethod<callAppend>(type, "append");
-  defineAttend<callAttend>(type, "attend");
-  defineMethod<callTruncate>(type, "truncate");
-  defineMethod<callTruncateEach>(type, "truncate_each");
+  defineMethod<callAppend<Cache>>(type, "append");
+  defineMethod<callTruncate<Cache>>(type, "truncate");
+  defineMethod<callTruncateEach<Cache>>(type, "truncate_each");
   defineCopies(type);
   type.def_static("load", [](const std::string &path) {
-    return runKernels({}, [&] { return KVCache::load(path); });
+    return runKernels({}, [&] { return Cache::load(path); });
   });
   type.def_prop_ro("lengths",
-                   [](const KVCache &self) {
+                   [](const Cache &self) {
                      return std::vector<int64_t>(self.getLengths());
                    })
-      .def_prop_ro("capacity", &KVCache::getCapacity)
-      .def_prop_ro("value_width", &KVCache::getValueWidth)
-      .def_prop_ro("nbytes", &KVCache::getNumBytes)
-      .def_prop_ro("tokens_first", &KVCache::isTokensFirst);
+      .def_prop_ro("value_width", &Cache::getValueWidth)
+      .def_prop_ro("nbytes", &Cache::getNumBytes)
+      .def_prop_ro("tokens_first", &Cache::isTokensFirst);
+}
+
+static void defineKVCache(nb::module_ &m) {
+  nb::class_<KVCache> type(m, "KVCache");
+  defineTokens(type, "KVCache");
+  defineAttend<callAttend>(type, "attend");
+  type.def_prop_ro("capacity", &KVCache::getCapacity);
+}
+
+static void definePagedCache(nb::module_ &m) {
+  nb::class_<PagedCache> type(m, "PagedCache");
+  defineTokens(type, "PagedCache");
+  defineAttend<callPagedAttend>(type, "attend");
+  type.def_prop_ro("pages", &PagedCache::getNumPages)
+      .def_prop_ro("page", &PagedCache::getPage)
+      .def_prop_ro("free_pages", &PagedCache::getNumFreePages);
 }
 
 //===----------------------------------------------------------------------===//
@@ -201,5 +242,6 @@ static void defineMultipoleCache(nb::module_ &m) {
 
 void python::defineCaches(nb::module_ &m) {
   defineKVCache(m);
+  definePagedCache(m);
   defineMultipoleCache(m);
 }

@@ -248,6 +248,11 @@ class Cases:
         del options["return_lse"]
         return (self.data(B, H, N, E), q, sources, out, lse), {**options, "d_lse": self.sums(B, H, N)}
 
+    def paged(self):
+        pages = self.data(9, G, 8, D), self.data(9, G, 8, E)
+        table = np.random.default_rng(0).integers(0, 9, (B, 5))
+        return (self.q, *pages, table, [37, 20]), {"window": 30, "sink": self.sums(1, H), "return_lse": True}
+
     def varlen(self):
         starts = np.array([0, 20, 21, N], np.int32)
         q, k, v = (x[0].swapaxes(0, 1).copy() for x in (self.q, self.k, self.v))

@@ -23,8 +23,6 @@ def read_pages():
 
 
 CODE = read_pages()
-#: Those with lists of rows, which kernels for GPUs do not take.
-LISTS = {"bigbird", "deepseek-v4-csa", "minimax", "moba", "nsa"}
 
 
 def choose_random(rng):

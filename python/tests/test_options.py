@@ -48,6 +48,7 @@ CALLS = {
     "pool": ((q, q), dict(interval=4)),
     "pool_backward": ((q[:, :, : q.shape[2] // 4].copy(), q, q), dict(interval=4)),
     "top_k": ((q, 2), dict(causal_unit=2)),
+    "paged": ((q, k[:, :, None, 0], v[:, :, None, 0], [[0] * 20], [20]), dict(window=3, scale=1.0)),
     "varlen": ((*packed, [0, 20], [0, 20]), dict(window=3, scale=1.0)),
     "varlen_backward": ((packed[2], *packed, [0, 20], [0, 20], packed[2], lse[0]), dict(window=3, scale=1.0)),
     "vq": ((q, k, v, codebook), dict(block=2)),

@@ -10,7 +10,7 @@ import types
 import numpy as np
 import pytest
 from conftest import BOUNDS, TYPES, near
-from pattern_cases import ARRAYS, CODE, FOLDER, FORMULAS, INDEXERS, LISTS, run
+from pattern_cases import ARRAYS, CODE, FOLDER, FORMULAS, INDEXERS, run
 
 import fovea
 
@@ -19,7 +19,7 @@ WIDE = {"moba", "nsa"}
 CASES = [
     (name, target, type)
     for name in FORMULAS
-    for target in (("cpu",) if name in LISTS else ("cpu", "gpu-sim"))
+    for target in ("cpu", "gpu-sim")
     for type in (TYPES if target == "cpu" else ("float32",))
     if name not in WIDE or type in ("float32", "float64")
 ]

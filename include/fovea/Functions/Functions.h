@@ -15,6 +15,8 @@
 #include "fovea/Functions/KVCache.h"
 #include "fovea/Functions/LowRank.h"
 #include "fovea/Functions/MultipoleCache.h"
+#include "fovea/Functions/Paged.h"
+#include "fovea/Functions/Patterns.h"
 #include "fovea/Functions/ResultScopes.h"
 #include "fovea/Functions/Rope.h"
 #include "fovea/Functions/Shapes.h"

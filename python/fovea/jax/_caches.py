@@ -15,7 +15,7 @@ from .. import _caches as arrays
 from .._documented import documented
 from .._trace import trace_score
 
-__all__ = ["KVCache", "MultipoleCache", "fast_multipole_decode"]
+__all__ = ["KVCache", "MultipoleCache", "PagedCache", "fast_multipole_decode"]
 
 
 def _check(**values: Any) -> None:
@@ -31,20 +31,39 @@ def _give(found: Any) -> Any:
     return tuple(map(jnp.asarray, found)) if isinstance(found, tuple) else jnp.asarray(found)
 
 
-class KVCache(arrays.KVCache):
-    __doc__ = arrays.KVCache.__doc__
+class _TokenCache(arrays.TokenCache):
+    """What caches of keys and values have in common."""
+
     __slots__ = ()
 
-    @documented(arrays.KVCache.append)
+    @documented(arrays.TokenCache.append)
     def append(self, k: Any, v: Any, *, lengths: Any = None) -> None:
         _check(k=k, v=v, lengths=lengths)
         super().append(k, v, lengths=lengths)
+
+    def _call_attend(self, *arguments: Any) -> Any:
+        return _give(super()._call_attend(*arguments))
+
+
+class KVCache(_TokenCache, arrays.KVCache):
+    __doc__ = arrays.KVCache.__doc__
+    __slots__ = ()
 
     @documented(arrays.KVCache.attend)
     def attend(self, q: Any, *, score: Any = None, **options: Any) -> Any:
         score = trace_score(score, q)
         _check(q=q, **options, **{f"captures[{at}]": each for at, each in enumerate(score.captures or ())})
-        return _give(super().attend(q, score=score, **options))
+        return super().attend(q, score=score, **options)
+
+
+class PagedCache(_TokenCache, arrays.PagedCache):
+    __doc__ = arrays.PagedCache.__doc__
+    __slots__ = ()
+
+    @documented(arrays.PagedCache.attend)
+    def attend(self, q: Any, **options: Any) -> Any:
+        _check(q=q, **options)
+        return super().attend(q, **options)
 
 
 class MultipoleCache(arrays.MultipoleCache):

@@ -62,6 +62,7 @@ __all__ = [
     "key_weights_from_conv1d",
     "low_rank",
     "low_rank_backward",
+    "paged",
     "polynomial_features",
     "polynomial_features_backward",
     "pool",
@@ -99,7 +100,7 @@ _STATIC = {"frequencies"}
 
 
 #: Arguments with heads and tokens, of which `layout` says which come first.
-_ROWS = {"d_out", "out", "q", "k", "v", "kv", "summaries"}
+_ROWS = {"d_out", "out", "q", "k", "v", "kv", "summaries", "k_pages", "v_pages"}
 
 
 def _turn_arguments(bound: dict[str, Any]) -> None:
@@ -292,6 +293,7 @@ fast_multipole_linear_backward = _define("fast_multipole_linear_backward")
 hca = _define("hca")
 low_rank = _define("low_rank")
 low_rank_backward = _define("low_rank_backward")
+paged = _define("paged")
 polynomial_features = _define("polynomial_features")
 polynomial_features_backward = _define("polynomial_features_backward")
 pool = _define("pool")

@@ -17,8 +17,8 @@ from .._declarations import Declaration
 #: type of their arguments, as those of PyTorch do that need all to be of one.
 _LOWER = frozenset(
     [
-        "conv", "conv_apply", "conv_recover", "dense", "fast_multipole", "fast_multipole_linear", "low_rank", "stream", "varlen",
-        "vq",
+        "conv", "conv_apply", "conv_recover", "dense", "fast_multipole", "fast_multipole_linear", "low_rank", "paged", "stream",
+        "varlen", "vq",
     ]  # fmt: skip
 )
 #: These have types of their own, of sums as a rule.

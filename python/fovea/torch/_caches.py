@@ -15,7 +15,7 @@ from .._documented import documented
 from .._trace import trace_score
 from ._tape import refuse_gradients
 
-__all__ = ["KVCache", "MultipoleCache", "fast_multipole_decode"]
+__all__ = ["KVCache", "MultipoleCache", "PagedCache", "fast_multipole_decode"]
 
 #: Compiled functions do not see what changes within an object.
 _eager = torch.compiler.disable(reason="caches of Fovea change in place, outside of graphs", recursive=True)
@@ -25,36 +25,64 @@ def _check(name: str, **values: Any) -> None:
     refuse_gradients(name, {key: each for key, each in values.items() if isinstance(each, Tensor)})
 
 
-class KVCache(arrays.KVCache):
-    __doc__ = arrays.KVCache.__doc__
+class _TokenCache(arrays.TokenCache):
+    """What caches of keys and values have in common."""
+
     __slots__ = ()
     _attend = "attend_tensor"
 
-    @documented(arrays.KVCache.__init__)
-    def __init__(self, *sizes: int, dtype: Any = torch.float32, **options: Any):
-        super().__init__(*sizes, dtype=str(dtype).rpartition(".")[2], **options)
-
     @_eager
-    @documented(arrays.KVCache.append)
+    @documented(arrays.TokenCache.append)
     def append(self, k: Tensor, v: Tensor, *, lengths: Tensor | None = None) -> None:
-        _check("KVCache.append", k=k, v=v)
+        _check(f"{type(self).__name__}.append", k=k, v=v)
         super().append(k, v, lengths=lengths)
 
-    @_eager
-    @documented(arrays.KVCache.attend)
-    def attend(self, q: Tensor, *, score: Any = None, return_lse: bool = False, out: Any = None, **options: Any) -> Any:
-        score = trace_score(score, q)
-        _check("KVCache.attend", q=q, **options)
-        refuse_gradients("KVCache.attend", {"captures": score.captures or ()})
+    def _call_attend(self, q: Tensor, options: tuple[Any, ...], return_lse: bool, out: Any) -> Any:
         if out is None and self._cache.tokens_first and q.dim() == 4:
             place = q.new_empty(*q.shape[:3], self._cache.value_width)
             out = (place, None) if return_lse else place
-        return super().attend(q, score=score, return_lse=return_lse, out=out, **options)
+        return super()._call_attend(q, options, return_lse, out)
 
     @property
     def lengths(self) -> Tensor:
         """The tokens of each sequence, int64 [B]."""
         return torch.from_numpy(super().lengths)
+
+
+def _type_name(dtype: Any) -> str:
+    return str(dtype).rpartition(".")[2]
+
+
+class KVCache(_TokenCache, arrays.KVCache):
+    __doc__ = arrays.KVCache.__doc__
+    __slots__ = ()
+
+    @documented(arrays.KVCache.__init__)
+    def __init__(self, *sizes: int, dtype: Any = torch.float32, **options: Any):
+        super().__init__(*sizes, dtype=_type_name(dtype), **options)
+
+    @_eager
+    @documented(arrays.KVCache.attend)
+    def attend(self, q: Tensor, *, score: Any = None, **options: Any) -> Any:
+        score = trace_score(score, q)
+        _check("KVCache.attend", q=q, **options)
+        refuse_gradients("KVCache.attend", {"captures": score.captures or ()})
+        return super().attend(q, score=score, **options)
+
+
+class PagedCache(_TokenCache, arrays.PagedCache):
+    __doc__ = arrays.PagedCache.__doc__
+    __slots__ = ()
+
+    @documented(arrays.PagedCache.__init__)
+    def __init__(self, *sizes: int, dtype: Any = torch.float32, **options: Any):
+        super().__init__(*sizes, dtype=_type_name(dtype), **options)
+
+    @_eager
+    @documented(arrays.PagedCache.attend)
+    def attend(self, q: Tensor, **options: Any) -> Any:
+        _check("PagedCache.attend", q=q, **options)
+        return super().attend(q, **options)
 
 
 class MultipoleCache(arrays.MultipoleCache):

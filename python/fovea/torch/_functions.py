@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from .. import _conv, _low_rank, _patterns, _pool, _quantize, _rope, ops
+from .. import _paged as _pages
 from .. import _stream as _lists
 from .. import _varlen as _packed
 from .. import _vq as arrays_vq
@@ -49,6 +50,7 @@ __all__ = [
     "hierarchical_weights",
     "key_weights_from_conv1d",
     "low_rank",
+    "paged",
     "polynomial_features",
     "pool",
     "quantize",
@@ -69,7 +71,7 @@ def _list(levels: _Levels | None) -> list[Tensor] | None:
 
 
 # ----------------------------------------------------------------------------
-# dense, stream and lists of sources, varlen and fast_multipole
+# dense, stream and lists of sources, varlen, paged and fast_multipole
 # ----------------------------------------------------------------------------
 
 _dense = make_call("dense")
@@ -214,6 +216,30 @@ def varlen(
 ) -> Any:
     run = _varlen if return_lse else _varlen_out
     return run(q, k, v, cu_seqlens_q, cu_seqlens_k, scale, causal, window, prefix, sink, target)
+
+
+_paged = make_call("paged")
+_paged_out = make_call("paged", is_first=True)
+
+
+@documented(_pages.paged)
+def paged(
+    q: Tensor,
+    k_pages: Tensor,
+    v_pages: Tensor,
+    block_table: Tensor,
+    lengths: Tensor,
+    *,
+    scale: float | None = None,
+    causal: bool = True,
+    window: int | None = None,
+    sink: Tensor | None = None,
+    query_lengths: Tensor | None = None,
+    return_lse: bool = False,
+    target: str | None = None,
+) -> Any:
+    run = _paged if return_lse else _paged_out
+    return run(q, k_pages, v_pages, block_table, lengths, scale, causal, window, sink, query_lengths, target)
 
 
 _fast_multipole = make_call("fast_multipole")

@@ -93,3 +93,16 @@ def test_states_of_vq(tmp_path):
     for each in (state, state.fork(), fovea.jax.VQState.load(tmp_path / "state")):
         rest = jax.jit(lambda q, state=each: fovea.jax.vq(q, k[:, :, 8:], v[:, :, 8:], codebook, block=4, state=state))
         near(rest(q[:, :, 8:]), expected[:, :, 8:])
+
+
+def test_pages():
+    """A cache of pages is one of whole sequences."""
+    q, k, v = (np.random.default_rng(0).standard_normal((2, heads, 9, 16)).astype(np.float32) for heads in (4, 2, 2))
+    whole, cache = fovea.jax.KVCache(2, 2, 16, capacity=9), fovea.jax.PagedCache(9, 4, 2, 16, batch=2)
+    for each in (whole, cache):
+        each.append(k, v, lengths=[9, 3])
+    found = cache.attend(q[:, :, :3])
+    assert isinstance(found, jax.Array) and isinstance(cache.fork(), fovea.jax.PagedCache)
+    np.testing.assert_allclose(found, whole.attend(q[:, :, :3]), rtol=1e-5, atol=1e-5)
+    with pytest.raises(ValueError, match="q: found an array that is traced"):
+        jax.jit(cache.attend)(q)

@@ -98,6 +98,15 @@ def documents(type):
     return {"q": own["q"], "sources": [fovea.Source(own["k"], own["v"], segments=(ids, ids), **LENGTHS)]}
 
 
+def pages(type):
+    own = qkv(type)
+    table = np.random.default_rng(0).integers(0, 9, (2, 6)).astype(np.int32)
+    return {
+        "q": own["q"], "k_pages": random(type, 9, 2, 4, 8), "v_pages": random(type, 9, 2, 4, 5), "block_table": table,
+        "lengths": np.array([21, 15], np.int32),
+    }  # fmt: skip
+
+
 def tree(type, **more):
     return {"tree": fovea.tree_build(random(type, 2, 16, 8)), **more}
 
@@ -126,6 +135,7 @@ CASES = {
     "stream-blocks": Case("stream", chosen, dict(block=4), ("q",)),
     "stream-documents": Case("stream", documents, dict(score=lambda s, b, h, i, j: 2 * tanh(s / 2) + (j - i) / 9), ("q",)),
     "varlen": Case("varlen", packed, dict(causal=True, return_lse=True), ("q", "k", "v", "sink")),
+    "paged": Case("paged", pages, dict(window=9, return_lse=True), ()),
     "varlen-window": Case("varlen", packed, dict(window=4, scale=0.5), ("q", "k", "v", "sink")),
     "fast_multipole": Case(
         "fast_multipole",

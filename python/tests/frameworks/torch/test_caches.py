@@ -123,3 +123,26 @@ def test_errors():
     with pytest.raises(ValueError, match="cache: found KVCache, needed a fovea.torch.MultipoleCache"):
         fovea.torch.fast_multipole_decode(q, k, v, cache)
     assert cache.lengths.tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("layout", ["bhnd", "bnhd"])
+def test_pages(layout, tmp_path):
+    """A cache of pages is one of whole sequences."""
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(2, heads, 9, 16) for heads in (4, 2, 2))
+
+    def own(x):
+        return x if layout == "bhnd" else x.swapaxes(1, 2)
+
+    whole, cache = fovea.torch.KVCache(2, 2, 16, capacity=18), fovea.torch.PagedCache(9, 4, 2, 16, batch=2, layout=layout)
+    for lengths in ([9, 3], [1, 8]):
+        whole.append(k, v, lengths=lengths)
+        cache.append(own(k), own(v), lengths=lengths)
+    cache.save(tmp_path / "cache")
+    for each in (cache, cache.fork(), fovea.torch.PagedCache.load(tmp_path / "cache")):
+        assert isinstance(each, fovea.torch.PagedCache) and each.lengths.tolist() == [10, 11] and each.free_pages == 3
+        found = each.attend(own(q[:, :, :3]), window=7)
+        assert isinstance(found, torch.Tensor)
+        torch.testing.assert_close(own(found), whole.attend(q[:, :, :3], window=7))
+    with pytest.raises(RuntimeError, match="PagedCache.attend: q requires a gradient"):
+        cache.attend(q.requires_grad_())

@@ -51,6 +51,13 @@ def attention(N: int, type: torch.dtype, B: int = 2, H: int = 4, G: int = 2, D: 
     }
 
 
+def pages(N: int, type: torch.dtype) -> dict[str, Any]:
+    return {
+        "q": normal(2, 4, N, 8, type=type), "k_pages": normal(9, 2, 4, 8, type=type), "v_pages": normal(9, 2, 4, 5, type=type),
+        "block_table": torch.randint(9, (2, 3)), "lengths": torch.tensor([12, 7]),
+    }  # fmt: skip
+
+
 def dense_with_all(N: int, type: torch.dtype) -> dict[str, Any]:
     return {
         **attention(N, type),
@@ -214,6 +221,7 @@ CASES = {
     "stream-blocks": Case(_stream_blocks, chosen_blocks, TOKENS),
     "stream-documents": Case(_stream_documents, documents, TOKENS),
     "varlen": Case("varlen", packed, (*TOKENS, "sink"), {"window": 5}),
+    "paged": Case("paged", pages, (), {"window": 6}),
     "dense-lse": Case("dense", attention, ("q", "k", "v"), {"return_lse": True}),
     "fast_multipole": Case(
         "fast_multipole",

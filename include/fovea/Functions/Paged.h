@@ -1,0 +1,121 @@
+//===- Paged.h - Attention to keys in pages ---------------------*- C++ -*-===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Sequences of a batch share a pool of pages, of so many tokens each, and a
+// table says which pages are a sequence's. Nothing is copied: a sequence is a
+// source whose rows stand where they are listed.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FOVEA_FUNCTIONS_PAGED_H
+#define FOVEA_FUNCTIONS_PAGED_H
+
+#include "fovea/Functions/Dense.h"
+#include <vector>
+
+namespace fovea {
+
+/// As for `dense`. The last query stands at the last token.
+struct PagedOptions {
+  bool causal = true;
+  std::optional<int64_t> window;
+  std::optional<double> scale;
+  /// Broadcasts to [B,H].
+  std::optional<TensorRef> sink;
+  /// [B] of i32 or i64: the queries of each sequence.
+  std::optional<TensorRef> queryLengths;
+  bool returnLse = false;
+  Target target = Target::CPU;
+  ResultMemory out;
+};
+
+/// `dense` of q [B,H,N,D]: sequence b has `lengths[b]` tokens, in the pages
+/// that `blockTable` [B,R] names from the first on, of keyPages [P,G,page,D]
+/// and valuePages [P,G,page,E]. Pages may have strides, such as those that
+/// have a token's heads side by side. Table and lengths are of i32 or i64, and
+/// entries behind the last page of a sequence hold anything.
+llvm::Expected<AttentionResult>
+paged(const TensorRef &q, const TensorRef &keyPages,
+      const TensorRef &valuePages, const TensorRef &blockTable,
+      const TensorRef &lengths, const PagedOptions &options = {});
+
+struct PagedCacheOptions {
+  /// Sequences, which begin empty.
+  int64_t batch = 1;
+  /// Columns of values, by default as many as of keys.
+  std::optional<int64_t> valueWidth;
+  ElementType elementType = ElementType::F32;
+  /// Whether the heads of a token lie side by side: memory of [P,page,G,D], not
+  /// [P,G,page,D].
+  bool tokensFirst = false;
+};
+
+/// Memory for `pages` pages of `page` tokens, which is taken at once, and that
+/// sequences share: each has as many pages as its tokens need. As of KVCache,
+/// functions that do not change a cache may be called from several threads at
+/// once, and one that fails leaves it as it was.
+class PagedCache {
+public:
+  static llvm::Expected<PagedCache>
+  create(int64_t pages, int64_t page, int64_t heads, int64_t width,
+         const PagedCacheOptions &options = {});
+
+  /// Adds the tokens k [B,G,N,D] and v [B,G,N,E]. With `lengths` [B] of i32 or
+  /// i64, sequence b has that many of them, and rows behind are not read.
+  llvm::Error append(const TensorRef &k, const TensorRef &v,
+                     const std::optional<TensorRef> &lengths = {});
+  /// `paged` of the queries [B,H,N,D] of the newest tokens.
+  llvm::Expected<AttentionResult>
+  attend(const TensorRef &q, const PagedOptions &options = {}) const;
+
+  /// Forgets what comes after the first `length` tokens of every sequence, or
+  /// after the first `lengths` [B]. Pages without tokens are free again.
+  llvm::Error truncate(int64_t length);
+  llvm::Error truncate(const TensorRef &lengths);
+  /// A cache of as many pages and the same content. Neither sees what the other
+  /// appends from then on.
+  llvm::Expected<PagedCache> fork() const;
+
+  /// The content in a file, in the format of safetensors, which replaces one
+  /// that is there.
+  llvm::Error save(llvm::StringRef path) const;
+  static llvm::Expected<PagedCache> load(llvm::StringRef path);
+
+  int64_t getBatch() const { return lengths.size(); }
+  int64_t getNumPages() const { return keys.getShape()[0]; }
+  /// The tokens of a page.
+  int64_t getPage() const { return keys.getShape()[tokensFirst ? 1 : 2]; }
+  int64_t getNumFreePages() const { return freePages.size(); }
+  int64_t getValueWidth() const { return values.getShape().back(); }
+  bool isTokensFirst() const { return tokensFirst; }
+  ElementType getElementType() const { return keys.getElementType(); }
+  /// The tokens of each sequence.
+  llvm::ArrayRef<int64_t> getLengths() const { return lengths; }
+  /// What keys and values take, used or not.
+  int64_t getNumBytes() const {
+    return keys.getNumBytes() + values.getNumBytes();
+  }
+
+private:
+  PagedCache() = default;
+  llvm::Error truncate(llvm::ArrayRef<int64_t> found, llvm::StringRef name);
+  /// The pages of all sequences, in rows of equal length: [B,R].
+  std::vector<int32_t> makeTable(int64_t &width) const;
+
+  bool tokensFirst = false;
+  OwnedTensor keys, values;
+  llvm::SmallVector<int64_t, 4> lengths;
+  /// Of each sequence, in the order of its tokens.
+  std::vector<std::vector<int32_t>> tables;
+  /// The next to be taken is the last one.
+  std::vector<int32_t> freePages;
+};
+
+} // namespace fovea
+
+#endif // FOVEA_FUNCTIONS_PAGED_H

@@ -92,8 +92,41 @@ func.func @named(%q: !q, %k: !k, %v: !k) -> !q {
   return %r : !q
 })";
 
+/// Gradients of two tiles of queries and of rows, the last ones ragged.
+constexpr const char *kGradients = R"(
+!q = tensor<1x1x130x64xf16>
+!k = tensor<1x1x200x64xf16>
+!l = tensor<1x1x130xf32>
+func.func @gradients(%q: !q, %k: !k, %v: !k, %o: !q, %l: !l, %d: !q)
+    -> (!q, !k, !k) {
+  %iq = tensor.empty() : !q
+  %ik = tensor.empty() : !k
+  %r:3 = attn.dense_backward ins(%q, %k, %v : !q, !k, !k)
+      forward(%o, %l : !q, !l) gradient(%d : !q)
+      outs(%iq, %ik, %ik : !q, !k, !k) {mask = #attn.mask<causal>}
+      -> !q, !k, !k
+  return %r#0, %r#1, %r#2 : !q, !k, !k
+})";
+
+/// So many tiles that the places of some are taken again.
+constexpr const char *kManyGradients = R"(
+!q = tensor<1x2x130x64xf16>
+!k = tensor<1x1x330x64xf16>
+!l = tensor<1x2x130xf32>
+func.func @gradients(%q: !q, %k: !k, %v: !k, %o: !q, %l: !l, %d: !q)
+    -> (!q, !k, !k) {
+  %iq = tensor.empty() : !q
+  %ik = tensor.empty() : !k
+  %r:3 = attn.dense_backward ins(%q, %k, %v : !q, !k, !k)
+      forward(%o, %l : !q, !l) gradient(%d : !q)
+      outs(%iq, %ik, %ik : !q, !k, !k) {mask = #attn.mask<causal>}
+      -> !q, !k, !k
+  return %r#0, %r#1, %r#2 : !q, !k, !k
+})";
+
 struct Halves {
-  Halves(int64_t rows, double phase) : shape{1, 1, rows, 64}, bits(rows * 64) {
+  Halves(int64_t rows, double phase, int64_t heads = 1)
+      : shape{1, heads, rows, 64}, bits(heads * rows * 64) {
     for (size_t i = 0; i < bits.size(); ++i)
       setElement(bits.data(), ElementType::F16, i,
                  std::sin(12.9898 * i + phase));
@@ -164,16 +197,32 @@ protected:
     options.target = Target::GPUEmulator;
     options.chip = GetParam();
     Kernel kernel = compileOrDie(text, options);
-    Halves q(130, 0), k(450, 1), v(450, 2);
+    bool areMany = text == kManyGradients;
+    bool areGradients = areMany || text == kGradients;
+    int64_t rows = areMany ? 330 : areGradients ? 200 : 450;
+    int64_t heads = areMany ? 2 : 1;
+    Halves q(130, 0, heads), k(rows, 1), v(rows, 2), out(130, 3, heads),
+        d(130, 4, heads);
     for (int64_t row : spoiledValues)
       v.spoil(row);
     for (int64_t row : spoiledKeys)
       k.spoil(row);
+    for (int64_t row : spoiledQueries)
+      d.spoil(row);
+    std::vector<float> lse(heads * 130, 4.0f);
+    std::vector<int64_t> lseShape = {1, heads, 130};
+    SmallVector<TensorRef> arguments = {q, k, v};
+    if (areGradients)
+      arguments.append(
+          {out, {lse.data(), ElementType::F32, lseShape, {}, true}, d});
     SmallVector<OwnedTensor> results;
-    if (Error error = kernel.invoke({q, k, v}, results))
+    if (Error error = kernel.invoke(arguments, results))
       return toString(std::move(error));
-    const auto *bits = static_cast<const uint16_t *>(results[0].getData());
-    output.assign(bits, bits + results[0].getNumElements());
+    output.clear();
+    for (const OwnedTensor &result : results) {
+      const auto *bits = static_cast<const uint16_t *>(result.getData());
+      output.insert(output.end(), bits, bits + result.getNumElements());
+    }
     return "";
   }
 
@@ -214,7 +263,7 @@ protected:
 
   const char *text = kDense;
   /// In the tiles before the last one and in the last one.
-  std::vector<int64_t> spoiledValues = {350, 440}, spoiledKeys;
+  std::vector<int64_t> spoiledValues = {350, 440}, spoiledKeys, spoiledQueries;
   simt::Options options = simt::getEmulatorOptions();
   std::vector<uint16_t> expected;
 };
@@ -280,6 +329,31 @@ TEST_P(SM90a, EveryInstructionOfNamedRowsIsMissed) {
   spoiledKeys = {442};
   expectMissed("cp.async.wait");
   expectMissed("vote.ballot");
+}
+
+TEST_P(SM90a, EveryInstructionOfGradientsIsMissed) {
+  text = kGradients;
+  // Keys that the first queries do not read, and queries that do not read the
+  // last keys.
+  spoiledValues = {};
+  spoiledKeys = {190};
+  spoiledQueries = {70};
+  expectMissed("barrier.cta");
+  expectMissed("cp.async.bulk");
+  // That mbarriers are there another fence says, too.
+  expectMissed("fence.proxy", {0, 2});
+  expectMissed("wgmma.commit");
+  expectMissed("wgmma.fence");
+  expectMissed("wgmma.wait");
+}
+
+TEST_P(SM90a, EveryBarrierOfGradientsIsMissed) {
+  text = kManyGradients;
+  spoiledValues = {};
+  expectMissed("mbarrier.init.shared");
+  // The tiles of the first head find all places free.
+  expectMissed("mbarrier.try_wait", {5});
+  expectMissed("mbarrier.arrive");
 }
 
 INSTANTIATE_TEST_SUITE_P(Chips, SM80, testing::Values("sm_80"));

@@ -35,7 +35,7 @@ IndexList AccessTrace::addIndex(int64_t extent) {
 
 Access AccessTrace::addAccess(Value tensor) {
   Access access{tensor, {}};
-  for (int64_t extent : cast<RankedTensorType>(tensor.getType()).getShape())
+  for (int64_t extent : getShape(tensor))
     access.indices.push_back(addIndex(extent));
   return access;
 }
@@ -45,6 +45,18 @@ int64_t AccessTrace::getExtent(ArrayRef<Atom> list) const {
   for (Atom atom : list)
     extent *= getExtent(atom);
   return extent;
+}
+
+bool AccessTrace::isStatic(ArrayRef<Atom> list) const {
+  return !symbols || llvm::all_of(list, [&](Atom atom) {
+    return symbols->isStatic(getExtent(atom));
+  });
+}
+
+SmallVector<int64_t> AccessTrace::getShape(Value tensor) const {
+  if (symbols)
+    return symbols->getShape(tensor);
+  return llvm::to_vector(cast<RankedTensorType>(tensor.getType()).getShape());
 }
 
 void AccessTrace::resolve(Atom atom, IndexList &list) const {
@@ -128,13 +140,39 @@ static bool coversLoops(AffineMap map, ArrayRef<int64_t> extents) {
   });
 }
 
+std::optional<SmallVector<int64_t>>
+AccessTrace::getLoopExtents(linalg::LinalgOp op) const {
+  SmallVector<int64_t> extents = op.getStaticLoopRanges();
+  for (OpOperand &operand : op->getOpOperands()) {
+    if (!symbols || !isa<RankedTensorType>(operand.get().getType()))
+      continue;
+    AffineMap map = op.getMatchingIndexingMap(&operand);
+    for (auto [dim, expr] : llvm::enumerate(map.getResults())) {
+      auto loop = dyn_cast<AffineDimExpr>(expr);
+      if (!loop)
+        continue;
+      int64_t &extent = extents[loop.getPosition()];
+      int64_t found = symbols->get(operand.get(), dim);
+      if (ShapedType::isDynamic(extent))
+        extent = found;
+      else if (extent != found)
+        return std::nullopt;
+    }
+  }
+  if (llvm::any_of(extents, ShapedType::isDynamic))
+    return std::nullopt;
+  return extents;
+}
+
 std::optional<IndexLists> AccessTrace::getLoops(linalg::LinalgOp op,
                                                 unsigned result,
                                                 ArrayRef<IndexList> indices) {
-  SmallVector<int64_t> extents = op.getStaticLoopRanges();
-  if (!op.hasPureTensorSemantics() ||
-      llvm::any_of(extents, ShapedType::isDynamic))
+  if (!op.hasPureTensorSemantics())
     return std::nullopt;
+  std::optional<SmallVector<int64_t>> known = getLoopExtents(op);
+  if (!known)
+    return std::nullopt;
+  const SmallVector<int64_t> &extents = *known;
   AffineMap map = op.getMatchingIndexingMap(op.getDpsInitOperand(result));
   // What is reduced counts as covered.
   SmallVector<int64_t> parallel = extents;
@@ -220,11 +258,12 @@ std::optional<Access> AccessTrace::step(const Access &access) {
       })
       .Case([&](tensor::CollapseShapeOp op) -> std::optional<Access> {
         Access source{op.getSrc(), {}};
-        ArrayRef<int64_t> shape = op.getSrcType().getShape();
+        SmallVector<int64_t> shape = getShape(op.getSrc());
         source.indices.resize(shape.size());
         for (auto [group, list] :
              llvm::zip_equal(op.getReassociationIndices(), access.indices)) {
-          auto parts = cut(list, shape.slice(group.front(), group.size()));
+          auto parts =
+              cut(list, ArrayRef(shape).slice(group.front(), group.size()));
           if (!parts)
             return std::nullopt;
           llvm::copy(*parts, source.indices.begin() + group.front());

@@ -250,6 +250,8 @@ ConstantCones::evaluate(AccessTrace &trace, const Access &access,
   AtomSet given;
   ConstantTensor tensor{program->getElementType(), {}, {}};
   for (const IndexList &list : lists) {
+    if (!trace.isStatic(list))
+      return std::nullopt;
     given.insert_range(trace.resolve(list));
     tensor.shape.push_back(trace.getExtent(list));
   }

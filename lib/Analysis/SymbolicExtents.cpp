@@ -193,6 +193,22 @@ std::optional<int64_t> SymbolicExtents::compute(Value index) {
               return std::nullopt;
             return product / factor;
           })
+      .Case([&](arith::SelectOp op) -> std::optional<int64_t> {
+        // Frontends ask whether an extent is -1, which stands for another.
+        auto comparison = op.getCondition().getDefiningOp<arith::CmpIOp>();
+        if (!comparison ||
+            comparison.getPredicate() != arith::CmpIPredicate::slt ||
+            !matchPattern(comparison.getRhs(), m_Zero()) ||
+            !isExtent(get(OpFoldResult(comparison.getLhs()))))
+          return std::nullopt;
+        return get(OpFoldResult(op.getFalseValue()));
+      })
+      .Case([&](arith::MaxSIOp op) -> std::optional<int64_t> {
+        int64_t extent = get(OpFoldResult(op.getLhs()));
+        if (!matchPattern(op.getRhs(), m_Zero()) || !isExtent(extent))
+          return std::nullopt;
+        return extent;
+      })
       .Case([&](affine::AffineApplyOp op) -> std::optional<int64_t> {
         return computeExpr(op.getAffineMap().getResult(0), op.getMapOperands(),
                            op.getAffineMap().getNumDims());
@@ -237,6 +253,12 @@ bool SymbolicExtents::isStatic(int64_t extent) const {
   return extent == 0 || llvm::none_of(symbols, [&](const Symbol &symbol) {
            return extent % symbol.prime == 0;
          });
+}
+
+bool SymbolicExtents::isExtent(int64_t index) const {
+  return llvm::none_of(symbols, [&](const Symbol &symbol) {
+    return !symbol.dim && index % symbol.prime == 0;
+  });
 }
 
 int64_t SymbolicExtents::getTypeExtent(int64_t extent) const {

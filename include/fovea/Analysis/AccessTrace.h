@@ -20,6 +20,7 @@
 #ifndef FOVEA_ANALYSIS_ACCESSTRACE_H
 #define FOVEA_ANALYSIS_ACCESSTRACE_H
 
+#include "fovea/Analysis/SymbolicExtents.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/IR/Value.h"
 #include "llvm/ADT/SetVector.h"
@@ -49,13 +50,21 @@ struct Access {
 
 class AccessTrace {
 public:
-  /// An index below `extent`, a number known when compiling: a new atom.
+  /// Extents are those of `symbols`; without it, all must be known when
+  /// compiling.
+  explicit AccessTrace(SymbolicExtents *symbols = nullptr) : symbols(symbols) {}
+
+  /// An index below `extent`: a new atom.
   IndexList addIndex(int64_t extent);
-  /// New indices for all dimensions of a tensor of static shape.
+  /// New indices for all dimensions of a tensor.
   Access addAccess(mlir::Value tensor);
 
   int64_t getExtent(Atom atom) const { return atoms[atom].extent; }
   int64_t getExtent(llvm::ArrayRef<Atom> list) const;
+  /// Whether the extent is known when compiling.
+  bool isStatic(llvm::ArrayRef<Atom> list) const;
+  llvm::SmallVector<int64_t> getShape(mlir::Value tensor) const;
+  SymbolicExtents *getSymbols() const { return symbols; }
 
   /// The list, with the parts of atoms that were split since it was made.
   IndexList resolve(llvm::ArrayRef<Atom> list) const;
@@ -117,7 +126,13 @@ private:
               llvm::DenseMap<Atom, Atom> &bound, unsigned &budget);
   bool addDependencies(const Access &access, AtomSet &found, unsigned &budget);
 
+  /// Extents of the loops of `op`; none where they may differ from operand to
+  /// operand.
+  std::optional<llvm::SmallVector<int64_t>>
+  getLoopExtents(mlir::linalg::LinalgOp op) const;
+
   llvm::SmallVector<AtomInfo> atoms;
+  SymbolicExtents *symbols;
 };
 
 } // namespace fovea

@@ -48,6 +48,8 @@ public:
                                  int64_t extent) const;
 
 private:
+  /// Whether the index is made up of extents, which are not negative.
+  bool isExtent(int64_t index) const;
   int64_t getSymbol(mlir::Value value, std::optional<unsigned> dim);
   std::optional<int64_t> compute(mlir::Value shaped, unsigned dim);
   std::optional<int64_t> compute(mlir::Value index);

@@ -9,6 +9,7 @@
 
 #include "AccessWriter.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Dialect/Utils/ReshapeOpsUtils.h"
 #include "mlir/IR/Matchers.h"
@@ -102,20 +103,57 @@ SmallVector<int64_t> AccessWriter::getShape(ArrayRef<IndexList> dims) const {
       dims, [&](const IndexList &list) { return trace.getExtent(list); });
 }
 
+RankedTensorType AccessWriter::getType(ArrayRef<int64_t> shape,
+                                       Type element) const {
+  if (SymbolicExtents *symbols = trace.getSymbols())
+    return RankedTensorType::get(symbols->getTypeShape(shape), element);
+  return RankedTensorType::get(shape, element);
+}
+
+static OpFoldResult materialize(OpBuilder &builder, Location loc,
+                                const AccessTrace &trace, int64_t extent) {
+  if (SymbolicExtents *symbols = trace.getSymbols())
+    return symbols->materialize(builder, loc, extent);
+  return builder.getIndexAttr(extent);
+}
+
+Value AccessWriter::createExtent(int64_t extent) {
+  return getValueOrCreateConstantIndexOp(
+      builder, loc, materialize(builder, loc, trace, extent));
+}
+
+Value AccessWriter::createEmpty(ArrayRef<int64_t> shape, Type element) {
+  SmallVector<OpFoldResult> sizes =
+      llvm::map_to_vector(shape, [&](int64_t extent) {
+        return materialize(builder, loc, trace, extent);
+      });
+  return tensor::EmptyOp::create(builder, loc, sizes, element);
+}
+
 /// Merges dimensions, or splits them, but not both.
 Value AccessWriter::reshape(Value tensor, ArrayRef<int64_t> shape) {
-  auto type = cast<RankedTensorType>(tensor.getType());
-  if (type.getShape() == shape)
+  const SmallVector<int64_t> from = trace.getShape(tensor);
+  if (ArrayRef(from) == shape)
     return tensor;
-  RankedTensorType target = type.clone(shape);
-  bool merges = type.getShape().size() > shape.size();
+  auto type = cast<RankedTensorType>(tensor.getType());
+  // Types of operands may know less of their extents.
+  RankedTensorType known = getType(from, type.getElementType());
+  if (type != known)
+    tensor = tensor::CastOp::create(builder, loc, known, tensor);
+  RankedTensorType target = getType(shape, type.getElementType());
+  bool merges = from.size() > shape.size();
   SmallVector<ReassociationIndices> groups =
-      *getReassociationIndicesForCollapse(merges ? type.getShape() : shape,
-                                          merges ? shape : type.getShape());
+      *getReassociationIndicesForCollapse(merges ? ArrayRef(from) : shape,
+                                          merges ? shape : ArrayRef(from));
   if (merges)
     return tensor::CollapseShapeOp::create(builder, loc, target, tensor,
                                            groups);
-  return tensor::ExpandShapeOp::create(builder, loc, target, tensor, groups);
+  SmallVector<OpFoldResult> sizes =
+      llvm::map_to_vector(shape, [&](int64_t extent) {
+        return materialize(builder, loc, trace, extent);
+      });
+  return tensor::ExpandShapeOp::create(builder, loc, target, tensor, groups,
+                                       sizes);
 }
 
 /// All dimensions one after the other, and those of extent 1 as well.
@@ -160,8 +198,7 @@ Value AccessWriter::relayout(Value tensor, ArrayRef<IndexList> from,
     for (Atom atom : order)
       permutation.push_back(llvm::find(atoms, atom) - atoms.begin());
     auto type = cast<RankedTensorType>(tensor.getType());
-    Value empty = tensor::EmptyOp::create(builder, loc, getExtents(order),
-                                          type.getElementType());
+    Value empty = createEmpty(getExtents(order), type.getElementType());
     tensor =
         linalg::TransposeOp::create(builder, loc, tensor, empty, permutation)
             ->getResult(0);
@@ -185,15 +222,14 @@ Value AccessWriter::convert(Value tensor, Type type) {
 }
 
 Value AccessWriter::writeIndex(ArrayRef<Atom> list, ArrayRef<Atom> order) {
-  Value empty = tensor::EmptyOp::create(builder, loc, getExtents(order),
-                                        builder.getIndexType());
+  Value empty = createEmpty(getExtents(order), builder.getIndexType());
+  SmallVector<Value> extents = llvm::map_to_vector(
+      list, [&](Atom atom) { return createExtent(trace.getExtent(atom)); });
   SmallVector<utils::IteratorType> loops(order.size(),
                                          utils::IteratorType::parallel);
   auto body = [&](OpBuilder &b, Location loc, ValueRange) {
     Value index = arith::ConstantIndexOp::create(b, loc, 0);
-    for (Atom atom : list) {
-      Value extent =
-          arith::ConstantIndexOp::create(b, loc, trace.getExtent(atom));
+    for (auto [atom, extent] : llvm::zip_equal(list, extents)) {
       Value digit = linalg::IndexOp::create(
           b, loc, llvm::find(order, atom) - order.begin());
       index = arith::MulIOp::create(b, loc, index, extent);
@@ -239,8 +275,8 @@ Value AccessWriter::writeOperation(const Access &access, ArrayRef<Atom> order) {
   }
   maps.push_back(
       AffineMap::getMultiDimIdentityMap(order.size(), builder.getContext()));
-  Value empty = tensor::EmptyOp::create(builder, loc, getExtents(order),
-                                        getElementTypeOrSelf(op->getResult(0)));
+  Value empty =
+      createEmpty(getExtents(order), getElementTypeOrSelf(op->getResult(0)));
   SmallVector<utils::IteratorType> loops(order.size(),
                                          utils::IteratorType::parallel);
   auto body = [&](OpBuilder &b, Location loc, ValueRange arguments) {
@@ -327,8 +363,7 @@ Value AccessWriter::write(const Access &access, ArrayRef<IndexList> dims) {
   Value tensor = writeAtoms(access, written);
   if (!repeated.empty()) {
     Value empty =
-        tensor::EmptyOp::create(builder, loc, getExtents(order),
-                                getElementTypeOrSelf(tensor.getType()));
+        createEmpty(getExtents(order), getElementTypeOrSelf(tensor.getType()));
     tensor = linalg::BroadcastOp::create(builder, loc, tensor, empty, repeated)
                  ->getResult(0);
   }

@@ -37,6 +37,11 @@ public:
   mlir::Value relayout(mlir::Value tensor, llvm::ArrayRef<IndexList> from,
                        llvm::ArrayRef<IndexList> to);
 
+  /// A tensor without contents, of extents as the trace has them.
+  mlir::Value createEmpty(llvm::ArrayRef<int64_t> shape, mlir::Type element);
+  /// An extent of the trace as an index.
+  mlir::Value createExtent(int64_t extent);
+
   /// The tensor with elements of another type of floating point.
   mlir::Value convert(mlir::Value tensor, mlir::Type type);
 
@@ -46,6 +51,9 @@ private:
   mlir::Value writeIndex(llvm::ArrayRef<Atom> list, llvm::ArrayRef<Atom> order);
   IndexLists resolveAll(llvm::ArrayRef<IndexList> dims) const;
   mlir::Value reshape(mlir::Value tensor, llvm::ArrayRef<int64_t> shape);
+  /// The type that says of a shape what is known when compiling.
+  mlir::RankedTensorType getType(llvm::ArrayRef<int64_t> shape,
+                                 mlir::Type element) const;
   llvm::SmallVector<int64_t> getExtents(llvm::ArrayRef<Atom> list) const;
   llvm::SmallVector<int64_t> getShape(llvm::ArrayRef<IndexList> dims) const;
 

@@ -10,6 +10,7 @@
 #include "AccessWriter.h"
 #include "Attention.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/IR/Matchers.h"
 #include "mlir/IR/TypeUtilities.h"
 #include "llvm/Support/MathExtras.h"
 
@@ -20,6 +21,8 @@ using namespace fovea::attn::detail;
 
 /// Kernels take lower numbers as minus infinity.
 static constexpr double kHidden = 0x1p32 * llvm::numbers::ln2;
+/// What is added to a position may be as much, and a few such do not overflow.
+static constexpr uint64_t kMostOffset = uint64_t(1) << 40;
 
 namespace {
 /// Which keys which queries may read, as far as known when compiling.
@@ -31,7 +34,7 @@ struct Admitted {
     return entries[row * columns + column];
   }
   bool hasEmptyRow() const {
-    return llvm::any_of(llvm::seq(rows), [&](int64_t row) {
+    return !entries.empty() && llvm::any_of(llvm::seq(rows), [&](int64_t row) {
       return llvm::none_of(llvm::seq(columns), [&](int64_t column) {
         return (*this)(row, column);
       });
@@ -54,6 +57,8 @@ private:
   void add(const ScoreTerm &term);
   void addMask(const ScoreTerm &term);
   bool addConstant(const ScoreTerm &term);
+  bool addBound(const ScoreTerm &term);
+  std::optional<MaskAttr> getBounds();
   std::optional<ScoreTerm> asMask(const ScoreTerm &term);
   std::optional<MaskAttr> classify();
   std::optional<KeyLengths> matchLengths(const ScoreTerm &term);
@@ -67,14 +72,24 @@ private:
   Admitted admitted;
   /// Terms by when they are known.
   SmallVector<ScoreTerm> constant, open;
+  /// Where extents are not known, the least and the greatest distance of a key
+  /// behind its query, and the terms that say so.
+  std::optional<int64_t> least, greatest;
+  SmallVector<ScoreTerm> bounds;
   bool allInfinite = true;
 };
 } // namespace
 
 /// Takes numbers that only hide for a part of the mask.
 bool MaskFinder::addConstant(const ScoreTerm &term) {
-  std::optional<ConstantTensor> values = context.cones.evaluate(
-      context.trace, term.number, {attention.rows, attention.columns});
+  // Of extents that are not known, what is the same for all of them.
+  bool isSame = !context.trace.isStatic(attention.rows) ||
+                !context.trace.isStatic(attention.columns);
+  SmallVector<IndexList> lists;
+  if (!isSame)
+    lists = {attention.rows, attention.columns};
+  std::optional<ConstantTensor> values =
+      context.cones.evaluate(context.trace, term.number, lists);
   if (!values)
     return false;
   std::vector<bool> admits(values->elements.size());
@@ -92,6 +107,8 @@ bool MaskFinder::addConstant(const ScoreTerm &term) {
   }
   if (llvm::all_of(admits, [](bool admit) { return admit; }))
     return true;
+  if (isSame)
+    return false;
   allInfinite &= term.hidden ? std::isinf(*term.hidden) : isInfinite;
   if (admitted.entries.empty())
     admitted.entries.assign(admits.size(), true);
@@ -100,6 +117,118 @@ bool MaskFinder::addConstant(const ScoreTerm &term) {
       admitted.entries[k] = false;
   constant.push_back(term);
   return true;
+}
+
+/// The predicate with the operands in the other order.
+static arith::CmpIPredicate swapOperands(arith::CmpIPredicate predicate) {
+  switch (predicate) {
+  case arith::CmpIPredicate::slt:
+    return arith::CmpIPredicate::sgt;
+  case arith::CmpIPredicate::sle:
+    return arith::CmpIPredicate::sge;
+  case arith::CmpIPredicate::sgt:
+    return arith::CmpIPredicate::slt;
+  case arith::CmpIPredicate::sge:
+    return arith::CmpIPredicate::sle;
+  default:
+    return predicate;
+  }
+}
+
+namespace {
+/// A position among queries or keys, and what is added to it.
+struct OffsetPosition {
+  bool isKey;
+  int64_t offset;
+};
+} // namespace
+
+static std::optional<OffsetPosition>
+matchPosition(AccessTrace &trace, const Attention &attention, Access number) {
+  int64_t offset = 0;
+  while (true) {
+    number = trace.open(number);
+    Operation *op = number.getDefiningOp();
+    if (auto index = dyn_cast_or_null<linalg::IndexOp>(op)) {
+      IndexList list = trace.resolve(number.indices[index.getDim()]);
+      for (bool isKey : {false, true})
+        if (list == trace.resolve(isKey ? attention.columns : attention.rows))
+          return OffsetPosition{isKey, offset};
+      return std::nullopt;
+    }
+    // Positions are far from the ends of i64.
+    Type type = getElementTypeOrSelf(number.value);
+    if (isa_and_nonnull<arith::IndexCastOp>(op) &&
+        (type.isInteger(64) || type.isIndex())) {
+      number = AccessTrace::getOperand(number, 0);
+      continue;
+    }
+    if (!isa_and_nonnull<arith::AddIOp, arith::SubIOp>(op))
+      return std::nullopt;
+    APInt constant;
+    Access right = trace.open(AccessTrace::getOperand(number, 1));
+    if (!matchPattern(right.value, m_ConstantInt(&constant)) ||
+        constant.abs().ugt(kMostOffset))
+      return std::nullopt;
+    offset += (isa<arith::AddIOp>(op) ? 1 : -1) * constant.getSExtValue();
+    number = AccessTrace::getOperand(number, 0);
+  }
+}
+
+/// Takes a comparison of the positions of a query and a key, of which there are
+/// as many, whatever that number is.
+bool MaskFinder::addBound(const ScoreTerm &term) {
+  AccessTrace &trace = context.trace;
+  if (trace.isStatic(attention.rows) ||
+      trace.getExtent(attention.rows) != trace.getExtent(attention.columns))
+    return false;
+  Access condition = trace.open(term.number);
+  auto comparison = dyn_cast_or_null<arith::CmpIOp>(condition.getDefiningOp());
+  if (!comparison)
+    return false;
+  std::optional<OffsetPosition> sides[2];
+  for (unsigned k : {0, 1})
+    sides[k] =
+        matchPosition(trace, attention, AccessTrace::getOperand(condition, k));
+  if (!sides[0] || !sides[1] || sides[0]->isKey == sides[1]->isKey)
+    return false;
+  arith::CmpIPredicate predicate = comparison.getPredicate();
+  if (!term.admits)
+    predicate = arith::invertPredicate(predicate);
+  if (!sides[0]->isKey) {
+    predicate = swapOperands(predicate);
+    std::swap(sides[0], sides[1]);
+  }
+  // key + offset0 < query + offset1, and the like, of the distance query - key.
+  int64_t bound = sides[0]->offset - sides[1]->offset;
+  switch (predicate) {
+  case arith::CmpIPredicate::slt:
+    ++bound;
+    [[fallthrough]];
+  case arith::CmpIPredicate::sle:
+    least = std::max(bound, least.value_or(bound));
+    break;
+  case arith::CmpIPredicate::sgt:
+    --bound;
+    [[fallthrough]];
+  case arith::CmpIPredicate::sge:
+    greatest = std::min(bound, greatest.value_or(bound));
+    break;
+  default:
+    return false;
+  }
+  bounds.push_back(term);
+  return true;
+}
+
+/// The mask of the bounds, if an attribute says it; each query reads itself.
+std::optional<MaskAttr> MaskFinder::getBounds() {
+  MLIRContext *context = attention.op.getContext();
+  bool isCausal = least == 0;
+  if (greatest ? *greatest < 0 || (!isCausal && least != -*greatest)
+               : !isCausal)
+    return std::nullopt;
+  return MaskAttr::get(context, isCausal, greatest ? *greatest + 1 : 0);
 }
 
 /// `select(c, 0, -inf)` to add is a mask.
@@ -129,6 +258,14 @@ void MaskFinder::addMask(const ScoreTerm &term) {
   ScoreTerm part = term;
   Access number = context.trace.open(term.number);
   Operation *op = number.getDefiningOp();
+  if (isa_and_nonnull<arith::XOrIOp>(op)) {
+    Access other = context.trace.open(AccessTrace::getOperand(number, 1));
+    if (matchPattern(other.value, m_One())) {
+      part.number = AccessTrace::getOperand(number, 0);
+      part.admits = !part.admits;
+      return addMask(part);
+    }
+  }
   if ((term.admits && isa_and_nonnull<arith::AndIOp>(op)) ||
       (!term.admits && isa_and_nonnull<arith::OrIOp>(op))) {
     for (unsigned k : {0, 1}) {
@@ -137,7 +274,8 @@ void MaskFinder::addMask(const ScoreTerm &term) {
     }
     return;
   }
-  open.push_back(term);
+  if (!addBound(term))
+    open.push_back(term);
 }
 
 void MaskFinder::add(const ScoreTerm &term) {
@@ -185,22 +323,6 @@ std::optional<MaskAttr> MaskFinder::classify() {
   if (has(true, 0, prefix))
     return MaskAttr::get(context, /*causal=*/true, /*window=*/0, prefix);
   return std::nullopt;
-}
-
-/// The predicate with the operands in the other order.
-static arith::CmpIPredicate swapOperands(arith::CmpIPredicate predicate) {
-  switch (predicate) {
-  case arith::CmpIPredicate::slt:
-    return arith::CmpIPredicate::sgt;
-  case arith::CmpIPredicate::sle:
-    return arith::CmpIPredicate::sge;
-  case arith::CmpIPredicate::sgt:
-    return arith::CmpIPredicate::slt;
-  case arith::CmpIPredicate::sge:
-    return arith::CmpIPredicate::sle;
-  default:
-    return predicate;
-  }
 }
 
 /// A mask that hides the keys from some number on, which each batch entry has.
@@ -253,21 +375,24 @@ bool MaskFinder::differsWithoutKeys(bool hasMask) const {
 bool MaskFinder::find(FullyMasked fullyMasked) {
   for (const ScoreTerm &term : attention.terms)
     add(term);
+  std::optional<MaskAttr> mask = getBounds();
+  if (!mask)
+    llvm::append_range(open, bounds);
   for (const ScoreTerm &term : open)
     if (term.hidden)
       allInfinite &= std::isinf(*term.hidden);
-  bool hasMask = !constant.empty();
+  bool hasMask = !constant.empty() || mask;
   if (fullyMasked == FullyMasked::Refuse && differsWithoutKeys(hasMask)) {
     context.progress.end(200, attention.op,
                          "rows without keys may give other numbers than zeros");
     return false;
   }
-  if (hasMask) {
-    if (std::optional<MaskAttr> mask = classify())
-      attention.mask = *mask;
-    else
-      llvm::append_range(open, constant);
-  }
+  if (!constant.empty())
+    mask = classify();
+  if (mask)
+    attention.mask = *mask;
+  else
+    llvm::append_range(open, constant);
   // Masks and functions of positions count from the last key that there is.
   if (!attention.mask && !attention.function) {
     for (auto [index, term] : llvm::enumerate(open)) {

@@ -131,8 +131,13 @@ bool RoleFinder::canBeSink(const Access &sink) {
 
 /// Raised, it must compile for the target that it is compiled for as it is.
 bool RoleFinder::canBeCompiled() {
+  if (!trace.isStatic(attention.depth) || !trace.isStatic(attention.width))
+    return fail(scores.op, "the width of a head is not known");
   if (!context.isForGPU)
     return true;
+  if (!trace.isStatic(trace.getAtoms(attention.query).getArrayRef()) ||
+      !trace.isStatic(attention.columns))
+    return fail(scores.op, "extents are not known, on a GPU");
   for (const Access *operand :
        {&attention.query, &attention.key, &attention.value})
     if (getElementTypeOrSelf(operand->value).isF64())
@@ -246,7 +251,7 @@ std::optional<Attention> fovea::attn::detail::matchAttention(
   AccessTrace &trace = context.trace;
   Progress &progress = context.progress;
   auto type = cast<RankedTensorType>(op->getResult(0).getType());
-  if (!type.hasStaticShape() || type.getNumElements() == 0)
+  if (llvm::is_contained(type.getShape(), 0))
     return std::nullopt;
   Access result = trace.addAccess(op->getResult(0));
   std::optional<Product> product = matchProduct(trace, result);

@@ -56,11 +56,12 @@ struct RaiseAttentionPass
     });
     // Nothing is erased before the end: what is known of values lasts.
     ConstantCones cones(maxMaskElements);
+    SymbolicExtents extents(getOperation());
     SmallVector<linalg::LinalgOp> raised;
     for (linalg::LinalgOp op : products)
-      if (raise(op, cones))
+      if (raise(op, cones, extents))
         raised.push_back(op);
-    remarkOthers(cones);
+    remarkOthers(cones, extents);
     for (linalg::LinalgOp op : raised)
       op.erase();
   }
@@ -78,8 +79,9 @@ private:
         remarkMissed(op, *reason);
   }
 
-  bool raise(linalg::LinalgOp op, ConstantCones &cones) {
-    AccessTrace trace;
+  bool raise(linalg::LinalgOp op, ConstantCones &cones,
+             SymbolicExtents &extents) {
+    AccessTrace trace(&extents);
     Progress progress;
     std::optional<Attention> attention =
         matchAttention({trace, cones, progress, isForGPU(op)}, op, fullyMasked);
@@ -98,14 +100,13 @@ private:
   }
 
   /// Every soft-max that is in no product.
-  void remarkOthers(ConstantCones &cones) {
+  void remarkOthers(ConstantCones &cones, SymbolicExtents &extents) {
     getOperation().walk([&](Operation *op) {
       for (Value result : op->getResults()) {
         auto type = dyn_cast<RankedTensorType>(result.getType());
-        if (!type || !type.hasStaticShape() ||
-            !isa<FloatType>(type.getElementType()))
+        if (!type || !isa<FloatType>(type.getElementType()))
           continue;
-        AccessTrace trace;
+        AccessTrace trace(&extents);
         Progress progress;
         std::optional<Softmax> softmax =
             matchSoftmax({trace, cones, progress, /*isForGPU=*/false},

@@ -171,6 +171,8 @@ std::optional<Product> FunctionMatcher::match(const Access &number) {
   };
   if (!isFunction(number))
     return end("the scores are no product of queries and keys");
+  if (!trace.isStatic(trace.getAtoms(number).getArrayRef()))
+    return end("functions of scores are of positions that are known");
   if (std::max(trace.getExtent(attention.softmax.axis.getArrayRef()),
                trace.getExtent(trace.getAtoms(number).getArrayRef())) >=
       kMaxScorePositions)

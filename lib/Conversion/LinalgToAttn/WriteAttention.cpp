@@ -60,15 +60,15 @@ static Value writeTerm(OpBuilder &b, Location loc, const ScoreTerm &term,
 
 /// The sum of all terms, of extents of 1 along which none of them varies.
 static Value writeBias(OpBuilder &builder, Location loc, AccessWriter &writer,
-                       ArrayRef<ScoreTerm> terms, ArrayRef<IndexList> dims,
-                       FloatType type, Type dataType) {
+                       const AccessTrace &trace, ArrayRef<ScoreTerm> terms,
+                       ArrayRef<IndexList> dims, FloatType type,
+                       Type dataType) {
   SmallVector<Value> inputs;
   SmallVector<int64_t> shape(dims.size(), 1);
   for (const ScoreTerm &term : terms) {
     Value input = writer.writeSmallest(term.number, dims);
     inputs.push_back(input);
-    for (auto [extent, most] : llvm::zip_equal(
-             cast<RankedTensorType>(input.getType()).getShape(), shape))
+    for (auto [extent, most] : llvm::zip_equal(trace.getShape(input), shape))
       most = std::max(most, extent);
   }
   Type element = getElementTypeOrSelf(inputs.front().getType());
@@ -78,8 +78,7 @@ static Value writeBias(OpBuilder &builder, Location loc, AccessWriter &writer,
   SmallVector<AffineMap> maps;
   for (Value input : inputs) {
     SmallVector<AffineExpr> exprs;
-    for (auto [loop, extent] :
-         llvm::enumerate(cast<RankedTensorType>(input.getType()).getShape()))
+    for (auto [loop, extent] : llvm::enumerate(trace.getShape(input)))
       exprs.push_back(extent == shape[loop] ? builder.getAffineDimExpr(loop)
                                             : builder.getAffineConstantExpr(0));
     maps.push_back(
@@ -89,7 +88,7 @@ static Value writeBias(OpBuilder &builder, Location loc, AccessWriter &writer,
       AffineMap::getMultiDimIdentityMap(shape.size(), builder.getContext()));
   SmallVector<utils::IteratorType> loops(shape.size(),
                                          utils::IteratorType::parallel);
-  Value empty = tensor::EmptyOp::create(builder, loc, shape, type);
+  Value empty = writer.createEmpty(shape, type);
   auto body = [&](OpBuilder &b, Location loc, ValueRange arguments) {
     Value sum;
     for (auto [term, number] : llvm::zip_first(terms, arguments)) {
@@ -181,7 +180,7 @@ Value fovea::attn::detail::writeAttention(OpBuilder &builder,
   Value bias;
   if (!attention.terms.empty()) {
     bias =
-        writeBias(builder, loc, writer, attention.terms,
+        writeBias(builder, loc, writer, trace, attention.terms,
                   {attention.batch, heads, attention.rows, attention.columns},
                   sums, type);
   }
@@ -195,7 +194,7 @@ Value fovea::attn::detail::writeAttention(OpBuilder &builder,
   IndexLists dims = {attention.batch, heads, attention.rows, attention.width};
   SmallVector<int64_t> shape = llvm::map_to_vector(
       dims, [&](const IndexList &list) { return trace.getExtent(list); });
-  Value empty = tensor::EmptyOp::create(builder, loc, shape, type);
+  Value empty = writer.createEmpty(shape, type);
   auto dense = DenseOp::create(
       builder, loc, TypeRange(empty.getType()), query, key, value,
       /*log_weight=*/Value(), bias, sink, lengths,
@@ -207,5 +206,8 @@ Value fovea::attn::detail::writeAttention(OpBuilder &builder,
                      trace.getExtent(attention.columns) -
                          trace.getExtent(attention.rows));
   Value result = writer.relayout(dense->getResult(0), dims, attention.result);
-  return writer.convert(result, resultType.getElementType());
+  result = writer.convert(result, resultType.getElementType());
+  if (result.getType() == resultType)
+    return result;
+  return tensor::CastOp::create(builder, loc, resultType, result);
 }

@@ -6,6 +6,7 @@
 import numpy as np
 import pytest
 import torch
+from imported import count_raised
 from small_models import make
 
 import fovea
@@ -36,6 +37,7 @@ def test_models(name, attention, tmp_path):
     options = {} if name == "bert" else {"use_cache": False}
     path = tmp_path / "model.mlir"
     program = fovea.import_torch(model, tokens((2, 9)), **options, dynamic=(0, 1), path=path)
+    assert count_raised(program.text, tmp_path) == 2
     loaded = fovea.load(path)
     for shape in SHAPES:
         ids = tokens(shape)

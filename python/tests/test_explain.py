@@ -93,6 +93,20 @@ def test_page_of_sources():
     np.testing.assert_array_equal(faults["read twice"], counts == 2)
 
 
+def test_page_of_functions():
+    q, k = ones(1, 2, 7, 8), ones(1, 1, 12, 8)
+    distance = distances(7, 12)
+    page = fovea.explain(fovea.dense, q, k, k, causal=True, admit=lambda b, h, i, j: (i - j) % 4 == 0).html
+    ((counts, _),) = drawn_entries(page)
+    np.testing.assert_array_equal(counts, (distance >= 0) & (distance % 4 == 0))
+    # A soft-cap removes nothing, documents are data.
+    page = fovea.explain(fovea.dense, q, k, k, score=lambda s, b, h, i, j: s * 0.5 + (i - j)).html
+    ((counts, _),) = drawn_entries(page)
+    assert counts.all() and "a function of scores" not in page
+    ids = np.zeros((1, 7), np.int32), np.zeros((1, 12), np.int32)
+    assert "a function of scores says which entries are read" in fovea.explain(fovea.dense, q, k, k, segments=ids).text
+
+
 def test_page_is_the_json():
     q = ones(1, 1, 5, 8)
     explanation = fovea.explain(fovea.dense, q, q, q, causal=True)

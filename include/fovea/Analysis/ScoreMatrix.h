@@ -88,6 +88,11 @@ struct ScoreMatrix {
 std::optional<ScoreMatrix> getScoreMatrix(mlir::Operation *op,
                                           Extents &extents);
 
+/// Leaves out what a score region of `op` removes, entry by entry; where that
+/// is data, or too much, the sources say so. Which pairs there should be is not
+/// known then.
+void removeEntries(mlir::Operation *op, ScoreMatrix &matrix);
+
 /// How often pairs of a query and a token are read.
 struct PairCounts {
   /// Pairs that the mask admits.

@@ -48,6 +48,7 @@ inspectOperation(Operation *op, unsigned number, Extents extents) {
   if (!report.flops && !report.matrix && report.extentsAreKnown)
     return std::nullopt;
   if (report.matrix) {
+    removeEntries(op, *report.matrix);
     for (size_t sequence = 0; sequence < report.matrix->sequences.size();
          ++sequence)
       report.pairs.push_back(countPairs(*report.matrix, sequence));

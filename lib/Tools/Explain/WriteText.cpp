@@ -27,7 +27,7 @@ std::string explanation::describePairs(const KeySequence &keys,
                                        const std::optional<PairCounts> &pairs) {
   std::string text = keys.name + ": " + count(keys.length) + " tokens";
   if (!pairs)
-    return text + ", of which data decides which are read";
+    return text + ", of which data or a function decides which are read";
   text += "; " + count(pairs->admitted) + " pairs of a query and a token";
   if (!keys.mask.empty())
     text += " under the mask <" + keys.mask + ">";

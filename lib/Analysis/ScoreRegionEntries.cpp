@@ -1,0 +1,169 @@
+//===- ScoreRegionEntries.cpp - Entries that functions of scores remove ---===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// A region removes an entry by minus infinity as its result. Whether it does is
+// found by folding its body for the positions of each entry.
+//
+//===----------------------------------------------------------------------===//
+
+#include "fovea/Analysis/ScoreMatrix.h"
+#include "fovea/Dialect/Attn/IR/AttnOps.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/IR/IRMapping.h"
+#include "mlir/IR/Matchers.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace fovea;
+
+/// The most entries of a source that are looked at one by one.
+static constexpr int64_t kMaxEntries = int64_t(1) << 17;
+
+static constexpr const char *kRemovesEntries =
+    "a function of scores says which entries are read";
+static constexpr const char *kFirstHead =
+    "a function of scores, which may read others in other heads";
+
+static bool isMinusInfinity(Attribute attribute) {
+  auto number = dyn_cast_or_null<FloatAttr>(attribute);
+  return number && number.getValue().isInfinity() &&
+         number.getValue().isNegative();
+}
+
+namespace {
+enum class Entry { Read, Removed, Unknown };
+
+/// The region of an operation, for one entry after the other.
+class EntryFolder {
+public:
+  EntryFolder(Region &original, ValueRange captures) {
+    // Folding may put operands in order.
+    IRMapping mapping;
+    original.cloneInto(&region, mapping);
+    for (auto [capture, argument] : llvm::zip_equal(
+             captures,
+             block().getArguments().drop_front(attn::score_argument::Captures)))
+      if (Attribute value; matchPattern(capture, m_Constant(&value)))
+        captured[argument] = value;
+    index = IndexType::get(original.getContext());
+  }
+
+  /// Whether any entry may be removed.
+  bool mayRemove() {
+    bool found = false;
+    region.walk([&](Operation *op) {
+      Attribute value;
+      found |= matchPattern(op, m_Constant(&value)) && isMinusInfinity(value);
+    });
+    return found;
+  }
+  bool dependsOnHead() {
+    return !block().getArgument(attn::score_argument::Batch).use_empty() ||
+           !block().getArgument(attn::score_argument::Head).use_empty();
+  }
+  Entry fold(int64_t query, int64_t key);
+
+private:
+  Block &block() { return region.front(); }
+
+  Region region;
+  llvm::DenseMap<Value, Attribute> captured;
+  Type index;
+};
+} // namespace
+
+Entry EntryFolder::fold(int64_t query, int64_t key) {
+  llvm::DenseMap<Value, Attribute> known = captured;
+  auto set = [&](unsigned argument, int64_t value) {
+    known[block().getArgument(argument)] = IntegerAttr::get(index, value);
+  };
+  set(attn::score_argument::Batch, 0);
+  set(attn::score_argument::Head, 0);
+  set(attn::score_argument::Query, query);
+  set(attn::score_argument::Key, key);
+  bool isUnknown = false;
+  for (Operation &op : block().without_terminator()) {
+    SmallVector<Attribute> operands;
+    for (Value operand : op.getOperands())
+      operands.push_back(known.lookup(operand));
+    if (isa<arith::SelectOp>(op) && !operands[0])
+      isUnknown |= isMinusInfinity(operands[1]) || isMinusInfinity(operands[2]);
+    SmallVector<OpFoldResult> results;
+    if (failed(op.fold(operands, results)) || results.empty())
+      continue;
+    for (auto [result, folded] : llvm::zip_equal(op.getResults(), results)) {
+      auto attribute = dyn_cast<Attribute>(folded);
+      known[result] = attribute ? attribute : known.lookup(cast<Value>(folded));
+    }
+  }
+  if (isMinusInfinity(known.lookup(block().getTerminator()->getOperand(0))))
+    return Entry::Removed;
+  return isUnknown ? Entry::Unknown : Entry::Read;
+}
+
+/// The keys that the region leaves to each query; none if data decides.
+static std::optional<std::vector<RowRanges>>
+findLeftRows(EntryFolder &folder, const ScoreSource &source) {
+  std::vector<RowRanges> left(source.numQueries);
+  int64_t shift = source.numRows - source.numQueries;
+  for (int64_t query = 0; query < source.numQueries; ++query)
+    for (const RowRange &range : source.getRows(query))
+      for (int64_t key = range.begin; key < range.end; ++key) {
+        Entry entry = folder.fold(query + shift, key);
+        if (entry == Entry::Unknown)
+          return std::nullopt;
+        if (entry == Entry::Removed)
+          continue;
+        if (!left[query].empty() && left[query].back().end == key)
+          ++left[query].back().end;
+        else
+          left[query].push_back({key, key + 1});
+      }
+  return left;
+}
+
+void fovea::removeEntries(Operation *op, ScoreMatrix &matrix) {
+  Region *region = nullptr;
+  ValueRange captures;
+  // Rows at positions of their own.
+  bool hasOtherPositions = false;
+  llvm::TypeSwitch<Operation *>(op)
+      .Case<attn::DenseOp, attn::DenseBackwardOp, attn::StreamOp,
+            attn::StreamBackwardOp>([&](auto attention) {
+        if (attention.getScore().empty())
+          return;
+        region = &attention.getScore().front();
+        captures = attention.getCaptures();
+      });
+  if (!region)
+    return;
+  if (auto stream = dyn_cast<attn::StreamOp>(op))
+    for (const attn::StreamSource &source : stream.getSourceList())
+      hasOtherPositions |= source.attr.getHasListedPositions();
+  EntryFolder folder(*region, captures);
+  if (!folder.mayRemove())
+    return;
+  for (KeySequence &keys : matrix.sequences)
+    keys.getAdmitted = nullptr;
+  for (ScoreSource &source : matrix.sources) {
+    std::optional<std::vector<RowRanges>> left;
+    if (!hasOtherPositions && source.kind == "tokens" &&
+        source.numRows * source.numQueries <= kMaxEntries)
+      left = findLeftRows(folder, source);
+    if (!left) {
+      source.byData = kRemovesEntries;
+      continue;
+    }
+    if (folder.dependsOnHead())
+      source.byData = kFirstHead;
+    source.getRows = [left = std::move(*left)](int64_t query) {
+      return left[query];
+    };
+    source.getTokens = source.getRows;
+  }
+}

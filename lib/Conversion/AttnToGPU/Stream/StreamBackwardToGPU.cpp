@@ -14,9 +14,9 @@
 //   terms    one for 64 by 64 numbers of a term: the sum of dS along the axes
 //            that were broadcast
 //
-// On sm_90a, kernels of warpgroups (GPUGradientWarpgroups.cpp) take the place of
-// the first two for the sources that they can compute. No two blocks add to the
-// same number, so sums have a fixed order.
+// On sm_90a, kernels of warpgroups (GPUGradientWarpgroups.cpp) take the place
+// of the first two for the sources that they can compute. No two blocks add to
+// the same number, so sums have a fixed order.
 //
 //===----------------------------------------------------------------------===//
 

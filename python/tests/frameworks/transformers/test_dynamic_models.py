@@ -47,6 +47,26 @@ def test_models(name, attention, tmp_path):
         near(loaded(ids), expected)
 
 
+@pytest.mark.parametrize("name", ["bert", "gpt2", "llama"])
+def test_backend_of_torch_compile(name):
+    """One graph for all shapes; its attention is Fovea's."""
+    model = make(name)
+    model.set_attn_implementation("sdpa")
+    options = {} if name == "bert" else {"use_cache": False}
+    graphs = []
+
+    def rest(graph, examples):
+        graphs.append(sum("attend" in str(node.target) for node in graph.graph.nodes))
+        return graph.forward
+
+    compiled = torch.compile(model, backend="fovea", dynamic=True, options={"rest": rest})
+    for shape in (2, 13), (3, 29), (4, 64):
+        ids = tokens(shape)
+        with torch.no_grad():
+            near(compiled(ids, **options).logits.numpy(), model(ids, **options).logits.numpy())
+    assert graphs == [2]
+
+
 def test_padding():
     model = make("bert")
     program = fovea.import_torch(

@@ -156,6 +156,11 @@ def test_gpu(case):
     check(fovea.stream(q, sources, **options, target="gpu-sim"), reference.stream(q, sources, **options), "bfloat16")
 
 
+@pytest.mark.parametrize("case", CASES)
+def test_gradients_on_gpu(case):
+    compare_gradients(*case("float32", 13), "float32", "gpu-sim")
+
+
 def test_a_wrong_list_is_noticed():
     q, (chosen, window), options = blocks_of_rows("float32", 65)
     wrong = chosen.rows.copy()

@@ -28,10 +28,9 @@ GradientTile::GradientTile(GPUKernelBuilder &builder, StreamBackwardOp op,
                            const StreamSource &source, Value deltas,
                            Value derivative, F32Math math)
     : SquareTile(builder, math), op(op), source(source), deltas(deltas),
-      scoreBody(op.getScore(), op.getCaptures()), ranges(b, op, source) {
+      weigher(builder, op, source, derivative), ranges(b, op, source) {
   bounds =
       b.sharedBuffer(SquareTile::getSharedBytes(), {kSize, 2}, b.getI32Type());
-  scoreBody.setDerivatives({derivative, {}});
 }
 
 //===----------------------------------------------------------------------===//
@@ -95,24 +94,49 @@ Value GradientTile::loadElement(Value memref, Value batch, Value head,
 void GradientTile::weigh(const Place &place, const Query &query, const Row &row,
                          Value score, Value product, Of gradients,
                          Entries &entries) {
+  EntryWeigher::Entry entry;
+  entry.batch = place.batch;
+  entry.head = place.head;
+  entry.query = query.index;
+  entry.row = row.index;
+  entry.queryPosition = b.add(
+      query.index, b.sub(ranges.getLength().tokens, ranges.getNumQueries()));
+  entry.keyPosition = emitPosition(b, source.attr.getMask(), row.index);
+  entry.lse = query.lse;
+  entry.delta = query.delta;
+  entry.logWeight = row.logWeight;
+  // Nothing else is admitted where nothing is.
+  entry.isNone = b.either(b.less(row.number, query.beginRow),
+                          b.less(b.sub(query.endRow, b.index(1)), row.number));
+  weigher.weigh(entry, score, product, gradients, entries);
+}
+
+EntryWeigher::EntryWeigher(GPUKernelBuilder &builder, StreamBackwardOp op,
+                           const StreamSource &source, Value derivative)
+    : b(builder), op(op), source(source),
+      scoreBody(op.getScore(), op.getCaptures()) {
+  scoreBody.setDerivatives({derivative, {}});
+}
+
+void EntryWeigher::enterHead(Value batch, Value head) {
+  if (scoreBody)
+    scoreBody.enterHead(b, batch, head);
+}
+
+void EntryWeigher::weigh(const Entry &entry, Value score, Value product,
+                         Of gradients, Entries &entries) {
   auto isMinusInfinity = [&](Value number) -> Value {
     return arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, number,
                                  b.scalar(-kInfinity));
   };
   Value hidden = getHiddenWeight(b);
-  // A query that reads nothing has no finite sum, and nothing else is admitted
-  // where nothing is.
-  Value isNone =
-      b.either(isMinusInfinity(query.lse),
-               b.either(b.less(row.number, query.beginRow),
-                        b.less(b.sub(query.endRow, b.index(1)), row.number)));
+  // A query that reads nothing has no finite sum.
+  Value isNone = b.either(isMinusInfinity(entry.lse), entry.isNone);
   score = b.fmul(score, b.scalar(op.getScale().convertToDouble()));
   Value derivative;
   if (scoreBody) {
-    Value position = b.add(
-        query.index, b.sub(ranges.getLength().tokens, ranges.getNumQueries()));
-    Value key = emitPosition(b, source.attr.getMask(), row.index);
-    ScoreBody::Result result = scoreBody.evaluate(b, score, {position}, {key});
+    ScoreBody::Result result = scoreBody.evaluate(
+        b, score, {entry.queryPosition}, {entry.keyPosition});
     score = result.score;
     derivative = result.derivative;
     isNone = b.either(isNone, isMinusInfinity(score));
@@ -121,21 +145,21 @@ void GradientTile::weigh(const Place &place, const Query &query, const Row &row,
     isNone = b.either(isNone, isMinusInfinity(term));
     score = b.fadd(score, term);
   };
-  if (row.logWeight)
-    addTerm(row.logWeight);
+  if (entry.logWeight)
+    addTerm(entry.logWeight);
   if (Value bias = source.bias)
-    addTerm(b.loadScalar(bias, {b.broadcastIndex(bias, 0, place.batch),
-                                b.broadcastIndex(bias, 1, place.head),
-                                b.broadcastIndex(bias, 2, query.index),
-                                b.broadcastIndex(bias, 3, row.index)}));
-  score = b.fmul(b.fsub(score, query.lse), b.scalar(softmax::kLog2E));
+    addTerm(b.loadScalar(bias, {b.broadcastIndex(bias, 0, entry.batch),
+                                b.broadcastIndex(bias, 1, entry.head),
+                                b.broadcastIndex(bias, 2, entry.query),
+                                b.broadcastIndex(bias, 3, entry.row)}));
+  score = b.fmul(b.fsub(score, entry.lse), b.scalar(softmax::kLog2E));
   Value weight =
       math::Exp2Op::create(b, b.fmax(b.scalar(softmax::kMasked), score));
   weight = b.select(isNone, hidden, weight);
   entries.weights.push_back(weight);
   if (!product)
     return;
-  Value gradient = b.fmul(weight, b.fsub(product, query.delta));
+  Value gradient = b.fmul(weight, b.fsub(product, entry.delta));
   if (derivative && gradients == Of::Products)
     gradient = b.fmul(gradient, derivative);
   entries.gradients.push_back(b.select(isNone, hidden, makeRead(b, gradient)));
@@ -143,8 +167,7 @@ void GradientTile::weigh(const Place &place, const Query &query, const Row &row,
 
 GradientTile::Entries GradientTile::compute(const Place &place,
                                             bool rowsAreQueries, Of gradients) {
-  if (scoreBody)
-    scoreBody.enterHead(b, place.batch, place.head);
+  weigher.enterHead(place.batch, place.head);
   findBounds(place);
   auto queryElement = [&](Value memref) {
     return [&, memref](Value number, Value k) {
@@ -179,6 +202,17 @@ GradientTile::Entries GradientTile::compute(const Place &place,
 //===----------------------------------------------------------------------===//
 // Sums
 //===----------------------------------------------------------------------===//
+
+Values GradientTile::addScores(Place place, ValueRange sums) {
+  return b.loop(
+      b.index(0), ranges.getNumRanges(), 1, sums,
+      [&](Value range, ValueRange sums) {
+        place.range = range;
+        return addAll(
+            b, sums,
+            compute(place, /*rowsAreQueries=*/true, Of::Scores).gradients);
+      });
+}
 
 Values GradientTile::addKept(ValueRange sums, Value memref, Value batch,
                              Value head, Value first, Value column) {

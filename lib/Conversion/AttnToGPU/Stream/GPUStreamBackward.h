@@ -19,6 +19,53 @@ namespace fovea::attn {
 /// Queries, and rows of a source, of a tile.
 constexpr int64_t kGradientTile = SquareTile::kSize;
 
+/// Weights of entries and the gradients of their scores, from what the entry's
+/// query and row have.
+class EntryWeigher {
+public:
+  using Value = mlir::Value;
+
+  /// Whose gradients are wanted: of nothing, of the scores that terms are
+  /// added to, or of the products that these are made from.
+  enum class Of { Nothing, Scores, Products };
+
+  /// As the sums of a TileMultiplier lie.
+  struct Entries {
+    KernelBuilder::Values weights, gradients;
+  };
+  struct Entry {
+    Value batch, head, query, row;
+    Value queryPosition, keyPosition; // for a score region
+    Value lse, delta, logWeight;      // the last one may be null
+    Value isNone; // what the query does not read, whatever its score
+  };
+
+  /// `derivative`, of the score region, is null without one.
+  EntryWeigher(GPUKernelBuilder &builder, StreamBackwardOp op,
+               const StreamSource &source, Value derivative);
+
+  bool hasScore() const { return bool(scoreBody); }
+  void enterHead(Value batch, Value head);
+  /// Without a `product`, only the weight.
+  void weigh(const Entry &entry, Value score, Value product, Of gradients,
+             Entries &entries);
+
+private:
+  GPUKernelBuilder &b;
+  StreamBackwardOp op;
+  StreamSource source;
+  ScoreBody scoreBody;
+};
+
+/// Sums of numbers one by one.
+inline KernelBuilder::Values addAll(KernelBuilder &b, mlir::ValueRange first,
+                                    mlir::ValueRange second) {
+  KernelBuilder::Values sums;
+  for (auto [left, right] : llvm::zip_equal(first, second))
+    sums.push_back(b.fadd(left, right));
+  return sums;
+}
+
 /// Code of a block of threads that computes the weights of a tile of 64 queries
 /// and 64 rows of a source again, and the gradients of their scores:
 ///
@@ -32,14 +79,8 @@ public:
   struct Place {
     Value batch, head, keyHead, firstQuery, firstRow, range;
   };
-  /// As the sums of a TileMultiplier lie.
-  struct Entries {
-    Values weights, gradients;
-  };
-
-  /// Whose gradients are wanted: of nothing, of the scores that terms are
-  /// added to, or of the products that these are made from.
-  enum class Of { Nothing, Scores, Products };
+  using Entries = EntryWeigher::Entries;
+  using Of = EntryWeigher::Of;
 
   /// `derivative`, of the score region, is null without one.
   GradientTile(GPUKernelBuilder &builder, StreamBackwardOp op,
@@ -49,6 +90,9 @@ public:
   static int64_t getSharedBytes();
 
   Entries compute(const Place &place, bool rowsAreQueries, Of gradients);
+  void setBatch(Value batch) { ranges.setBatch(batch); }
+  /// Adds gradients of the scores of a tile of queries by rows, of all ranges.
+  Values addScores(Place place, ValueRange sums);
 
   /// Adds `kept tile` times 64 columns of 64 rows of `memref` from `first` on.
   Values addKept(ValueRange sums, Value memref, Value batch, Value head,
@@ -77,7 +121,7 @@ private:
   StreamBackwardOp op;
   StreamSource source;
   Value deltas, bounds;
-  ScoreBody scoreBody;
+  EntryWeigher weigher;
 
 public:
   GradientRanges ranges;

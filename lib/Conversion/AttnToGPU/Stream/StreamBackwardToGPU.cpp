@@ -21,6 +21,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "GPUGradientWarpgroups.h"
+#include "GPUListBackward.h"
 #include "GPUStreamBackward.h"
 #include "fovea/Conversion/Interfaces/LoweringInterfaces.h"
 #include "fovea/Conversion/Interfaces/Lowerings.h"
@@ -67,13 +68,17 @@ private:
   GPUKernelBuilder makeBuilder() {
     return {op.getLoc(), b, GradientTile::kNumThreads};
   }
-  GradientTile makeTile(GPUKernelBuilder &builder, const Source &source) {
+  template <typename Tile = GradientTile>
+  Tile makeTile(GPUKernelBuilder &builder, const Source &source) {
     return {builder, op, source.forward, deltas, derivative, math};
   }
   void emitQueries(const Source &source, Value sums, bool isFirst);
   /// Either of the sums may be null, for another kernel.
   void emitRows(const Source &source, Value keySums, Value valueSums);
+  /// `Tile` is that of the source.
+  template <typename Tile>
   void emitTerm(const Source &source, Value sums, bool isBias);
+  template <typename Tile> void emitTerms(const Source &source);
   /// Stores 64 columns of a tile from `column` on, added to what is there.
   void store(GPUKernelBuilder &k, GradientTile &tile, ValueRange sums,
              Value memref, ValueRange at, Value firstRow, Value column,
@@ -271,6 +276,7 @@ void StreamBackwardLoops::emitRows(const Source &source, Value keySums,
 
 /// The gradient of a log weight [B, G, M] or a bias [B, H, N, M], any extent of
 /// which may be 1 and stand for all.
+template <typename Tile>
 void StreamBackwardLoops::emitTerm(const Source &source, Value sums,
                                    bool isBias) {
   Value numRows = b.extent(source.forward.keys, 2);
@@ -287,8 +293,8 @@ void StreamBackwardLoops::emitTerm(const Source &source, Value sums,
       beginBlocks(k,
                   {b.extent(sums, 0), b.extent(sums, 1),
                    tiles(sumsQueries, numQueries), tiles(sumsRows, numRows)},
-                  GradientTile::getSharedBytes());
-  GradientTile tile = makeTile(k, source);
+                  Tile::getSharedBytes());
+  Tile tile = makeTile<Tile>(k, source);
   Place place;
   Value firstQuery = k.mul(at[2], kGradientTile);
   Value firstRow = k.mul(at[3], kGradientTile), zero = k.index(0);
@@ -299,15 +305,6 @@ void StreamBackwardLoops::emitTerm(const Source &source, Value sums,
     return k.loop(isSummed ? zero : first, isSummed ? all : k.add(first, count),
                   step, running, body);
   };
-  auto addTile = [&](Value range, ValueRange running) {
-    place.range = range;
-    GradientTile::Entries entries =
-        tile.compute(place, /*rowsAreQueries=*/true, Of::Scores);
-    Values next;
-    for (auto [sum, gradient] : llvm::zip(running, entries.gradients))
-      next.push_back(k.fadd(sum, gradient));
-    return next;
-  };
   Value one = k.index(1), tileSize = k.index(kGradientTile);
   Value firstHead = isBias ? at[1] : k.mul(at[1], headsOfKey);
   Value numHeads = isBias ? one : headsOfKey;
@@ -315,7 +312,7 @@ void StreamBackwardLoops::emitTerm(const Source &source, Value sums,
       at[0], one, batches, sumsBatches, 1, tile.makeSums(),
       [&](Value batch, ValueRange running) {
         place.batch = batch;
-        tile.ranges.setBatch(batch);
+        tile.setBatch(batch);
         return sumOver(
             firstHead, numHeads, heads, sumsHeads, 1, running,
             [&](Value head, ValueRange running) {
@@ -325,13 +322,12 @@ void StreamBackwardLoops::emitTerm(const Source &source, Value sums,
                   firstQuery, tileSize, numQueries, sumsQueries, kGradientTile,
                   running, [&](Value query, ValueRange running) {
                     place.firstQuery = query;
-                    return sumOver(
-                        firstRow, tileSize, numRows, sumsRows, kGradientTile,
-                        running, [&](Value row, ValueRange running) {
-                          place.firstRow = row;
-                          return k.loop(k.index(0), tile.ranges.getNumRanges(),
-                                        1, running, addTile);
-                        });
+                    return sumOver(firstRow, tileSize, numRows, sumsRows,
+                                   kGradientTile, running,
+                                   [&](Value row, ValueRange running) {
+                                     place.firstRow = row;
+                                     return tile.addScores(place, running);
+                                   });
                   });
             });
       });
@@ -362,6 +358,14 @@ void StreamBackwardLoops::emitTerm(const Source &source, Value sums,
          });
 }
 
+template <typename Tile>
+void StreamBackwardLoops::emitTerms(const Source &source) {
+  if (source.logWeight)
+    emitTerm<Tile>(source, getSums(source.logWeight), /*isBias=*/false);
+  if (source.bias)
+    emitTerm<Tile>(source, getSums(source.bias), /*isBias=*/true);
+}
+
 StreamSource StreamBackwardLoops::narrow(const StreamSource &source,
                                          Values &buffers) {
   StreamSource narrowed = source;
@@ -384,7 +388,8 @@ StreamSource StreamBackwardLoops::narrow(const StreamSource &source,
 void StreamBackwardLoops::emitSource(const Source &source, Value querySums,
                                      bool isFirst) {
   Values buffers;
-  if (warpgroups && canUseWarpgroups(op, source.forward)) {
+  bool isListed = source.forward.rowList != nullptr;
+  if (!isListed && warpgroups && canUseWarpgroups(op, source.forward)) {
     StreamSource narrowed = narrow(source.forward, buffers);
     if (!statistics)
       statistics = emitQueryStatistics(b, op, deltas);
@@ -392,20 +397,31 @@ void StreamBackwardLoops::emitSource(const Source &source, Value querySums,
                        /*adds=*/!isFirst);
     emitRowGradients(b, op, narrowed, statistics, source.keys, source.values);
   } else {
-    emitQueries(source, querySums, isFirst);
+    auto emitSums = [&](Value keySums, Value valueSums) {
+      if (isListed)
+        emitListRows(b, op, source.forward, deltas, derivative, math, keySums,
+                     valueSums);
+      else
+        emitRows(source, keySums, valueSums);
+    };
+    if (isListed)
+      emitListQueries(b, op, source.forward, deltas, derivative, math,
+                      querySums, isFirst);
+    else
+      emitQueries(source, querySums, isFirst);
     Value keySums = getSums(source.keys), valueSums = getSums(source.values);
     if (divideColumns(keySums).numParts + divideColumns(valueSums).numParts <=
         GradientTile::kMostParts) {
-      emitRows(source, keySums, valueSums);
+      emitSums(keySums, valueSums);
     } else {
-      emitRows(source, keySums, Value());
-      emitRows(source, Value(), valueSums);
+      emitSums(keySums, Value());
+      emitSums(Value(), valueSums);
     }
   }
-  if (source.logWeight)
-    emitTerm(source, getSums(source.logWeight), /*isBias=*/false);
-  if (source.bias)
-    emitTerm(source, getSums(source.bias), /*isBias=*/true);
+  if (isListed)
+    emitTerms<ListGradientTile>(source);
+  else
+    emitTerms<GradientTile>(source);
   for (Value buffer : buffers)
     memref::DeallocOp::create(b, buffer);
 }
@@ -431,9 +447,6 @@ static LogicalResult lowerStreamBackward(StreamBackwardOp op,
   if (failed(verifyGPUElementTypes(op, {op.getQuery()})) ||
       failed(verifyGPUWidths(op, {op.getQuery()})))
     return failure();
-  if (!op.getRowLists().empty())
-    return op.emitOpError("has lists of rows, which kernels for GPUs do not "
-                          "take yet; compile it for the CPU");
   if (op.getDSink())
     return op.emitOpError("has a gradient of a sink; run "
                           "--attn-expand-patterns first");

@@ -216,6 +216,5 @@ def run(index, case, gradient=False):
 
 
 check.matrix(FACTORS, 2, run)
-if check.library.target == "cpu":
-    check.matrix(FACTORS, 3, lambda index, case: run(index, case, gradient=True))
+check.matrix(FACTORS, 3, lambda index, case: run(index, case, gradient=True))
 check.finish()

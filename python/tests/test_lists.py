@@ -156,6 +156,16 @@ def test_gpu(case):
     check(fovea.stream(q, sources, **options, target="gpu-sim"), reference.stream(q, sources, **options), "bfloat16")
 
 
+@pytest.mark.parametrize("type", ["float32", "bfloat16"])
+def test_many_heads_on_gpu(type):
+    """More heads share a list than a tile has rows."""
+    q, k, v = make(type, B=B, H=135, G=1, N=3, M=40, D=D, E=E)
+    source = Source(k, v, causal=True, rows=choose((B, 1, 3, 9), 40).astype(np.int32))
+    options = {"block": 1, "sink": normal(type, B, 135)}
+    found = fovea.stream(q, [source], **options, return_lse=True, target="gpu-sim")
+    check(found, reference.stream(q, [source], **options, return_lse=True), type)
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_gradients_on_gpu(case):
     compare_gradients(*case("float32", 13), "float32", "gpu-sim")

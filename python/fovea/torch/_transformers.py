@@ -189,9 +189,7 @@ def attend(
         else None
     )  # fmt: skip
     lists = _read_lists(module, indices, block_indices)
-    if lists is not None and (reason is not None or query.is_cuda or not lists.are_few(length)):
-        if query.is_cuda:
-            record_fallback("transformers", "lists of keys on a GPU: written out as a mask, all keys are visited")
+    if lists is not None and (reason is not None or not lists.are_few(length)):
         listed = to_log_weight(lists.to_mask(heads, M)[..., :length])
         admitted = admitted._replace(bias=listed if admitted.bias is None else listed + admitted.bias)
         lists = None

@@ -44,7 +44,6 @@ public:
   EntryWeigher(GPUKernelBuilder &builder, StreamBackwardOp op,
                const StreamSource &source, Value derivative);
 
-  bool hasScore() const { return bool(scoreBody); }
   void enterHead(Value batch, Value head);
   /// Without a `product`, only the weight.
   void weigh(const Entry &entry, Value score, Value product, Of gradients,

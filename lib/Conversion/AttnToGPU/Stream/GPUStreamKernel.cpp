@@ -187,8 +187,7 @@ void GPUStreamKernel::placeTerms() {
   }
 }
 
-void GPUStreamKernel::emit() {
-  b.begin();
+void GPUStreamKernel::placeShared() {
   sharedQueries = b.sharedMatrix(layout.queries, queryTile, width, type);
   sharedKeys = b.sharedMatrix(layout.keys, 2 * keyTile, width, type);
   sharedValues =
@@ -200,7 +199,11 @@ void GPUStreamKernel::emit() {
   clearPadding(b, sharedQueries, queryTile, width);
   clearPadding(b, sharedKeys, 2 * keyTile, width);
   clearPadding(b, sharedValues, 2 * keyTile, layout.valueColumns);
+}
 
+void GPUStreamKernel::emit() {
+  b.begin();
+  placeShared();
   Value zero = b.index(0);
   b.loop(zero, b.extent(op.getQuery(), 0), 1, [&](Value batch) {
     b.loop(zero, b.extent(op.getQuery(), 1), 1,
@@ -324,7 +327,8 @@ void GPUStreamKernel::emitSources(Value blockIndex) {
     if (Value weight = source.logWeight)
       view.logWeight = broadcast(weight, ownHead, source.hasLogWeightBlocks());
     if (Value bias = source.bias)
-      view.bias = broadcast(bias, head, /*hasBlocks=*/false);
+      view.bias = rowsAreHeads ? viewHeads(bias)
+                               : broadcast(bias, head, /*hasBlocks=*/false);
     auto viewTerms = [&](Value terms) {
       return terms ? b.rowView(terms, b.broadcastIndex(terms, 0, head))
                    : Value();

@@ -99,7 +99,9 @@ public:
   static int64_t getNumThreads(StreamOp op);
   /// Emits the code before the operation.
   void emit();
-  /// The same for tiles of warpgroups.
+  /// Emits a launch of tiles whose rows are heads.
+  void emitHeads();
+  /// The same as `emit` for tiles of warpgroups.
   void emitWarpgroups(const TensorMaps &maps);
 
 private:
@@ -155,6 +157,7 @@ private:
   };
 
   void placeLane();
+  void placeShared();
   /// Runs `body` as code that is rarely run, with positions of its own where
   /// that saves registers.
   void rarely(llvm::function_ref<void()> body);
@@ -162,6 +165,7 @@ private:
   void beginHead(Value batch, Value head);
   void beginQueryBlock(Value query, Value numQueries, Value blockIndex);
   void emitHead(Value batch, Value head);
+  Value viewHeads(Value memref);
   void leaveEmpty(Value row);
   void emitSources(Value blockIndex);
   void emitQueryBlock(Value query, Value numQueries, Value blockIndex);
@@ -278,6 +282,7 @@ private:
   RangeAnalysis ranges;
   ScoreBody scoreBody;
   bool isSoftmax, hasWeights;
+  bool rowsAreHeads = false;
   bool hasBias; // or terms by distance
   bool hasLocalBias, hasPrefix, hasStride, hasLists;
   /// Scores are multiplied by the scale before terms are added to them;
@@ -303,6 +308,12 @@ private:
   Value getOwnRow(int64_t half) {
     return b.add(b.add(warpRow, group), half * 8);
   }
+  /// Where the first row of the block stands, and rows from the first to the
+  /// last one that may stand elsewhere.
+  Value getFirstPosition() {
+    return rowsAreHeads ? firstRow : b.add(firstRow, queryStart);
+  }
+  int64_t getLastStep() const { return rowsAreHeads ? 0 : queryTile - 1; }
   /// Registers with a bit for each row of a tile.
   int64_t getHiddenWords() const {
     return llvm::divideCeil(keyTile, kWarpSize);
@@ -318,8 +329,9 @@ private:
   llvm::SmallVector<Segment> segments;
   llvm::SmallVector<Values> queryFragments;
   Value queryRows, outputView, lseView;
-  Value batch, head, firstRow, numRows, queryStart, queryCount; // indices
-  Value blockQuery, blockQueries, numTiles;                     // of 32 bits
+  // Indices; with heads for rows, the first head, and where the query stands.
+  Value batch, head, firstRow, numRows, queryStart, queryCount;
+  Value blockQuery, blockQueries, numTiles; // of 32 bits
 };
 
 } // namespace fovea::attn

@@ -230,7 +230,7 @@ void GPUStreamKernel::changeScores(Value condition,
 /// The rows of a tile that one of the thread's queries may read.
 GPUStreamKernel::Bounds GPUStreamKernel::getBounds(const Tile &tile,
                                                    int64_t half) {
-  Value row = getOwnRow(half);
+  Value row = rowsAreHeads ? b.i32(0) : getOwnRow(half);
   Value upper = getFirstRow(tile, b.add(tile.upper, row));
   if (tile.prefix)
     upper = b.max(upper, tile.prefix);
@@ -268,7 +268,7 @@ std::pair<Value, Value> GPUStreamKernel::getCommonRows(const Tile &tile) {
   Value upper = getFirstRow(tile, tile.upper);
   if (tile.prefix)
     upper = b.max(upper, tile.prefix);
-  return {getFirstRow(tile, b.add(tile.lower, queryTile - 1)), upper};
+  return {getFirstRow(tile, b.add(tile.lower, getLastStep())), upper};
 }
 
 /// Whether any row of a tile has its bit.

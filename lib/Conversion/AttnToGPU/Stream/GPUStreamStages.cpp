@@ -41,14 +41,21 @@ GPUStreamKernel::State GPUStreamKernel::makeState() {
   state.output.assign(numTiles, Values(4, zero));
   state.maximum.assign(2, b.scalar(isSoftmax ? softmax::kMasked : kLeastPeak));
   state.sum.assign(2, zero);
-  if (Value sinks = op.getSink()) {
+  for (int64_t half : {0, 1}) {
+    Value sinks = op.getSink();
+    if (!sinks)
+      break;
+    Value ownHead = head;
+    if (rowsAreHeads) {
+      Value row = b.min(getOwnRow(half), b.sub(blockQueries, b.i32(1)));
+      ownHead = b.add(head, b.toIndex(b.add(blockQuery, row)));
+    }
     Value sink = b.loadScalar(sinks, {b.broadcastIndex(sinks, 0, batch),
-                                      b.broadcastIndex(sinks, 1, head)});
+                                      b.broadcastIndex(sinks, 1, ownHead)});
     auto [maximum, sum] = softmax::startWithSink(b, sink);
-    state.maximum.assign(2, maximum);
+    state.maximum[half] = maximum;
     // The four threads of a row add their sums up.
-    sum = b.select(b.equal(pairColumn, b.i32(0)), sum, zero);
-    state.sum.assign(2, sum);
+    state.sum[half] = b.select(b.equal(pairColumn, b.i32(0)), sum, zero);
   }
   return state;
 }

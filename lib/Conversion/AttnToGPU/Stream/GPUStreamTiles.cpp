@@ -53,9 +53,8 @@ void GPUStreamKernel::addSegment(unsigned index, Value low, Value high) {
   if (!mask.isTrivial()) {
     // Position of the block's first query; its last one is blockQueries - 1
     // further on.
-    Value position =
-        b.add(b.add(firstRow, queryStart), b.sub(source.tokens, numRows));
-    Value last = b.sub(queryCount, b.index(1));
+    Value position = b.add(getFirstPosition(), b.sub(source.tokens, numRows));
+    Value last = rowsAreHeads ? b.index(0) : b.sub(queryCount, b.index(1));
     Value window = b.index(mask.getWindow());
     int64_t prefixRows = mask.getPrefix() / mask.getStride();
     if (mask.getCausal())

@@ -11,6 +11,7 @@
 #include "fovea/Conversion/Passes.h"
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
 #include "fovea/Kernels/GPU/WarpgroupBuilder.h"
+#include "fovea/Kernels/HeadRows.h"
 #include "mlir/IR/Remarks.h"
 #include "llvm/Support/MathExtras.h"
 #include <limits>
@@ -31,6 +32,10 @@ static TilesAttr makeTiles(StreamOp op, int64_t maxQueries, int64_t keys) {
   int64_t useful = ShapedType::isDynamic(rows) ? maxQueries : rows;
   if (block)
     useful = std::min(useful, block);
+  if (hasHeadRows(op)) {
+    useful = getKeyGroup(op);
+    block = 0;
+  }
   int64_t warps =
       llvm::divideCeil(std::clamp<int64_t>(useful, 1, maxQueries), kWarpRows);
   int64_t queries = warps * kWarpRows;
@@ -84,7 +89,8 @@ static int64_t chooseKeys(StreamOp op, int64_t mostKeys) {
 /// computed for all scores at once.
 static TilesAttr chooseWarpgroupTiles(StreamOp op, int64_t sharedBytes) {
   // Blocks of threads begin where blocks of the sequence do.
-  if (!canUseWarpgroups(op) || (op.getFirstRow() && op.getBlock()))
+  if (!canUseWarpgroups(op) || (op.getFirstRow() && op.getBlock()) ||
+      hasHeadRows(op))
     return {};
   auto query = cast<ShapedType>(op.getQuery().getType());
   auto output = cast<ShapedType>(op.getOutput().getType());
@@ -148,6 +154,7 @@ static LogicalResult verifyTiles(StreamOp op, bool warpgroups,
   bool isWarps = tiles.getLanes() == kWarpRows;
   bool isWarpgroups = tiles.getLanes() == kWarpgroupRows && warpgroups &&
                       tiles.getVectors() <= 2 && canUseWarpgroups(op) &&
+                      !hasHeadRows(op) &&
                       !(op.getFirstRow() && op.getBlock()) &&
                       tiles.getQuery() == tiles.getQueryLanes() &&
                       op.getBlock() % tiles.getQuery() == 0;

@@ -13,6 +13,7 @@
 #include "fovea/Kernels/GPU/GPULaunch.h"
 #include "fovea/Kernels/GPU/RowAlignment.h"
 #include "fovea/Kernels/GPU/WarpgroupBuilder.h"
+#include "fovea/Kernels/HeadRows.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
@@ -127,6 +128,12 @@ struct StreamModel
     if (lanes == kWarpgroupRows && op.getQueryLengths())
       return op.emitOpError("has query_lengths, which tiles of warpgroups do "
                             "not take");
+    if (hasHeadRows(op) && !op->getParentOfType<scf::ForallOp>()) {
+      OpBuilder builder(op);
+      GPUStreamKernel(op, builder, lowering.f32).emitHeads();
+      op.erase();
+      return success();
+    }
     StreamOp inside = launchAround(op);
     OpBuilder builder(inside);
     if (lanes == kWarpRows)

@@ -9,6 +9,7 @@
 #include "FewQueries.h"
 #include "fovea/Conversion/Passes.h"
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
+#include "fovea/Kernels/HeadRows.h"
 #include "fovea/Kernels/TargetFacts.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -55,13 +56,17 @@ struct TileStreamPass : fovea::attn::impl::TileStreamPassBase<TileStreamPass> {
     IRRewriter rewriter(&getContext());
     for (StreamOp op : ops) {
       rewriter.setInsertionPoint(op);
-      if (isForGPU(op) ? failed(tile(op, rewriter))
+      if (isForGPU(op) ? failed(tileForGPU(op, rewriter))
                        : failed(tileUnlessFew(op, rewriter)))
         return signalPassFailure();
     }
   }
 
 private:
+  static LogicalResult tileForGPU(StreamOp op, IRRewriter &rewriter) {
+    return hasHeadRows(op) ? success() : tile(op, rewriter);
+  }
+
   static LogicalResult tile(StreamOp op, IRRewriter &rewriter) {
     scf::SCFTilingOptions options;
     options.setLoopType(scf::SCFTilingOptions::LoopType::ForallOp);

@@ -32,7 +32,6 @@ LEAST = 0.02
 SIZES = ((torch.float32, 70), (torch.bfloat16, 70), (torch.float16, 11))
 #: What an error says where kernels for GPUs lack something, and the cases of which that is known.
 LACKS = {
-    "stream-blocks": "lists of rows, which kernels for GPUs do not take yet",
     "dense-score-captures": "gradients of captures, which are not computed on GPUs",
     "stream-captures": "gradients of captures, which are not computed on GPUs",
     "vq-relative": "no form for GPUs with terms by distance",

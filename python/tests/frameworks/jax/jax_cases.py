@@ -6,9 +6,14 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+from conftest import TYPES, make
+
+import fovea
 
 # Of the host, for tests of programs on several devices.
 jax.config.update("jax_num_cpu_devices", 2)
+
+LENGTHS = {"lengths": np.array([21, 15], np.int32)}
 
 
 def to_jax(*arrays):
@@ -32,3 +37,45 @@ def gradients(function, arguments, numbers=(0, 1, 2), seed=7):
         return (out * jnp.asarray(weights, out.dtype)).sum()
 
     return jax.grad(loss, numbers)(*arguments)
+
+
+def qkv(type, N=21, **shape):
+    return dict(zip("qkv", make(type, B=2, H=4, G=2, N=N, D=8, **shape)))
+
+
+def random(type, *shape, seed=5):
+    return np.random.default_rng(seed).standard_normal(shape).astype(TYPES[type])
+
+
+def sources(type):
+    """A window over the tokens with a bias, and three summaries with weights."""
+    own, far = qkv(type), qkv(type, 3)
+    window = fovea.Source(own["k"], own["v"], causal=True, window=9, bias=random(type, 1, 4, 21, 21), ranges=blocks)
+    return {
+        "q": own["q"],
+        "sources": [window, fovea.Source(far["k"], far["v"], log_weight=random(type, 3), ranges=past)],
+        "sink": random(type, 4),
+    }
+
+
+def blocks(b, rows, n):
+    return 8 * b - 8, 8 * b + 8
+
+
+def past(b, rows, n):
+    return 0, b
+
+
+def blocks_of_keys(type):
+    """Blocks of four keys for each block of four queries and each head of keys; -1 is none."""
+    own, rows = qkv(type), np.random.default_rng(3).integers(-1, 5, (2, 2, 6, 3)).astype(np.int32)
+    return {"q": own["q"], "sources": [fovea.Source(own["k"], own["v"], rows=rows, unit=4), fovea.Source(own["k"], own["v"], window=2)]}
+
+
+def documents(type):
+    own, ids = qkv(type), np.arange(21)[None] // 4
+    return {"q": own["q"], "sources": [fovea.Source(own["k"], own["v"], segments=(ids, ids), **LENGTHS)]}
+
+
+def make_mesh():
+    return jax.make_mesh((2,), ("devices",), axis_types=(jax.sharding.AxisType.Auto,))

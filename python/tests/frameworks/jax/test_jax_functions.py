@@ -3,7 +3,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """What holds of every function of fovea.jax."""
 
-import dataclasses
 from typing import NamedTuple
 
 import jax
@@ -13,7 +12,7 @@ import numpy as np
 import pytest
 from conftest import TYPES, compare_with_package, make, make_biases, make_weights
 from jax.test_util import check_grads
-from jax_cases import near
+from jax_cases import LENGTHS, blocks_of_keys, documents, make_mesh, near, qkv, random, sources
 
 import fovea
 import fovea.jax
@@ -27,14 +26,6 @@ class Case(NamedTuple):
     arrays: object
     options: dict
     smooth: tuple
-
-
-def qkv(type, N=21, **shape):
-    return dict(zip("qkv", make(type, B=2, H=4, G=2, N=N, D=8, **shape)))
-
-
-def random(type, *shape, seed=5):
-    return np.random.default_rng(seed).standard_normal(shape).astype(TYPES[type])
 
 
 def multipole(type, *families):
@@ -68,36 +59,6 @@ def ranks(type, **more):
     return {**found, "v": random(type, 2, 2, 13, 8), **more}
 
 
-def sources(type):
-    """A window over the tokens with a bias, and three summaries with weights."""
-    own, far = qkv(type), qkv(type, 3)
-    near = fovea.Source(own["k"], own["v"], causal=True, window=9, bias=random(type, 1, 4, 21, 21), ranges=blocks)
-    return {
-        "q": own["q"],
-        "sources": [near, fovea.Source(far["k"], far["v"], log_weight=random(type, 3), ranges=past)],
-        "sink": random(type, 4),
-    }
-
-
-def blocks(b, rows, n):
-    return 8 * b - 8, 8 * b + 8
-
-
-def past(b, rows, n):
-    return 0, b
-
-
-def chosen(type):
-    """Blocks of four keys for each block of four queries and each head of keys; -1 is none."""
-    own, rows = qkv(type), np.random.default_rng(3).integers(-1, 5, (2, 2, 6, 3)).astype(np.int32)
-    return {"q": own["q"], "sources": [fovea.Source(own["k"], own["v"], rows=rows, unit=4), fovea.Source(own["k"], own["v"], window=2)]}
-
-
-def documents(type):
-    own, ids = qkv(type), np.arange(21)[None] // 4
-    return {"q": own["q"], "sources": [fovea.Source(own["k"], own["v"], segments=(ids, ids), **LENGTHS)]}
-
-
 def pages(type):
     own = qkv(type)
     table = np.random.default_rng(0).integers(0, 9, (2, 6)).astype(np.int32)
@@ -119,7 +80,6 @@ def nodes(type):
 SLOPES = fovea.capture(np.random.default_rng(2).random(4))
 TABLE = fovea.capture(np.random.default_rng(3).standard_normal((4, 41)).astype(np.float32))
 SEARCH = dict(num_basis=4, window=2, delta=0.5, epsilon=0.01)
-LENGTHS = {"lengths": np.array([21, 15], np.int32)}
 MASK = np.random.default_rng(4).random((2, 21)) < 0.7
 
 CASES = {
@@ -132,7 +92,7 @@ CASES = {
         ("q", "k", "v", "sink"),
     ),
     "stream": Case("stream", sources, dict(block=8), ("q", "sources", "sink")),
-    "stream-blocks": Case("stream", chosen, dict(block=4), ("q",)),
+    "stream-blocks": Case("stream", blocks_of_keys, dict(block=4), ("q",)),
     "stream-documents": Case("stream", documents, dict(score=lambda s, b, h, i, j: 2 * tanh(s / 2) + (j - i) / 9), ("q",)),
     "varlen": Case("varlen", packed, dict(causal=True, return_lse=True), ("q", "k", "v", "sink")),
     "paged": Case("paged", pages, dict(window=9, return_lse=True), ()),
@@ -357,222 +317,6 @@ def test_all_functions_are_there():
 
 
 # ----------------------------------------------------------------------------
-# Lists of sources
-# ----------------------------------------------------------------------------
-
-
-def test_streams_and_their_gradients_are_those_of_arrays():
-    arrays = sources("float32")
-    out, lse = fovea.stream(**arrays, block=8, return_lse=True)
-    expected = fovea.stream_backward(out, **arrays, out=out, lse=lse, block=8)
-    # Arguments are trees, gradients have the names of those of the package.
-    found = jax.jit(lambda arrays: fovea.jax.stream_backward(out, **arrays, out=out, lse=lse, block=8))(arrays)
-    assert isinstance(found[1][0], fovea.SourceGradients) and found[1][0].log_weight is None
-    pulled = jax.jit(jax.grad(lambda arrays: (fovea.jax.stream(**arrays, block=8) * out).sum()))(arrays)
-    of_sources = [each for source in pulled["sources"] for each in (source.k, source.v, source.log_weight, source.bias)]
-    for one, other, array in zip(
-        jax.tree.leaves(found), [pulled["q"], *(each for each in of_sources if each is not None), pulled["sink"]],
-        jax.tree.leaves(expected), strict=True,
-    ):  # fmt: skip
-        np.testing.assert_array_equal(one, array)
-        np.testing.assert_array_equal(np.reshape(other, array.shape), array)
-
-
-def test_gradients_of_sources_that_are_not_wanted():
-    """That of a bias may be large: it is left out where nothing depends on it."""
-    arrays = sources("float32")
-    text = str(jax.make_jaxpr(jax.grad(lambda q: fovea.jax.stream(**{**arrays, "q": q}, block=8).sum()))(arrays["q"]))
-    assert "False, False, )" in text
-    everything = jax.grad(lambda arrays: fovea.jax.stream(**arrays, block=8).sum())(arrays)
-    one = jax.grad(lambda q: fovea.jax.stream(**{**arrays, "q": q}, block=8).sum())(arrays["q"])
-    np.testing.assert_array_equal(one, everything["q"])
-
-
-def turn(tree):
-    """Puts tokens before heads, or heads before tokens."""
-    return jax.tree.map(lambda each: np.swapaxes(each, 1, 2), tree)
-
-
-def test_layouts():
-    """Of the functions that have one, and of their gradients."""
-    (source,) = documents("float32")["sources"]
-    arrays, segments = qkv("float32"), source.segments
-    given = {**arrays, "sink": random("float32", 4), "segments": segments, "causal": True}
-    out, lse = fovea.dense(**given, return_lse=True)
-    expected = fovea.dense_backward(out, **given, out=out, lse=lse)
-    given.update(turn(arrays))
-    found = jax.jit(lambda q: fovea.jax.dense(**{**given, "q": q}, layout="bnhd"))(given["q"])
-    np.testing.assert_array_equal(turn(found), out)
-    *rows, sink = fovea.jax.dense_backward(turn(out), **given, out=turn(out), lse=lse, layout="bnhd")
-    for one, other in zip((*turn(rows), sink), expected, strict=True):
-        np.testing.assert_array_equal(one, other)
-    with pytest.raises(ValueError, match="^layout: found 'nhd', needed 'bhnd' or 'bnhd'"):
-        fovea.jax.dense(**arrays, layout="nhd")
-    with pytest.raises(ValueError, match="^k: found rank 3, needed rank 4"):
-        fovea.jax.dense(arrays["q"], arrays["k"][0], arrays["v"], layout="bnhd")
-
-
-@pytest.mark.parametrize("make", [sources, documents])
-def test_layouts_of_sources(make):
-    arrays = make("float32")
-    out, lse = fovea.stream(**arrays, block=8, return_lse=True)
-    expected = fovea.stream_backward(out, **arrays, out=out, lse=lse, block=8)
-    turned = [dataclasses.replace(each, k=turn(each.k), v=turn(each.v)) for each in arrays["sources"]]
-    given = {**arrays, "q": turn(arrays["q"]), "sources": turned, "block": 8, "layout": "bnhd"}
-    found = fovea.jax.stream(**given, return_lse=True)
-    np.testing.assert_array_equal(turn(found[0]), out)
-    np.testing.assert_array_equal(found[1], lse)
-    dq, of_sources, *sink = fovea.jax.stream_backward(turn(out), **given, out=turn(out), lse=lse)
-    of_sources = [each._replace(k=turn(each.k), v=turn(each.v)) for each in of_sources]
-    for one, other in zip(jax.tree.leaves((turn(dq), of_sources, *sink)), jax.tree.leaves(expected), strict=True):
-        np.testing.assert_array_equal(one, other)
-
-
-def test_errors_of_sources():
-    arrays = sources("float32")
-    first, second = arrays["sources"]
-    for given, match in (
-        ([], "^sources: found none, needed at least 1"),
-        (first, "^sources: found Source, needed a list"),
-        ([first, 3], r"^sources\[1\]: found int, needed a fovea.Source"),
-        ([first, dataclasses.replace(second, v=second.k[..., :3])], r"^sources\[1\].v: found extent 3"),
-        ([dataclasses.replace(first, window=-1)], r"^sources\[0\].window: found -1"),
-        ([dataclasses.replace(first, segments=(1, 2)), second], r"^sources\[0\].segments: found them beside other sources"),
-        ([dataclasses.replace(first, segments=3)], r"^sources\[0\].segments: found int, needed a pair"),
-    ):
-        with pytest.raises(ValueError, match=match):
-            fovea.jax.stream(arrays["q"], given, block=8)
-
-
-# ----------------------------------------------------------------------------
-# Functions of scores
-# ----------------------------------------------------------------------------
-
-
-def relative(q, k, v, table, scale):
-    """A relative table, and a factor for each batch entry."""
-    table, scale = fovea.capture(table), fovea.capture(scale)
-    return fovea.jax.dense(q, k, v, score=lambda s, b, h, i, j: 3 * tanh(s * scale[b] / 3) + table[h, j - i + 20])
-
-
-def relative_stream(q, k, v, table, scale):
-    """The same, of two sources: the keys at odd tokens, and at even ones."""
-    table, scale = fovea.capture(table), fovea.capture(scale)
-
-    def score(s, b, h, i, j):
-        return 3 * tanh(s * scale[b] / 3) + table[h, j - i + 20]
-
-    odd = [fovea.jax.Source(k, v, log_weight=jnp.where(jnp.arange(21) % 2 == part, 0, -jnp.inf).astype(q.dtype)) for part in (0, 1)]
-    return fovea.jax.stream(q, odd, score=score)
-
-
-def relative_formula(q, k, v, table, scale):
-    k, v = (jnp.repeat(each, 2, axis=1) for each in (k, v))
-    scores = jnp.einsum("bhnd,bhmd->bhnm", q, k) / np.sqrt(q.shape[3])
-    distances = np.arange(21) - np.arange(21)[:, None] + 20
-    scores = 3 * jnp.tanh(scores * scale[:, None, None, None] / 3) + table[:, distances]
-    return jnp.einsum("bhnm,bhme->bhne", jax.nn.softmax(scores, axis=-1), v)
-
-
-def relative_arrays(type="float32"):
-    arrays = *make(type, B=2, H=4, G=2, N=21, D=8), random(type, 4, 41), np.array([0.5, 2], TYPES[type])
-    return [jnp.asarray(each) for each in arrays]
-
-
-def test_scores_with_arrays_that_are_traced():
-    with jax.enable_x64(True):
-        arrays = relative_arrays("float64")
-        for compile in (lambda f: f, jax.jit):
-            near(compile(relative)(*arrays), relative_formula(*arrays), 1e-12)
-        own, other = (
-            jax.jit(jax.grad(lambda *each, f=f: jnp.sin(f(*each)).sum(), (0, 1, 2))) for f in (relative, relative_formula)
-        )
-        for found, expected in zip(own(*arrays), other(*arrays), strict=True):
-            near(found, expected, 1e-11)
-
-
-@pytest.mark.parametrize("axes", [(0, 0, 0, None, None), (0, None, None, 0, None), (None, 0, 0, None, 0), (0, 0, 0, 0, 0)])
-def test_scores_in_parts_of_a_batch(axes):
-    """A batch entry keeps its number, and each part its arrays."""
-    arrays = [each if axis is None else jnp.stack([each, 0.3 * each]) for each, axis in zip(relative_arrays(), axes)]
-    near(jax.vmap(relative, axes)(*arrays), jax.vmap(relative_formula, axes)(*arrays))
-
-
-def test_scores_on_several_devices():
-    """Each has a part of the batch, and all have the table."""
-    *arrays, table, scale = relative_arrays()
-    mesh = make_mesh()
-    rows, same = jax.sharding.PartitionSpec("devices"), jax.sharding.PartitionSpec()
-    split = jax.shard_map(relative, mesh=mesh, in_specs=(rows, rows, rows, same, rows), out_specs=rows)
-    near(jax.jit(split)(*arrays, table, scale), relative(*arrays, table, scale))
-    gradient = jax.jit(jax.grad(lambda *each: split(*each).sum(), (0, 1, 2)))(*arrays, table, scale)
-    expected = jax.grad(lambda *each: relative(*each).sum(), (0, 1, 2))(*arrays, table, scale)
-    for one, other in zip(gradient, expected, strict=True):
-        near(one, other, 1e-5)
-
-
-def test_gradients_of_captured_arrays():
-    with jax.enable_x64(True):
-        arrays = relative_arrays("float64")
-        for wanted in ((0, 1, 2, 3, 4), (3,), (0, 4)):
-            own, other = (
-                jax.jit(jax.grad(lambda *each, f=f: jnp.sin(f(*each)).sum(), wanted)) for f in (relative, relative_formula)
-            )
-            for found, expected in zip(own(*arrays), other(*arrays), strict=True):
-                near(found, expected, 1e-11)
-        # Of a list of sources, too.
-        (own, other) = (
-            jax.jit(jax.grad(lambda *each, f=f: jnp.sin(f(*each)).sum(), (0, 1, 2, 3, 4)))
-            for f in (relative_stream, relative_formula)
-        )
-        for found, expected in zip(own(*arrays), other(*arrays), strict=True):
-            near(found, expected, 1e-11)
-    constant = jax.grad(lambda *each: relative(*each[:3], *map(jax.lax.stop_gradient, each[3:])).sum(), 3)
-    assert not np.asarray(constant(*relative_arrays())).any()
-
-
-def test_entries_that_there_are():
-    """Segments may be traced, functions join that of scores."""
-    q, k, v = (jnp.asarray(each) for each in make(B=2, H=4, G=2, N=21, D=8))
-    ids = jnp.asarray(np.arange(21)[None] // np.array([[5], [8]]))
-    slopes = jnp.arange(4.0)
-
-    def score(s, b, h, i, j):
-        return s + fovea.capture(slopes)[h] * (j - i)
-
-    def run(q, k, v, ids):
-        return fovea.jax.dense(q, k, v, causal=True, score=score, admit=lambda b, h, i, j: j % 4 != 2, segments=(ids, ids))
-
-    i, j = np.arange(21)[:, None], np.arange(21)
-    holds = (ids[:, None, :, None] == ids[:, None, None]) & (j <= i) & (j % 4 != 2)
-
-    def formula(q, k, v):
-        k, v = (jnp.repeat(each, 2, axis=1) for each in (k, v))
-        scores = jnp.einsum("bhnd,bhmd->bhnm", q, k) / np.sqrt(8) + slopes[:, None, None] * (j - i)
-        scores = jnp.where(holds, scores, -1e30)
-        # The first of a segment may be left out alone.
-        return jnp.einsum("bhnm,bhme->bhne", jnp.where(holds, jax.nn.softmax(scores, axis=-1), 0), v)
-
-    for compile in (lambda f: f, jax.jit):
-        near(compile(run)(q, k, v, ids), formula(q, k, v))
-        own = compile(jax.grad(lambda *each: jnp.sin(run(*each)).sum(), (0, 1, 2)))(q, k, v, ids)
-        for found, expected in zip(own, jax.grad(lambda *each: jnp.sin(formula(*each)).sum(), (0, 1, 2))(q, k, v), strict=True):
-            near(found, expected)
-
-
-def test_scores_that_are_refused():
-    q, k, v, *_ = relative_arrays()
-    for score, match in (
-        ("cap", "^score: found str, needed a function"),
-        (lambda s, b, h, i, j: jnp.tanh(s), "^score: .* type <class 'fovea._trace.Traced'>"),
-        (lambda s, b, h, i, j: s if s > 0 else 0, f"^score: {__file__}:.* found if, and, or"),
-        (lambda s, b, h, i, j: s + q, "found .*, needed a number: arrays are read by fovea.capture"),
-    ):
-        with pytest.raises(ValueError, match=match):
-            jax.jit(lambda q, score=score: fovea.jax.dense(q, k, v, score=score))(q)
-
-
-# ----------------------------------------------------------------------------
 # States and choices
 # ----------------------------------------------------------------------------
 
@@ -689,10 +433,6 @@ def test_errors_of_values():
 # ----------------------------------------------------------------------------
 # Programs
 # ----------------------------------------------------------------------------
-
-
-def make_mesh():
-    return jax.make_mesh((2,), ("devices",), axis_types=(jax.sharding.AxisType.Auto,))
 
 
 def test_shard_map():

@@ -6,10 +6,10 @@
 // CHECK-LABEL: func.func @matmul(
 // CHECK-SAME:    %[[A:[a-z0-9]+]]: memref<384x384xf32>, %[[B:[a-z0-9]+]]: memref<384x1536xf32>, %[[C:[a-z0-9]+]]: memref<384x1536xf32>)
 //       CHECK:   scf.forall (%{{.*}}, %{{.*}}) in (4, 24)
-//   CHECK-DAG:     %[[PANEL:.*]] = memref.alloc() {alignment = 64 : i64} : memref<256x64xf32>
-//   CHECK-DAG:     %[[SUMS:.*]] = memref.alloc() {alignment = 64 : i64} : memref<96x64xf32>
+//       CHECK:     %[[SUMS:.*]] = memref.alloc() {alignment = 64 : i64} : memref<96x64xf32>
 //       CHECK:     vector.load %[[C]]
 //       CHECK:     vector.store %{{.*}}, %[[SUMS]]
+//       CHECK:     %[[PANEL:.*]] = memref.alloc() {alignment = 64 : i64} : memref<256x64xf32>
 //       CHECK:     vector.load %[[B]]
 //       CHECK:     vector.store %{{.*}}, %[[PANEL]]
 //       CHECK:     %[[TILE:.*]]:24 = scf.for
@@ -42,6 +42,65 @@ func.func @transposed(%a: memref<2x36x64xbf16>, %b: memref<2x64x64xbf16>, %c: me
   return
 }
 
+// A single row of a product with transposed weights: eight dot products at once,
+// of the weights where they are, in tasks of 32 columns.
+
+// CHECK-LABEL: func.func @row(
+// CHECK-SAME:    %[[A:[a-z0-9]+]]: memref<1x768xf32>, %[[W:[a-z0-9]+]]: memref<256x768xf32>
+//       CHECK:   scf.forall (%{{.*}}) in (8)
+//       CHECK:     %[[SUMS:.*]] = memref.alloc() {alignment = 64 : i64} : memref<1x32xf32>
+//   CHECK-NOT:     memref.alloc
+//       CHECK:     scf.for {{.*}} -> (vector<16xf32>, {{.*}})
+// CHECK-COUNT-8:     vector.load %[[W]]
+//       CHECK:       vector.load %[[A]]
+// CHECK-COUNT-8:     vector.fma
+//   CHECK-NOT:     scf.for
+//       CHECK:     vector.shuffle
+//       CHECK:     vector.extract_strided_slice %{{.*}} {offsets = [0], sizes = [8], strides = [1]}
+//       CHECK:     vector.store %{{.*}}, %[[SUMS]]{{.*}} vector<8xf32>
+func.func @row(%a: memref<1x768xf32>, %w: memref<256x768xf32>, %c: memref<1x256xf32>) {
+  linalg.contract
+      indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>]
+      ins(%a, %w : memref<1x768xf32>, memref<256x768xf32>) outs(%c : memref<1x256xf32>)
+  return
+}
+
+// Rows of weights with contiguous columns are added eight at a time. The batch
+// is what shares them: a dimension of 1 is no rows.
+
+// CHECK-LABEL: func.func @rows(
+// CHECK-SAME:    %{{.*}}: memref<2x1x64xbf16>, %[[W:[a-z0-9]+]]: memref<64x1024xbf16>
+//       CHECK:   scf.forall (%{{.*}}) in (8)
+//       CHECK:     memref.alloc() {alignment = 64 : i64} : memref<2x128xf32>
+//   CHECK-NOT:     memref.alloc
+// CHECK-COUNT-8:   vector.load %[[W]]
+// CHECK-COUNT-7:   vector.fma
+//       CHECK:     arith.addf
+// CHECK-COUNT-7:   vector.fma
+//       CHECK:     arith.addf
+func.func @rows(%a: memref<2x1x64xbf16>, %w: memref<64x1024xbf16>, %c: memref<2x1x1024xbf16>) {
+  linalg.contract
+      indexing_maps = [affine_map<(b, m, n, k) -> (b, m, k)>, affine_map<(b, m, n, k) -> (k, n)>, affine_map<(b, m, n, k) -> (b, m, n)>]
+      ins(%a, %w : memref<2x1x64xbf16>, memref<64x1024xbf16>) outs(%c : memref<2x1x1024xbf16>)
+  return
+}
+
+// How many rows there are is seen by the call.
+
+// CHECK-LABEL: func.func @some_rows(
+//       CHECK:   %[[ROWS:.*]] = memref.dim
+//       CHECK:   %[[FEW:.*]] = arith.cmpi {{slt|ult}}, %[[ROWS]], %c9
+//       CHECK:   scf.if %[[FEW]] {
+//       CHECK:     memref.alloc() {alignment = 64 : i64} : memref<8x32xf32>
+//       CHECK:   } else {
+//       CHECK:     memref.alloc() {alignment = 64 : i64} : memref<256x64xf32>
+func.func @some_rows(%a: memref<?x768xf32>, %w: memref<256x768xf32>, %c: memref<?x256xf32>) {
+  linalg.contract
+      indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>]
+      ins(%a, %w : memref<?x768xf32>, memref<256x768xf32>) outs(%c : memref<?x256xf32>)
+  return
+}
+
 // Vectors along the output's last dimension, then what is left one by one; an
 // operand without that dimension is broadcast.
 
@@ -67,29 +126,29 @@ func.func @elementwise(%x: memref<1024x40xf32>, %s: memref<512xf32>) {
 // nothing else sees it.
 
 // CHECK-LABEL: func.func @filled(
-//       CHECK:   memref.alloc() {{.*}}memref<8x16xf32>
+//       CHECK:   memref.alloc() {{.*}}memref<12x16xf32>
 //   CHECK-NOT:   scf.forall
 //       CHECK:   vector.store %{{.*}}
 //       CHECK:   vector.fma
 //       CHECK:   return
-func.func @filled(%a: memref<8x4xf32>, %b: memref<4x16xf32>) -> memref<8x16xf32> {
+func.func @filled(%a: memref<12x4xf32>, %b: memref<4x16xf32>) -> memref<12x16xf32> {
   %zero = arith.constant 0.0 : f32
-  %o = memref.alloc() : memref<8x16xf32>
-  linalg.fill ins(%zero : f32) outs(%o : memref<8x16xf32>)
-  linalg.matmul ins(%a, %b : memref<8x4xf32>, memref<4x16xf32>) outs(%o : memref<8x16xf32>)
-  return %o : memref<8x16xf32>
+  %o = memref.alloc() : memref<12x16xf32>
+  linalg.fill ins(%zero : f32) outs(%o : memref<12x16xf32>)
+  linalg.matmul ins(%a, %b : memref<12x4xf32>, memref<4x16xf32>) outs(%o : memref<12x16xf32>)
+  return %o : memref<12x16xf32>
 }
 
 // CHECK-LABEL: func.func @read_between(
 //       CHECK:   memref.load
 //       CHECK:   vector.fma
-func.func @read_between(%a: memref<8x4xf32>, %b: memref<4x16xf32>, %i: index) -> (memref<8x16xf32>, f32) {
+func.func @read_between(%a: memref<12x4xf32>, %b: memref<4x16xf32>, %i: index) -> (memref<12x16xf32>, f32) {
   %zero = arith.constant 0.0 : f32
-  %o = memref.alloc() : memref<8x16xf32>
-  linalg.fill ins(%zero : f32) outs(%o : memref<8x16xf32>)
-  %x = memref.load %o[%i, %i] : memref<8x16xf32>
-  linalg.matmul ins(%a, %b : memref<8x4xf32>, memref<4x16xf32>) outs(%o : memref<8x16xf32>)
-  return %o, %x : memref<8x16xf32>, f32
+  %o = memref.alloc() : memref<12x16xf32>
+  linalg.fill ins(%zero : f32) outs(%o : memref<12x16xf32>)
+  %x = memref.load %o[%i, %i] : memref<12x16xf32>
+  linalg.matmul ins(%a, %b : memref<12x4xf32>, memref<4x16xf32>) outs(%o : memref<12x16xf32>)
+  return %o, %x : memref<12x16xf32>, f32
 }
 
 // The sum of a row: 16 partial sums, and one of what is left. So little work is

@@ -1,0 +1,269 @@
+//===- ContractionKernel.cpp - Parallel products of matrices --------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "ContractionKernel.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/IR/Matchers.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+using namespace fovea::attn;
+
+//===----------------------------------------------------------------------===//
+// Contractions
+//===----------------------------------------------------------------------===//
+
+/// Follows `value` through an extension to a block argument.
+static BlockArgument getExtendedArgument(Value value) {
+  if (auto extension = value.getDefiningOp<arith::ExtFOp>())
+    value = extension.getIn();
+  return dyn_cast<BlockArgument>(value);
+}
+
+bool fovea::attn::isSumOfProducts(linalg::LinalgOp op) {
+  Block *body = op.getBlock();
+  auto yield = cast<linalg::YieldOp>(body->getTerminator());
+  if (yield.getNumOperands() != 1 || body->getNumArguments() != 3)
+    return false;
+  auto sum = yield.getOperand(0).getDefiningOp<arith::AddFOp>();
+  if (!sum)
+    return false;
+  Value product;
+  for (auto [old, added] : {std::pair(sum.getLhs(), sum.getRhs()),
+                            std::pair(sum.getRhs(), sum.getLhs())})
+    if (old == body->getArgument(2))
+      product = added;
+  auto mul = product ? product.getDefiningOp<arith::MulFOp>() : nullptr;
+  if (!mul)
+    return false;
+  BlockArgument lhs = getExtendedArgument(mul.getLhs());
+  BlockArgument rhs = getExtendedArgument(mul.getRhs());
+  return lhs && rhs && lhs != rhs && lhs.getArgNumber() < 2 &&
+         rhs.getArgNumber() < 2;
+}
+
+/// The operation that fills the output of `op` with a constant, when `op` is
+/// all that meets it.
+static linalg::FillOp findFill(linalg::LinalgOp op) {
+  Value output = op.getDpsInitOperand(0)->get();
+  linalg::FillOp fill;
+  if (!output.getDefiningOp<memref::AllocOp>() ||
+      llvm::is_contained(op.getDpsInputs(), output))
+    return fill;
+  for (Operation *user : output.getUsers()) {
+    Operation *inBlock = op->getBlock()->findAncestorOpInBlock(*user);
+    if (!inBlock)
+      return {};
+    if (user == op || op->isBeforeInBlock(inBlock))
+      continue;
+    auto found = dyn_cast<linalg::FillOp>(user);
+    if (fill || !found || inBlock != user ||
+        !matchPattern(found.value(), m_Constant()))
+      return {};
+    fill = found;
+  }
+  return fill;
+}
+
+Value Contraction::extentOf(KernelBuilder &b, unsigned loop) const {
+  for (const Operand *operand : {&output, &left, &right})
+    for (auto [dim, other] : llvm::enumerate(operand->loops))
+      if (other == loop)
+        return b.extent(operand->memref, dim);
+  llvm_unreachable("every loop runs along some operand");
+}
+
+Value Contraction::countRows(KernelBuilder &b) const {
+  return rowLoop ? extentOf(b, *rowLoop) : b.index(1);
+}
+
+bool Contraction::Operand::isContiguousAlong(unsigned loop) const {
+  return !loops.empty() && loops.back() == loop &&
+         cast<MemRefType>(memref.getType()).isLastDimUnitStride();
+}
+
+std::optional<Contraction> Contraction::match(linalg::LinalgOp op) {
+  if (!op.hasPureBufferSemantics() || op.getNumDpsInputs() != 2 ||
+      op.getNumDpsInits() != 1 || !isSumOfProducts(op))
+    return std::nullopt;
+  SmallVector<Operand> operands;
+  bool isDouble = false;
+  for (OpOperand &operand : op->getOpOperands()) {
+    auto type = dyn_cast<MemRefType>(operand.get().getType());
+    AffineMap map = op.getMatchingIndexingMap(&operand);
+    if (!type || !isa<Float16Type, BFloat16Type, Float32Type, Float64Type>(
+                     type.getElementType()))
+      return std::nullopt;
+    if (!map.isProjectedPermutation())
+      return std::nullopt;
+    isDouble |= type.getElementType().isF64();
+    Operand &parts = operands.emplace_back();
+    parts.memref = operand.get();
+    for (AffineExpr expr : map.getResults())
+      parts.loops.push_back(cast<AffineDimExpr>(expr).getPosition());
+  }
+  if (operands[2].loops.empty() || op.getNumReductionLoops() == 0)
+    return std::nullopt;
+  unsigned columnLoop = operands[2].loops.back();
+  if (operands[0].has(columnLoop))
+    std::swap(operands[0], operands[1]);
+  if (!operands[1].has(columnLoop) || operands[0].has(columnLoop) ||
+      !operands[2].isContiguousAlong(columnLoop))
+    return std::nullopt;
+
+  MLIRContext *context = op.getContext();
+  Contraction contraction;
+  contraction.op = op;
+  contraction.state = isDouble ? FloatType(Float64Type::get(context))
+                               : Float32Type::get(context);
+  std::tie(contraction.left, contraction.right, contraction.output) =
+      std::tuple(operands[0], operands[1], operands[2]);
+  contraction.columnLoop = columnLoop;
+  contraction.fill = findFill(op);
+  // Rows share the right operand. A loop of one iteration has nothing to share.
+  SmallVector<int64_t> extents = op.getStaticLoopRanges();
+  for (unsigned loop : contraction.output.loops) {
+    if (loop == columnLoop)
+      continue;
+    contraction.outerLoops.push_back(loop);
+    if (contraction.left.has(loop) && !contraction.right.has(loop) &&
+        (!contraction.rowLoop || extents[loop] != 1))
+      contraction.rowLoop = loop;
+  }
+  if (contraction.rowLoop)
+    llvm::erase(contraction.outerLoops, *contraction.rowLoop);
+  SmallVector<unsigned> reductions;
+  op.getReductionDims(reductions);
+  // The innermost reduction runs along the left operand's last dimension.
+  contraction.depthLoop = reductions.back();
+  for (unsigned loop : contraction.left.loops)
+    if (llvm::is_contained(reductions, loop))
+      contraction.depthLoop = loop;
+  for (unsigned loop : reductions)
+    if (loop != contraction.depthLoop)
+      contraction.outerDepthLoops.push_back(loop);
+  return contraction;
+}
+
+//===----------------------------------------------------------------------===//
+// Tasks
+//===----------------------------------------------------------------------===//
+
+ContractionKernel::ContractionKernel(const Contraction &contraction,
+                                     OpBuilder &builder, RegisterFile registers)
+    : Contraction(contraction),
+      b(op.getLoc(), builder, state, registers.vectorBits / state.getWidth()),
+      lanes(b.getLanes()), vectors(1), taskRows(1) {}
+
+void ContractionKernel::setTaskColumns(int64_t maxVectors) {
+  vectors = maxVectors;
+  int64_t columns = op.getStaticLoopRanges()[columnLoop];
+  if (!ShapedType::isDynamic(columns))
+    vectors = std::clamp<int64_t>(llvm::divideCeil(columns, lanes), 1, vectors);
+}
+
+ContractionKernel::Values
+ContractionKernel::indices(const Operand &operand) const {
+  return llvm::map_to_vector(operand.loops,
+                             [&](unsigned loop) { return position[loop]; });
+}
+
+void ContractionKernel::setRow(Value row) {
+  if (rowLoop)
+    position[*rowLoop] = b.add(firstRow, row);
+}
+
+void ContractionKernel::setColumn(Value column) {
+  position[columnLoop] = b.add(firstColumn, column);
+}
+
+bool ContractionKernel::isMultiple(unsigned loop, int64_t factor) {
+  std::optional<int64_t> known = getConstantIntValue(extentOf(b, loop));
+  return known && *known % factor == 0;
+}
+
+void ContractionKernel::emit() {
+  int64_t columns = vectors * lanes;
+  SmallVector<OpFoldResult> bounds;
+  for (unsigned loop : outerLoops)
+    bounds.push_back(getAsOpFoldResult(extentOf(b, loop)));
+  Value rows = countRows(b);
+  bounds.push_back(getAsOpFoldResult(b.ceilDiv(rows, taskRows)));
+  bounds.push_back(
+      getAsOpFoldResult(b.ceilDiv(extentOf(b, columnLoop), columns)));
+  scf::ForallOp::create(
+      b, bounds, /*outputs=*/ValueRange(), /*mapping=*/std::nullopt,
+      [&](OpBuilder &, Location, ValueRange ivs) {
+        position.assign(op.getNumLoops(), Value());
+        for (auto [loop, iv] : llvm::zip(outerLoops, ivs))
+          position[loop] = iv;
+        firstRow = b.mul(ivs[outerLoops.size()], taskRows);
+        numRows = !rowLoop || isMultiple(*rowLoop, taskRows)
+                      ? b.index(taskRows)
+                      : b.min(b.sub(rows, firstRow), taskRows);
+        firstColumn = b.mul(ivs.back(), columns);
+        numColumns =
+            isMultiple(columnLoop, columns)
+                ? b.index(columns)
+                : b.min(b.sub(extentOf(b, columnLoop), firstColumn), columns);
+        sums = b.scratch({taskRows, columns}, state);
+        copySums(/*load=*/true);
+        emitProducts();
+        copySums(/*load=*/false);
+        b.freeScratch();
+        scf::InParallelOp::create(b);
+      });
+}
+
+void ContractionKernel::forEachColumn(function_ref<void(Value)> vector,
+                                      function_ref<void(Value)> scalar) {
+  b.ifThenElse(
+      b.equal(numColumns, b.index(vectors * lanes)),
+      [&] {
+        for (int64_t v = 0; v < vectors; ++v)
+          vector(b.index(v * lanes));
+      },
+      [&] { b.loop(b.index(0), numColumns, 1, scalar); });
+}
+
+/// Copies the output's rows to the sums, or back.
+void ContractionKernel::copySums(bool load) {
+  Value zero = b.splat(0.0);
+  if (load && fill) {
+    FloatAttr constant;
+    matchPattern(fill.value(), m_Constant(&constant));
+    Value start = b.splat(constant.getValueAsDouble());
+    return b.loop(b.index(0), numRows, 1, [&](Value row) {
+      for (int64_t v = 0; v < vectors; ++v)
+        b.storeVector(start, sums, {row, b.index(v * lanes)});
+    });
+  }
+  b.loop(b.index(0), numRows, 1, [&](Value row) {
+    setRow(row);
+    // Columns that do not exist compute too, and must not be subnormal.
+    if (load && !isMultiple(columnLoop, vectors * lanes))
+      for (int64_t v = 0; v < vectors; ++v)
+        b.storeVector(zero, sums, {row, b.index(v * lanes)});
+    auto copy = [&](bool isVector) {
+      return [&, isVector](Value column) {
+        setColumn(column);
+        Values inside = {row, column}, outside = indices(output);
+        Value from = load ? output.memref : sums;
+        Value to = load ? sums : output.memref;
+        const Values &source = load ? outside : inside;
+        const Values &target = load ? inside : outside;
+        if (isVector)
+          b.storeVector(b.loadVector(from, source), to, target);
+        else
+          b.storeScalar(b.loadScalar(from, source), to, target);
+      };
+    };
+    forEachColumn(copy(true), copy(false));
+  });
+}

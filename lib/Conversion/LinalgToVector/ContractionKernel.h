@@ -1,0 +1,108 @@
+//===- ContractionKernel.h - Parallel products of matrices ------*- C++ -*-===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+//   forall (outer dimensions, chunks of rows, chunks of columns)     one task
+//     sums[rows][columns] = output, or the constant that it was filled with
+//     sums += left . right                          by a kernel: emitProducts()
+//     output = sums
+//
+// "Columns" is the last dimension of the output, along which its vectors run;
+// the right operand is the one that has it.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FOVEA_LIB_CONVERSION_LINALGTOVECTOR_CONTRACTIONKERNEL_H
+#define FOVEA_LIB_CONVERSION_LINALGTOVECTOR_CONTRACTIONKERNEL_H
+
+#include "LinalgKernels.h"
+#include "fovea/Kernels/KernelBuilder.h"
+#include "llvm/ADT/STLExtras.h"
+
+namespace fovea::attn {
+
+/// A sum of products of two operands over permutations of its loops.
+struct Contraction {
+  /// An operand, and the loop that runs along each of its dimensions.
+  struct Operand {
+    mlir::Value memref;
+    llvm::SmallVector<unsigned> loops;
+
+    bool has(unsigned loop) const { return llvm::is_contained(loops, loop); }
+    /// Whether neighbours along `loop` are neighbours in memory.
+    bool isContiguousAlong(unsigned loop) const;
+  };
+
+  /// The parts of `op`; none when it is something else.
+  static std::optional<Contraction> match(mlir::linalg::LinalgOp op);
+
+  mlir::Value extentOf(KernelBuilder &b, unsigned loop) const;
+  /// How many rows share the right operand.
+  mlir::Value countRows(KernelBuilder &b) const;
+
+  mlir::linalg::LinalgOp op;
+  Operand left, right, output;
+  unsigned columnLoop, depthLoop;
+  std::optional<unsigned> rowLoop;
+  llvm::SmallVector<unsigned> outerLoops, outerDepthLoops;
+  /// What has filled the output, where nothing else reads that.
+  mlir::linalg::FillOp fill;
+  /// The type of sums.
+  mlir::FloatType state;
+};
+
+/// Emits a contraction in tasks of rows and columns.
+class ContractionKernel : protected Contraction {
+public:
+  virtual ~ContractionKernel() = default;
+  void emit();
+
+protected:
+  using Values = KernelBuilder::Values;
+
+  ContractionKernel(const Contraction &contraction, mlir::OpBuilder &builder,
+                    RegisterFile registers);
+
+  /// Plans tasks of at most `maxVectors` vectors of columns.
+  void setTaskColumns(int64_t maxVectors);
+  /// Adds the products of the present task to the sums.
+  virtual void emitProducts() = 0;
+
+  Values indices(const Operand &operand) const;
+  void setRow(mlir::Value row);
+  void setColumn(mlir::Value column);
+  bool isMultiple(unsigned loop, int64_t factor);
+  /// Calls `vector` for all columns of the task when they are as many as
+  /// planned, otherwise `scalar` for those that exist.
+  void forEachColumn(llvm::function_ref<void(mlir::Value)> vector,
+                     llvm::function_ref<void(mlir::Value)> scalar);
+
+  KernelBuilder b;
+  int64_t lanes, vectors, taskRows;
+
+  // The present task: where each loop is, and its rows and columns.
+  Values position;
+  mlir::Value firstRow, numRows, firstColumn, numColumns, sums;
+
+private:
+  void copySums(bool load);
+};
+
+/// The most rows for which the right operand is read where it is.
+constexpr int64_t kMaxRowsInPlace = 8;
+
+/// Whether neighbours in the right operand meet neighbours in another one, as
+/// emitFewRows() needs them.
+bool isReadableInPlace(const Contraction &contraction);
+
+/// Emits a product of kMaxRowsInPlace rows or less.
+void emitFewRows(const Contraction &contraction, mlir::OpBuilder &builder,
+                 RegisterFile registers);
+
+} // namespace fovea::attn
+
+#endif // FOVEA_LIB_CONVERSION_LINALGTOVECTOR_CONTRACTIONKERNEL_H

@@ -92,6 +92,24 @@ func.func @named(%q: !q, %k: !k, %v: !k) -> !q {
   return %r : !q
 })";
 
+/// One query whose tiles are read in two parts, a key of the last one having no
+/// weight.
+constexpr const char *kSingle = R"(
+!q = tensor<1x34x1x64xf16>
+!k = tensor<1x1x450x64xf16>
+!w = tensor<1x1x450xf32>
+func.func @single(%q: !q, %k: !k, %v: !k) -> !q {
+  %init = tensor.empty() : !q
+  %all = arith.constant dense<0.5> : !w
+  %none = arith.constant 0xFF800000 : f32
+  %zero = arith.constant 0 : index
+  %last = arith.constant 440 : index
+  %w = tensor.insert %none into %all[%zero, %zero, %last] : !w
+  %r = attn.dense ins(%q, %k, %v : !q, !k, !k) log_weight(%w : !w)
+      outs(%init : !q) -> !q
+  return %r : !q
+})";
+
 /// Gradients of two tiles of queries and of rows, the last ones ragged.
 constexpr const char *kGradients = R"(
 !q = tensor<1x1x130x64xf16>
@@ -200,8 +218,9 @@ protected:
     bool areMany = text == kManyGradients;
     bool areGradients = areMany || text == kGradients;
     int64_t rows = areMany ? 330 : areGradients ? 200 : 450;
-    int64_t heads = areMany ? 2 : 1;
-    Halves q(130, 0, heads), k(rows, 1), v(rows, 2), out(130, 3, heads),
+    int64_t heads = areMany ? 2 : text == kSingle ? 34 : 1;
+    int64_t queries = text == kSingle ? 1 : 130;
+    Halves q(queries, 0, heads), k(rows, 1), v(rows, 2), out(130, 3, heads),
         d(130, 4, heads);
     for (int64_t row : spoiledValues)
       v.spoil(row);
@@ -329,6 +348,15 @@ TEST_P(SM90a, EveryInstructionOfNamedRowsIsMissed) {
   spoiledKeys = {442};
   expectMissed("cp.async.wait");
   expectMissed("vote.ballot");
+}
+
+TEST_P(SM80, EveryInstructionOfSingleQueriesIsMissed) {
+  text = kSingle;
+  spoiledValues = {440};
+  expectMissed("barrier.cta");
+  // The last one is behind all reads, and keys of first tiles have weights.
+  expectMissed("cp.async.wait", {2});
+  expectMissed("vote.ballot", {0});
 }
 
 TEST_P(SM90a, EveryInstructionOfGradientsIsMissed) {

@@ -25,20 +25,32 @@ inline int64_t getKeyGroup(StreamOp op) {
   return isKnown ? heads / keyHeads : 0;
 }
 
+/// Whether there are so few queries, one or fewer than heads share a key head,
+/// that each has tiles of its own, whatever it reads.
+inline bool hasSingleQueries(StreamOp op) {
+  constexpr int64_t kMostQueries = 16;
+  int64_t queries =
+      mlir::cast<mlir::ShapedType>(op.getQuery().getType()).getDimSize(2);
+  return !mlir::ShapedType::isDynamic(queries) && queries <= kMostQueries &&
+         (queries <= 1 || queries < getKeyGroup(op));
+}
+
 /// Whether the rows of a tile on a GPU are the heads that share a key head, of
-/// one query. They are where lists of rows, which all of these heads share,
-/// change after so few queries that those of one head would fill less of a
-/// tile. Such an operation is not cut to tiles: its kernel has a block of
-/// threads for each query.
+/// one query. They are where the queries of one head would fill less of a tile:
+/// there are few, or lists of rows, which all of these heads share, change
+/// after few. Such an operation is not cut to tiles: its kernel has a block of
+/// threads for each query, or several for parts of what it reads.
 inline bool hasHeadRows(StreamOp op) {
-  if (op.getRowLists().empty() || op.getFirstRow() || op.getQueryLengths() ||
-      !op.getScore().empty())
+  int64_t group = getKeyGroup(op);
+  if (group == 0 || op.getFirstRow() || op.getQueryLengths())
     return false;
   int64_t keyHeads =
       mlir::cast<mlir::ShapedType>(op.getValues().front().getType())
           .getDimSize(1);
   for (const StreamSource &source : op.getSourceList()) {
-    if (source.attr.hasDistances())
+    if (source.attr.hasDistances() ||
+        mlir::cast<mlir::ShapedType>(source.values.getType()).getDimSize(1) !=
+            keyHeads)
       return false;
     int64_t lists = source.rowList
                         ? mlir::cast<mlir::ShapedType>(source.rowList.getType())
@@ -47,12 +59,16 @@ inline bool hasHeadRows(StreamOp op) {
     if (lists != 1 && lists != keyHeads)
       return false;
   }
+  if (hasSingleQueries(op))
+    return true;
   int64_t queries =
       mlir::cast<mlir::ShapedType>(op.getQuery().getType()).getDimSize(2);
-  if (int64_t block = op.getBlock())
-    queries =
-        mlir::ShapedType::isDynamic(queries) ? block : std::min(queries, block);
-  return !mlir::ShapedType::isDynamic(queries) && queries < getKeyGroup(op);
+  int64_t block = op.getBlock();
+  if (op.getRowLists().empty() || block == 0)
+    return false;
+  queries =
+      mlir::ShapedType::isDynamic(queries) ? block : std::min(queries, block);
+  return queries < group;
 }
 
 } // namespace fovea::attn

@@ -44,15 +44,32 @@ Value GPUStreamKernel::viewHeads(Value memref) {
                                    sizes, strides);
 }
 
+/// The head of row `row` of the block, or of its last one.
+Value GPUStreamKernel::getRowHead(Value row) {
+  if (!rowsAreHeads)
+    return head;
+  row = b.min(row, b.sub(blockQueries, b.i32(1)));
+  return b.add(head, b.toIndex(b.add(blockQuery, row)));
+}
+
 void GPUStreamKernel::emitHeads() {
   rowsAreHeads = true;
+  allocateParts();
+  {
+    OpBuilder::InsertionGuard guard(b);
+    emitHeadBlock();
+  }
+  mergeParts();
+}
+
+void GPUStreamKernel::emitHeadBlock() {
   int64_t group = getKeyGroup(op);
   Value query = op.getQuery(), size = b.index(group);
-  Values at =
-      beginBlocks(b,
-                  {b.extent(query, 0), b.extent(op.getValues().front(), 1),
-                   b.extent(query, 2), b.ceilDiv(size, queryTile)},
-                  layout.bytes);
+  Values extents = {b.extent(query, 0), b.extent(op.getValues().front(), 1),
+                    b.extent(query, 2), b.ceilDiv(size, queryTile)};
+  if (parts.count)
+    extents.push_back(parts.count);
+  Values at = beginBlocks(b, extents, layout.bytes);
   placeShared();
   batch = at[0];
   head = b.mul(at[1], group);
@@ -64,6 +81,9 @@ void GPUStreamKernel::emitHeads() {
     lseView = viewHeads(op.getLse());
   int64_t block = op.getBlock();
   Value first = b.mul(at[3], queryTile);
-  emitQueryBlock(first, b.min(b.sub(size, first), queryTile),
-                 block ? b.div(firstRow, block) : b.index(0));
+  beginQueryBlock(first, b.min(b.sub(size, first), queryTile),
+                  block ? b.div(firstRow, block) : b.index(0));
+  if (!parts.count)
+    return emitPasses();
+  takePart(at[4], at[3], [&] { emitPasses(); });
 }

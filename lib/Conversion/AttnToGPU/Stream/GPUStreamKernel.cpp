@@ -360,11 +360,17 @@ void GPUStreamKernel::beginQueryBlock(Value query, Value numQueries,
   blockQueries = b.toI32(numQueries);
   emitSources(blockIndex);
   collectSegments(blockIndex);
+  beginTile = b.i32(0);
+  endTile = numTiles;
 }
 
 void GPUStreamKernel::emitQueryBlock(Value query, Value numQueries,
                                      Value blockIndex) {
   beginQueryBlock(query, numQueries, blockIndex);
+  emitPasses();
+}
+
+void GPUStreamKernel::emitPasses() {
   loadQueries();
   if (layout.numPasses == 1)
     return emitPass(b.i32(0));
@@ -376,9 +382,10 @@ void GPUStreamKernel::emitQueryBlock(Value query, Value numQueries,
 
 /// Sums of the value columns from `column` on.
 void GPUStreamKernel::emitPass(Value column) {
-  Value zero = b.i32(0), one = b.i32(1);
-  Tile first = getTile(zero);
-  b.ifThen(b.less(zero, numTiles), [&] { loadTile(first, zero, column); });
+  Value one = b.i32(1);
+  Tile first = getTile(beginTile);
+  b.ifThen(b.less(beginTile, endTile),
+           [&] { loadTile(first, b.i32(0), column); });
   b.commitCopies();
 
   // Narrow heads keep their queries in registers all the way.
@@ -393,14 +400,14 @@ void GPUStreamKernel::emitPass(Value column) {
   Values carried = flatten(makeState());
   size_t numSums = carried.size();
   carried.append(pack(first));
-  carried =
-      b.loop(zero, numTiles, 1, carried, [&](Value number, ValueRange values) {
+  carried = b.loop(
+      beginTile, endTile, 1, carried, [&](Value number, ValueRange values) {
         State state = unflatten(values.take_front(numSums));
         Tile tile = unpack(values.drop_front(numSums));
         Value next = b.add(number, one);
         Tile following = getTile(next);
-        Value stage = b.rem(number, 2);
-        b.ifThen(b.less(next, numTiles),
+        Value stage = b.rem(b.sub(number, beginTile), 2);
+        b.ifThen(b.less(next, endTile),
                  [&] { loadTile(following, b.sub(one, stage), column); });
         b.commitCopies();
         b.waitCopies(1);

@@ -41,6 +41,10 @@ namespace fovea::attn {
 /// Farther than any row; the difference of two such numbers fits 32 bits.
 constexpr int64_t kFar = 1 << 30;
 
+/// What squared scores are divided by, at least: its inverse and its square are
+/// normal numbers.
+constexpr double kLeastPeak = 0x1p-60;
+
 /// The type that queries, keys and values of a stream are multiplied in: the
 /// narrow one that queries and results have, or else f32. Sources kept in f32
 /// beside narrow results are rounded, as weights are.
@@ -165,10 +169,20 @@ private:
   void beginHead(Value batch, Value head);
   void beginQueryBlock(Value query, Value numQueries, Value blockIndex);
   void emitHead(Value batch, Value head);
+  void emitHeadBlock();
   Value viewHeads(Value memref);
+  Value getRowHead(Value row);
   void leaveEmpty(Value row);
+
+  // Several blocks of threads for one query (GPUStreamParts.cpp).
+  void allocateParts();
+  void takePart(Value part, Value headTile, llvm::function_ref<void()> body);
+  void storePart(const State &state, Value column);
+  void mergeParts();
+
   void emitSources(Value blockIndex);
   void emitQueryBlock(Value query, Value numQueries, Value blockIndex);
+  void emitPasses();
   void emitPass(Value column);
 
   // Segments and tiles (GPUStreamTiles.cpp).
@@ -268,6 +282,13 @@ private:
                      State &state);
   void attend(const Tile &tile, Value stage, State &state);
   void finish(const State &state, Value column);
+  void storeColumns(const State &state, int64_t half, Value firstColumn,
+                    Value rows, mlir::ValueRange leading,
+                    llvm::function_ref<Value(Value)> change);
+  Value sumOfRow(const State &state, int64_t half);
+  Value isRowWriter(Value firstColumn);
+  Value getFinalFactor(Value maximum, Value sum);
+  Value getMean(Value total, Value factor);
   State makeState();
   Values flatten(const State &state);
   State unflatten(mlir::ValueRange values);
@@ -332,6 +353,17 @@ private:
   // Indices; with heads for rows, the first head, and where the query stands.
   Value batch, head, firstRow, numRows, queryStart, queryCount;
   Value blockQuery, blockQueries, numTiles; // of 32 bits
+  /// The tiles that this block of threads reads, from the first to before the
+  /// second.
+  Value beginTile, endTile;
+
+  /// What blocks for parts of a query's tiles leave: sums of values [B, H, N,
+  /// P, E], maxima and sums of weights [B, H, N, P, 2], and how many parts
+  /// there are [B, G, N]. Null where a block has all tiles.
+  struct Parts {
+    Value count, sums, statistics, used;
+    Value sumRows, statisticRows, part; // those of the block
+  } parts;
 };
 
 } // namespace fovea::attn

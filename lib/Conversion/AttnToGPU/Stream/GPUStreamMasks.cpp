@@ -152,14 +152,17 @@ void GPUStreamKernel::addBias(const Tile &tile,
 Value GPUStreamKernel::computeScore(const Tile &tile, Value row, Value offset,
                                     Value product) {
   // Threads without a query, and rows behind the tile, repeat the last one.
+  if (rowsAreHeads)
+    scoreBody.enterHead(b, batch, getRowHead(row));
   row = b.min(row, b.sub(blockQueries, b.i32(1)));
   offset = b.min(offset, b.sub(tile.count, b.i32(1)));
   // As masks count: the last query stands at the last key.
   Value shift = b.sub(
       selectBySource(tile, [](const SourceView &view) { return view.tokens; }),
       numRows);
-  Value query =
-      b.add(b.add(b.add(firstRow, queryStart), shift), b.toIndex(row));
+  Value query = b.add(getFirstPosition(), shift);
+  if (!rowsAreHeads)
+    query = b.add(query, b.toIndex(row));
   Value key = b.toIndex(getPosition(tile, offset));
   if (tile.stride) {
     Value stride = b.toIndex(tile.stride);

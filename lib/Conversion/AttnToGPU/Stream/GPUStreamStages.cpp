@@ -24,10 +24,6 @@ using namespace mlir;
 using namespace fovea::attn;
 using Values = KernelBuilder::Values;
 
-/// What squared scores are divided by, at least: its inverse and its square are
-/// normal numbers.
-static constexpr double kLeastPeak = 0x1p-60;
-
 //===----------------------------------------------------------------------===//
 // Running sums
 //===----------------------------------------------------------------------===//
@@ -45,14 +41,16 @@ GPUStreamKernel::State GPUStreamKernel::makeState() {
     Value sinks = op.getSink();
     if (!sinks)
       break;
-    Value ownHead = head;
-    if (rowsAreHeads) {
-      Value row = b.min(getOwnRow(half), b.sub(blockQueries, b.i32(1)));
-      ownHead = b.add(head, b.toIndex(b.add(blockQuery, row)));
-    }
+    Value ownHead = getRowHead(getOwnRow(half));
     Value sink = b.loadScalar(sinks, {b.broadcastIndex(sinks, 0, batch),
                                       b.broadcastIndex(sinks, 1, ownHead)});
     auto [maximum, sum] = softmax::startWithSink(b, sink);
+    // The first of several parts has it.
+    if (parts.count) {
+      Value isFirst = b.equal(beginTile, b.i32(0));
+      maximum = b.select(isFirst, maximum, state.maximum[half]);
+      sum = b.select(isFirst, sum, zero);
+    }
     state.maximum[half] = maximum;
     // The four threads of a row add their sums up.
     state.sum[half] = b.select(b.equal(pairColumn, b.i32(0)), sum, zero);
@@ -302,70 +300,94 @@ void GPUStreamKernel::accumulateF32(const SmallVectorImpl<Values> &weights,
   }
 }
 
-void GPUStreamKernel::finish(const State &state, Value firstColumn) {
-  Value zero = b.scalar(0.0);
-  auto outputType = cast<FloatType>(
-      cast<MemRefType>(op.getOutput().getType()).getElementType());
-  int64_t elementBytes = outputType.getWidth() / 8;
+/// Stores what `change` makes of the thread's sums of one row to the columns
+/// from `firstColumn` on of `rows[leading]`.
+void GPUStreamKernel::storeColumns(const State &state, int64_t half,
+                                   Value firstColumn, Value rows,
+                                   ValueRange leading,
+                                   function_ref<Value(Value)> change) {
+  auto type = cast<FloatType>(getMemRefType(rows).getElementType());
+  int64_t elementBytes = type.getWidth() / 8;
   // Both columns of a thread are stored at once where they are aligned.
-  bool storesPairs =
-      getCopyBytes(op.getOutput(), elementBytes) >= 2 * elementBytes;
+  bool storesPairs = getCopyBytes(rows, elementBytes) >= 2 * elementBytes;
   bool cutsColumns = valueWidth % (state.output.size() * 8) != 0;
+  auto exists = [&](Value at) { return b.less(at, b.i32(valueWidth)); };
+  auto locate = [&](Value column) {
+    Values at(leading);
+    at.push_back(column);
+    return b.toIndices(at);
+  };
+  for (auto [number, tile] : llvm::enumerate(state.output)) {
+    Value column = b.add(firstColumn, b.add(pairColumn, int64_t(number * 8)));
+    Values changed = {change(tile[2 * half]), change(tile[2 * half + 1])};
+    if (storesPairs) {
+      auto storePair = [&] {
+        Value pair = vector::FromElementsOp::create(
+            b, VectorType::get({2}, b.getF32Type()), changed);
+        if (!type.isF32())
+          pair = arith::TruncFOp::create(b, VectorType::get({2}, type), pair);
+        auto store = vector::StoreOp::create(b, pair, rows, locate(column));
+        store.setAlignment(2 * elementBytes);
+      };
+      if (cutsColumns)
+        b.ifThen(exists(column), storePair);
+      else
+        storePair();
+      continue;
+    }
+    for (int64_t i : {0, 1}) {
+      Value at = b.add(column, i);
+      b.ifThen(exists(at),
+               [&] { b.storeScalar(changed[i], rows, locate(at)); });
+    }
+  }
+}
+
+/// What sums of values are multiplied by in the end: zero for empty rows.
+Value GPUStreamKernel::getFinalFactor(Value maximum, Value sum) {
+  return isSoftmax ? softmax::inverseSum(b, maximum, sum)
+                   : b.fmul(maximum, maximum);
+}
+
+/// A sum that some value made infinite becomes NaN; an empty row is zero
+/// whatever the values that it did not read.
+Value GPUStreamKernel::getMean(Value total, Value factor) {
+  Value zero = b.scalar(0.0);
+  Value isEmpty =
+      arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, factor, zero);
+  Value mean = b.fma(total, zero, b.fmul(total, factor));
+  return b.select(isEmpty, zero, mean);
+}
+
+void GPUStreamKernel::finish(const State &state, Value firstColumn) {
+  if (parts.count)
+    return storePart(state, firstColumn);
   for (int64_t half : {0, 1}) {
-    Value sum = state.sum[half], maximum = state.maximum[half];
-    sum = b.fadd(sum, b.shuffleXor(sum, 1));
-    sum = b.fadd(sum, b.shuffleXor(sum, 2));
-    Value row = b.add(b.add(warpRow, group), half * 8);
+    Value sum = sumOfRow(state, half), maximum = state.maximum[half];
+    Value row = getOwnRow(half);
     b.ifThen(b.less(row, blockQueries), [&] {
       Value target = b.add(blockQuery, row);
-      Value factor = isSoftmax ? softmax::inverseSum(b, maximum, sum)
-                               : b.fmul(maximum, maximum);
-      Value isEmpty =
-          arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, factor, zero);
-      auto getMean = [&](Value total) {
-        // A sum that some value made infinite becomes NaN; an empty row is zero
-        // whatever the values that it did not read.
-        Value mean = b.fma(total, zero, b.fmul(total, factor));
-        return b.select(isEmpty, zero, mean);
-      };
-      for (auto [number, tile] : llvm::enumerate(state.output)) {
-        Value column =
-            b.add(firstColumn, b.add(pairColumn, int64_t(number * 8)));
-        Values means = {getMean(tile[2 * half]), getMean(tile[2 * half + 1])};
-        auto store = [&](Value at, int64_t i) {
-          b.storeScalar(means[i], outputView, b.toIndices({target, at}));
-        };
-        auto exists = [&](Value at) { return b.less(at, b.i32(valueWidth)); };
-        if (storesPairs) {
-          auto storePair = [&] {
-            Value pair = vector::FromElementsOp::create(
-                b, VectorType::get({2}, b.getF32Type()), means);
-            if (!outputType.isF32())
-              pair = arith::TruncFOp::create(
-                  b, VectorType::get({2}, outputType), pair);
-            auto store = vector::StoreOp::create(b, pair, outputView,
-                                                 b.toIndices({target, column}));
-            store.setAlignment(2 * elementBytes);
-          };
-          if (cutsColumns)
-            b.ifThen(exists(column), storePair);
-          else
-            storePair();
-          continue;
-        }
-        for (int64_t i : {0, 1}) {
-          Value at = b.add(column, i);
-          b.ifThen(exists(at), [&] { store(at, i); });
-        }
-      }
+      Value factor = getFinalFactor(maximum, sum);
+      storeColumns(state, half, firstColumn, outputView, target,
+                   [&](Value total) { return getMean(total, factor); });
       if (!lseView)
         return;
-      Value isWriter =
-          b.both(b.equal(pairColumn, b.i32(0)), b.equal(firstColumn, b.i32(0)));
-      b.ifThen(isWriter, [&] {
+      b.ifThen(isRowWriter(firstColumn), [&] {
         b.storeScalar(softmax::logSumExp(b, maximum, sum), lseView,
                       b.toIndex(target));
       });
     });
   }
+}
+
+/// The sum of the weights of one of the thread's rows, which four threads have.
+Value GPUStreamKernel::sumOfRow(const State &state, int64_t half) {
+  Value sum = state.sum[half];
+  sum = b.fadd(sum, b.shuffleXor(sum, 1));
+  return b.fadd(sum, b.shuffleXor(sum, 2));
+}
+
+/// Whether the thread stores what there is once for each of its rows.
+Value GPUStreamKernel::isRowWriter(Value firstColumn) {
+  return b.both(b.equal(pairColumn, b.i32(0)), b.equal(firstColumn, b.i32(0)));
 }

@@ -84,6 +84,10 @@ def large():
         f"      %c = arith.constant 5.0e+01 : f32\n      %p = arith.divf %s, %c : f32\n"
         f"      %t = math.tanh %p : f32\n      %y = arith.mulf %t, %c : f32\n      attn.yield %y : f32\n    }}\n"
         f"      outs(%o : {q}) -> {q}\n  return %r : {q}\n}}\n")
+    one = "tensor<1x8x1x128xbf16>"
+    yield "dense with one query, D = 128", "f", (
+        f"func.func @f(%q: {one}, %k: {k}, %o: {one}) -> {one} {{\n"
+        f"  %r = attn.dense ins(%q, %k, %k : {one}, {k}, {k}) outs(%o : {one}) -> {one}\n  return %r : {one}\n}}\n")
     for name, block, unit, entries in (("blocks of 64 rows", 64, 64, 16), ("single rows", 1, 1, 2048)):
         lists = f"tensor<1x2x{4096 // block}x{entries}xi32>"
         yield f"lists of {name}, D = 128", "f", (

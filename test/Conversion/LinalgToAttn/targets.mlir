@@ -20,10 +20,13 @@
 // WIDE:         attn.dense
 func.func @wide(%q: tensor<4x257xf32>, %k: tensor<6x257xf32>, %v: tensor<6x8xf32>) -> tensor<4x8xf32> {
   %zero = arith.constant 0.0 : f32
+  // Without a scale, soft-maxes of sums of so many products show how these were rounded.
+  %scale = arith.constant dense<0.0625> : tensor<4x257xf32>
+  %scaled = arith.mulf %q, %scale : tensor<4x257xf32>
   %scores = tensor.empty() : tensor<4x6xf32>
   %zeros = linalg.fill ins(%zero : f32) outs(%scores : tensor<4x6xf32>) -> tensor<4x6xf32>
   %s = linalg.matmul indexing_maps = [affine_map<(n, m, d) -> (n, d)>, affine_map<(n, m, d) -> (m, d)>, affine_map<(n, m, d) -> (n, m)>]
-      ins(%q, %k : tensor<4x257xf32>, tensor<6x257xf32>) outs(%zeros : tensor<4x6xf32>) -> tensor<4x6xf32>
+      ins(%scaled, %k : tensor<4x257xf32>, tensor<6x257xf32>) outs(%zeros : tensor<4x6xf32>) -> tensor<4x6xf32>
   %p = linalg.softmax dimension(1) ins(%s : tensor<4x6xf32>) outs(%scores : tensor<4x6xf32>) -> tensor<4x6xf32>
   %result = tensor.empty() : tensor<4x8xf32>
   %none = linalg.fill ins(%zero : f32) outs(%result : tensor<4x8xf32>) -> tensor<4x8xf32>

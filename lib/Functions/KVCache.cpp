@@ -20,12 +20,6 @@ using namespace fovea::functions;
 
 static constexpr StringLiteral kKind = "fovea.KVCache";
 
-/// The memory of keys or values as [B,G,M,D].
-static StridedView toHeadsFirst(const OwnedTensor &memory, bool tokensFirst) {
-  StridedView view(memory.getRef());
-  return tokensFirst ? view.swap(1, 2) : view;
-}
-
 //===----------------------------------------------------------------------===//
 // Memory
 //===----------------------------------------------------------------------===//
@@ -75,14 +69,10 @@ Error KVCache::append(const TensorRef &k, const TensorRef &v,
   StridedView own[] = {toHeadsFirst(keys, tokensFirst),
                        toHeadsFirst(values, tokensFirst)};
   NewTokens tokens(check, k, v, own[0], own[1]);
-  SequenceLengths counts(check, "lengths", given, getBatch(),
-                         tokens.getLength(), Target::CPU);
+  SmallVector<int64_t, 4> added =
+      countNewTokens(check, given, getBatch(), tokens.getLength());
   if (check.hasFailed())
     return check.takeError();
-  SmallVector<int64_t, 4> added(getBatch(), tokens.getLength());
-  if (given)
-    std::copy_n(static_cast<const int32_t *>(counts.get()->data), getBatch(),
-                added.begin());
   for (auto [entry, count, length] : enumerate(added, lengths))
     check.check(count <= capacity - length,
                 "k: found " + Twine(count) + " tokens for batch entry " +
@@ -122,10 +112,7 @@ Expected<AttentionResult> KVCache::attend(const TensorRef &q,
 
 Error KVCache::truncate(ArrayRef<int64_t> found, StringRef name) {
   Checker check;
-  for (auto [entry, count, length] : enumerate(found, lengths))
-    check.check(count >= 0 && count <= length,
-                name + ": found " + Twine(count) + " for batch entry " +
-                    Twine(entry) + ", needed 0 to " + Twine(length));
+  checkTruncation(check, name, found, lengths);
   if (check.hasFailed())
     return check.takeError();
   lengths.assign(found.begin(), found.end());

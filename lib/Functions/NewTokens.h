@@ -11,8 +11,42 @@
 
 #include "Memory.h"
 #include "StridedView.h"
+#include "TokenMask.h"
+#include "llvm/ADT/STLExtras.h"
+#include <algorithm>
 
 namespace fovea::functions {
+
+/// The memory of keys or values, tokens before heads or behind them, with heads
+/// first.
+inline StridedView toHeadsFirst(const OwnedTensor &memory, bool tokensFirst) {
+  StridedView view(memory.getRef());
+  return tokensFirst ? view.swap(1, 2) : view;
+}
+
+/// How many of `length` tokens each batch entry gets: `given` [B] of them, or
+/// all.
+inline llvm::SmallVector<int64_t, 4>
+countNewTokens(Checker &check, const std::optional<TensorRef> &given,
+               int64_t batch, int64_t length) {
+  SequenceLengths counts(check, "lengths", given, batch, length, Target::CPU);
+  llvm::SmallVector<int64_t, 4> added(batch, length);
+  if (given && !check.hasFailed())
+    std::copy_n(static_cast<const int32_t *>(counts.get()->data), batch,
+                added.begin());
+  return added;
+}
+
+/// Checks that no batch entry would keep more tokens than the `lengths` it has.
+inline void checkTruncation(Checker &check, llvm::StringRef name,
+                            llvm::ArrayRef<int64_t> kept,
+                            llvm::ArrayRef<int64_t> lengths) {
+  for (auto [entry, count, length] : llvm::enumerate(kept, lengths))
+    check.check(count >= 0 && count <= length,
+                name + ": found " + llvm::Twine(count) + " for batch entry " +
+                    llvm::Twine(entry) + ", needed 0 to " +
+                    llvm::Twine(length));
+}
 
 /// Keys [B,G,N,D] and values [B,G,N,E] of new tokens.
 class NewTokens {

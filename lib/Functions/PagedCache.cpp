@@ -22,12 +22,6 @@ using namespace fovea::functions;
 
 static constexpr StringLiteral kKind = "fovea.PagedCache";
 
-/// The memory of keys or values as [P,G,page,D].
-static StridedView toHeadsFirst(const OwnedTensor &memory, bool tokensFirst) {
-  StridedView view(memory.getRef());
-  return tokensFirst ? view.swap(1, 2) : view;
-}
-
 Expected<PagedCache> PagedCache::create(int64_t pages, int64_t page,
                                         int64_t heads, int64_t width,
                                         const PagedCacheOptions &options) {
@@ -87,14 +81,10 @@ Error PagedCache::append(const TensorRef &k, const TensorRef &v,
   for (const Shape &shape : shapes)
     sequences.push_back({nullptr, getElementType(), shape});
   NewTokens tokens(check, k, v, sequences[0], sequences[1]);
-  SequenceLengths counts(check, "lengths", given, getBatch(),
-                         tokens.getLength(), Target::CPU);
+  SmallVector<int64_t, 4> added =
+      countNewTokens(check, given, getBatch(), tokens.getLength());
   if (check.hasFailed())
     return check.takeError();
-  SmallVector<int64_t, 4> added(getBatch(), tokens.getLength());
-  if (given)
-    std::copy_n(static_cast<const int32_t *>(counts.get()->data), getBatch(),
-                added.begin());
   int64_t page = getPage(), needed = 0;
   for (auto [count, length, table] : zip_equal(added, lengths, tables))
     needed += static_cast<int64_t>(divideCeil(length + count, page)) -
@@ -155,10 +145,7 @@ PagedCache::attend(const TensorRef &q, const PagedOptions &options) const {
 
 Error PagedCache::truncate(ArrayRef<int64_t> found, StringRef name) {
   Checker check;
-  for (auto [entry, count, length] : enumerate(found, lengths))
-    check.check(count >= 0 && count <= length,
-                name + ": found " + Twine(count) + " for batch entry " +
-                    Twine(entry) + ", needed 0 to " + Twine(length));
+  checkTruncation(check, name, found, lengths);
   if (check.hasFailed())
     return check.takeError();
   for (auto [count, length, table] : zip_equal(found, lengths, tables)) {

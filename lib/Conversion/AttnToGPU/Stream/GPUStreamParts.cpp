@@ -108,8 +108,8 @@ void GPUStreamKernel::storePart(const State &state, Value firstColumn) {
       storeColumns(state, half, firstColumn, parts.sumRows, target,
                    [](Value total) { return total; });
       b.ifThen(isRowWriter(firstColumn), [&] {
-        for (auto [i, value] : llvm::enumerate(
-                 std::initializer_list<Value>{state.maximum[half], sum})) {
+        for (auto [i, value] :
+             llvm::enumerate(Values{state.maximum[half], sum})) {
           Value at[] = {target[0], target[1], b.i32(i)};
           b.storeScalar(value, parts.statisticRows, b.toIndices(at));
         }

@@ -334,8 +334,8 @@ void StreamRowsKernel::allocateScratch() {
         {source.keys, b.scratch({padded * rows}, state), numRows});
   }
   if (!op.getRowLists().empty()) {
-    listedRows = b.scratch({kColumnTile}, b.getIndexType());
-    listedPositions = b.scratch({kColumnTile}, b.getI32Type());
+    listedRows = b.scratch({2 * kColumnTile}, b.getIndexType());
+    listedPositions = b.scratch({2 * kColumnTile}, b.getI32Type());
   }
   if (hasBias)
     biases = b.scratch({tile}, state);

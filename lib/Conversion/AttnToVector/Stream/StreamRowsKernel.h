@@ -86,18 +86,20 @@ private:
     const SourceView &source;
     Value low, count, biasBegin;
     Value isCut; // whether a mask cuts single entries; null where none does
-    bool isListed = false; // its rows are those of `listedRows`
+    /// Its rows are those of `listedRows`, and so many are known there, those
+    /// of the next tile too; null for consecutive rows.
+    Value numListed = {};
   };
   /// Rows of keys or values, `count` from `first` on, or copies of them, or
-  /// those with these numbers.
+  /// those with these numbers, of which more may be known.
   struct Rows {
     Value memref, first, count;
     bool isStaged = false;
-    Value numbers = {};
+    Value numbers = {}, numNumbers = {};
 
     Value at(KernelBuilder &b, Value key) const;
-    /// Whether rows ahead follow in memory.
-    bool areInOrder() const { return !isStaged && !numbers; }
+    /// The row to ask for `key` rows behind the first one.
+    Value atAhead(KernelBuilder &b, Value key) const;
   };
   /// A matrix of scores or terms: [row][key] of scores with vectors along the
   /// columns, else [key][row].
@@ -149,9 +151,13 @@ private:
   static int64_t getLinesPerRow(Value memref);
   /// How many rows ahead lines are asked for where each is multiplied by
   /// `numRows` rows, or 0 for none.
-  int64_t getAhead(Value memref, int64_t numRows);
-  /// Asks for lines `firstLine ...` of the rows from `row` on.
-  void ask(Value memref, Value row, Value firstLine, int64_t count);
+  int64_t getAhead(const Rows &rows, int64_t numRows);
+  void askLine(const Rows &rows, Value row, Value line);
+  /// Asks for the lines of one row, or some of them.
+  void askRow(const Rows &rows, Value key);
+  void askRow(const Rows &rows, Value key, Value firstLine, int64_t count);
+  /// Asks for lines `firstLine ...` of the rows from `key` on.
+  void ask(const Rows &rows, Value key, Value firstLine, int64_t count);
 
   void scoreKeys(const Rows &keys, const Plane &target);
   void scoreAlongColumns(const Rows &keys, const Plane &target,
@@ -163,11 +169,16 @@ private:
   Plane getTableScores(const KeyTable &table);
   void lookUp(const Tile &tile);
 
-  // Tiles of keys (StreamRowsTile.cpp).
-  void attendRows(const SourceView &source, const Interval &interval, Value low,
-                  Value high);
+  // Rows that lists name (StreamRowsLists.cpp).
   void attendList(const SourceView &source, const Interval &interval,
                   Value part, Value numParts);
+  Values enterRows(const SourceView &source, const Interval &interval,
+                   Value low, Value high, Value place);
+
+  // Tiles of keys (StreamRowsTile.cpp).
+  int64_t startTiles();
+  void attendRows(const SourceView &source, const Interval &interval, Value low,
+                  Value high);
   Value shareOf(Value length, Value numParts);
   Rows rowsOf(const Tile &tile, Value memref) const;
   Value rowOfKey(const Tile &tile, Value key);
@@ -216,7 +227,8 @@ private:
   // Scratch.
   Value packed, outputs, maxima, sums, laneSums, rowFactors, queryOf;
   Value stagedKeys, stagedValues, biases, weights, factors;
-  /// Of a tile of listed rows: their numbers, and their positions as i32.
+  /// Of a tile of listed rows and the next one: their numbers, and their
+  /// positions as i32.
   Value listedRows, listedPositions;
   /// What the region has made, in base 2 with a soft-max: it tells what is
   /// removed when weights have replaced the scores.

@@ -48,12 +48,11 @@ StreamRowsKernel::Rows StreamRowsKernel::stage(const Rows &rows, Value staged,
                                                int64_t width) {
   if (!isStaged(rows.memref, width))
     return rows;
-  int64_t ahead = rows.areInOrder() ? getAhead(rows.memref, /*numRows=*/4) : 0;
+  int64_t ahead = getAhead(rows, /*numRows=*/4);
   b.loop(b.index(0), rows.count, 1, [&](Value key) {
     Value row = rows.at(b, key);
     if (ahead)
-      ask(rows.memref, b.add(row, ahead), b.index(0),
-          getLinesPerRow(rows.memref));
+      askRow(rows, b.add(key, ahead));
     b.copyRow(rows.memref, row, staged, key, width);
     b.loop(b.index(width), b.index(llvm::alignTo(width, lanes)), 1,
            [&](Value column) {
@@ -66,6 +65,11 @@ StreamRowsKernel::Rows StreamRowsKernel::stage(const Rows &rows, Value staged,
 Value StreamRowsKernel::Rows::at(KernelBuilder &b, Value key) const {
   return numbers ? Value(memref::LoadOp::create(b, numbers, key))
                  : b.add(first, key);
+}
+
+StreamRowsKernel::Value StreamRowsKernel::Rows::atAhead(KernelBuilder &b,
+                                                        Value key) const {
+  return at(b, numbers ? b.min(key, b.sub(numNumbers, b.index(1))) : key);
 }
 
 /// Register tiles read the last row again behind the end.
@@ -86,31 +90,47 @@ int64_t StreamRowsKernel::getLinesPerRow(Value memref) {
   return llvm::divideCeil(columns * getElementBytes(memref), kLineBytes);
 }
 
-int64_t StreamRowsKernel::getAhead(Value memref, int64_t numRows) {
-  auto type = cast<MemRefType>(memref.getType());
-  int64_t bytes = type.getShape().back() * getElementBytes(memref);
-  if (!manageCache || bytes == 0)
+int64_t StreamRowsKernel::getAhead(const Rows &rows, int64_t numRows) {
+  auto type = cast<MemRefType>(rows.memref.getType());
+  int64_t bytes = type.getShape().back() * getElementBytes(rows.memref);
+  if (!manageCache || bytes == 0 || rows.isStaged)
     return 0;
+  // The CPU's own prefetcher does not know the list.
+  if (rows.numbers)
+    return std::clamp<int64_t>(kAheadBytes / bytes, 1, kRowTile);
   if (numRows == 1)
     return bytes <= kShortRowBytes ? kShortAheadBytes / bytes : 0;
   return std::max<int64_t>(1, kAheadBytes / bytes);
 }
 
-void StreamRowsKernel::ask(Value memref, Value row, Value firstLine,
+void StreamRowsKernel::askLine(const Rows &rows, Value row, Value line) {
+  int64_t step = kLineBytes / getElementBytes(rows.memref);
+  b.prefetch(rows.memref, {row, b.mul(line, step)}, /*locality=*/2);
+}
+
+void StreamRowsKernel::askRow(const Rows &rows, Value key) {
+  askRow(rows, key, b.index(0), getLinesPerRow(rows.memref));
+}
+
+void StreamRowsKernel::askRow(const Rows &rows, Value key, Value firstLine,
+                              int64_t count) {
+  Value row = rows.atAhead(b, key);
+  for (int64_t i = 0; i < count; ++i)
+    askLine(rows, row, b.add(firstLine, i));
+}
+
+void StreamRowsKernel::ask(const Rows &rows, Value key, Value firstLine,
                            int64_t count) {
   constexpr int64_t kMaxWritten = 16;
-  int64_t step = kLineBytes / getElementBytes(memref);
-  int64_t linesPerRow = getLinesPerRow(memref);
-  auto askLine = [&](Value line) {
-    b.prefetch(memref,
-               {b.add(row, b.div(line, linesPerRow)),
-                b.mul(b.rem(line, linesPerRow), step)},
-               /*locality=*/2);
+  int64_t linesPerRow = getLinesPerRow(rows.memref);
+  auto askNext = [&](Value line) {
+    Value row = rows.atAhead(b, b.add(key, b.div(line, linesPerRow)));
+    askLine(rows, row, b.rem(line, linesPerRow));
   };
   if (count > kMaxWritten)
-    return b.loop(firstLine, b.add(firstLine, count), 1, askLine);
+    return b.loop(firstLine, b.add(firstLine, count), 1, askNext);
   for (int64_t i = 0; i < count; ++i)
-    askLine(b.add(firstLine, i));
+    askNext(b.add(firstLine, i));
 }
 
 //===----------------------------------------------------------------------===//
@@ -148,7 +168,7 @@ void StreamRowsKernel::scoreAlongColumns(const Rows &keys, const Plane &target,
   // share.
   int64_t numKeys = lanes / numRows, numVectors = getColumnVectors();
   int64_t together = numRows == 1 ? 1 : std::min<int64_t>(2, numKeys);
-  int64_t ahead = keys.areInOrder() ? getAhead(keys.memref, numRows) : 0;
+  int64_t ahead = getAhead(keys, numRows);
   Value groups = b.div(paddedRows, numRows);
   auto scoreTile = [&](Value key, Value row) {
     Values sums(lanes);
@@ -157,11 +177,9 @@ void StreamRowsKernel::scoreAlongColumns(const Rows &keys, const Plane &target,
         // Every group of rows asks for its share of what all of them read.
         Value begin =
             b.div(b.add(b.mul(b.div(row, numRows), numKeys), first), groups);
-        Value from = b.add(b.add(keys.first, b.add(key, ahead)), begin);
-        b.loop(b.index(0), b.div(b.index(together), groups), 1, [&](Value i) {
-          ask(keys.memref, b.add(from, i), b.index(0),
-              getLinesPerRow(keys.memref));
-        });
+        Value from = b.add(b.add(key, ahead), begin);
+        b.loop(b.index(0), b.div(b.index(together), groups), 1,
+               [&](Value i) { askRow(keys, b.add(from, i)); });
       }
       Values at;
       for (int64_t i = 0; i < together; ++i)
@@ -227,7 +245,7 @@ void StreamRowsKernel::scoreAlongRows(const Rows &keys, const Plane &target) {
 void StreamRowsKernel::scoreAlongRows(const Rows &keys, const Plane &target,
                                       Value key, Value row, int64_t numKeys,
                                       int64_t numVectors) {
-  int64_t ahead = keys.areInOrder() ? getAhead(keys.memref, lanes) : 0;
+  int64_t ahead = getAhead(keys, lanes);
   constexpr int64_t kUnroll = 4;
   Values at;
   for (int64_t i = 0; i < numKeys; ++i)
@@ -239,8 +257,8 @@ void StreamRowsKernel::scoreAlongRows(const Rows &keys, const Plane &target,
         llvm::divideCeil(numKeys * getLinesPerRow(keys.memref), turns);
     if (ahead)
       b.ifThen(b.equal(row, b.index(0)), [&] {
-        ask(keys.memref, b.add(b.add(keys.first, key), ahead),
-            b.mul(b.div(column, kUnroll), perTurn), perTurn);
+        ask(keys, b.add(key, ahead), b.mul(b.div(column, kUnroll), perTurn),
+            perTurn);
       });
   };
   Values sums = b.unrolledLoop(

@@ -24,14 +24,19 @@ static bool isSingle(Value memref) {
   return cast<MemRefType>(memref.getType()).getShape().back() == 1;
 }
 
+/// Sets the layout of the scores. Returns the keys of a tile.
+int64_t StreamRowsKernel::startTiles() {
+  scores.alongColumns = alongColumns;
+  scores.pitch = alongColumns ? b.index(kColumnTile) : paddedRows;
+  return alongColumns ? kColumnTile : kRowTile;
+}
+
 void StreamRowsKernel::attendRows(const SourceView &source,
                                   const Interval &interval, Value low,
                                   Value high) {
-  scores.alongColumns = alongColumns;
-  scores.pitch = alongColumns ? b.index(kColumnTile) : paddedRows;
-  b.loop(low, high, alongColumns ? kColumnTile : kRowTile, [&](Value first) {
-    Value count =
-        b.min(b.sub(high, first), alongColumns ? kColumnTile : kRowTile);
+  int64_t step = startTiles();
+  b.loop(low, high, step, [&](Value first) {
+    Value count = b.min(b.sub(high, first), step);
     Tile tile = {source, first, count, interval.biasBegin, Value()};
     if (isMasked && !source.attr.getMask().isTrivial())
       tile.isCut = b.either(b.less(first, interval.innerLow),
@@ -40,68 +45,21 @@ void StreamRowsKernel::attendRows(const SourceView &source,
   });
 }
 
-/// The same for the rows at these positions that the list names, some entries
-/// of it at a time.
-void StreamRowsKernel::attendList(const SourceView &source,
-                                  const Interval &interval, Value part,
-                                  Value numParts) {
-  int64_t unit = source.attr.getUnit();
-  int64_t step = alongColumns ? kColumnTile : kRowTile;
-  scores.alongColumns = alongColumns;
-  scores.pitch = alongColumns ? b.index(kColumnTile) : paddedRows;
-  Value zero = b.index(0), stored = b.extent(source.keys, 0);
-  Value all = b.mul(b.extent(source.list, 0), unit);
-  Value share = shareOf(all, numParts);
-  Value begin = b.mul(part, share), end = b.min(all, b.add(begin, share));
-  bool mayCut = isMasked && !source.attr.getMask().isTrivial();
-  Value isFalse = arith::ConstantOp::create(b, b.getBoolAttr(false));
-  b.loop(begin, end, step, [&](Value first) {
-    // Each row takes the next place, which is that of the row behind it where
-    // it is none.
-    auto enter = [&](Value slot, ValueRange carried) -> Values {
-      Value entry = unit == 1 ? slot : b.div(slot, unit);
-      Value listed = b.loadIndex(source.list, entry);
-      Value row = listed;
-      if (unit != 1)
-        row = b.add(b.mul(listed, unit), b.rem(slot, b.index(unit)));
-      Value position = source.attr.getHasListedPositions() ? slot : row;
-      Value isRead =
-          b.both(b.both(b.less(b.index(-1), listed), b.less(row, stored)),
-                 b.both(b.less(b.sub(interval.low, b.index(1)), position),
-                        b.less(position, interval.high)));
-      memref::StoreOp::create(b, row, listedRows, carried[0]);
-      if (mayCut)
-        b.storeIndex(emitPosition(b, source.attr.getMask(), position),
-                     listedPositions, carried[0]);
-      Value isOutside =
-          b.either(b.less(position, interval.innerLow),
-                   b.less(b.sub(interval.innerHigh, b.index(1)), position));
-      return {b.add(carried[0], b.select(isRead, b.index(1), zero)),
-              mayCut ? b.either(carried[1], b.both(isRead, isOutside))
-                     : carried[1]};
-    };
-    Values found = b.loop(first, b.min(b.add(first, step), end), 1,
-                          ValueRange{zero, isFalse}, enter);
-    b.ifThen(b.less(zero, found[0]), [&] {
-      Tile tile = {
-          source,           zero, found[0], zero, mayCut ? found[1] : Value(),
-          /*isListed=*/true};
-      attendTile(tile);
-    });
-  });
-}
-
 StreamRowsKernel::Rows StreamRowsKernel::rowsOf(const Tile &tile,
                                                 Value memref) const {
-  return {memref, tile.low, tile.count, /*isStaged=*/false,
-          tile.isListed ? listedRows : Value()};
+  return {memref,
+          tile.low,
+          tile.count,
+          /*isStaged=*/false,
+          tile.numListed ? listedRows : Value(),
+          tile.numListed};
 }
 
 /// The row of the source that a key of a tile is.
 StreamRowsKernel::Value StreamRowsKernel::rowOfKey(const Tile &tile,
                                                    Value key) {
-  return tile.isListed ? Value(memref::LoadOp::create(b, listedRows, key))
-                       : b.add(tile.low, key);
+  return tile.numListed ? Value(memref::LoadOp::create(b, listedRows, key))
+                        : b.add(tile.low, key);
 }
 
 void StreamRowsKernel::attendTile(const Tile &tile) {
@@ -185,7 +143,7 @@ void StreamRowsKernel::stageTerms(const Tile &tile) {
                     scores.at(b, key, row));
     };
     Value whole = b.index(0);
-    if (alongColumns && !isSingle(bias) && !tile.isListed)
+    if (alongColumns && !isSingle(bias) && !tile.numListed)
       whole = b.roundDown(tile.count, lanes);
     b.loop(b.index(0), whole, lanes, [&](Value key) { copy(key, true); });
     b.loop(whole, tile.count, 1, [&](Value key) { copy(key, false); });
@@ -252,16 +210,16 @@ StreamRowsKernel::Value StreamRowsKernel::isCut(const Tile &tile,
   auto behind = [&](Value position) -> Value {
     constexpr int64_t kFar = 1 << 30;
     Value distance = b.sub(b.index(0), position);
-    if (!tile.isListed)
+    if (!tile.numListed)
       distance =
           b.add(emitPosition(b, mask, b.add(tile.low, place.key)), distance);
     distance = b.clamp(distance, b.index(-kFar), b.index(kFar));
     Value narrow = arith::IndexCastOp::create(b, b.getI32Type(), distance);
     Value keys;
-    if (tile.isListed && !alongColumns)
+    if (tile.numListed && !alongColumns)
       narrow = arith::AddIOp::create(
           b, narrow, memref::LoadOp::create(b, listedPositions, place.key));
-    else if (tile.isListed)
+    else if (tile.numListed)
       keys = b.loadVector(listedPositions, place.key);
     else if (alongColumns)
       keys = arith::ConstantOp::create(b, b.getI32VectorAttr(numbers));
@@ -515,7 +473,7 @@ void StreamRowsKernel::accumulateRows(const Rows &values, int64_t numRows) {
 void StreamRowsKernel::accumulatePanel(const Rows &values, Value firstKey,
                                        Value endKey, Value row, int64_t numRows,
                                        Value column, int64_t numVectors) {
-  int64_t ahead = values.areInOrder() ? getAhead(values.memref, numRows) : 0;
+  int64_t ahead = getAhead(values, numRows);
   constexpr int64_t kUnroll = 2;
   Values initial;
   for (int64_t r = 0; r < numRows; ++r)
@@ -537,7 +495,8 @@ void StreamRowsKernel::accumulatePanel(const Rows &values, Value firstKey,
     }
     return next;
   };
-  // The panels divide the lines of a block of rows among them, in order.
+  // The panels divide the lines of a block of rows among them: in order, or of
+  // listed rows those of each.
   auto askAhead = [&](Value key) {
     if (!ahead)
       return;
@@ -545,9 +504,14 @@ void StreamRowsKernel::accumulatePanel(const Rows &values, Value firstKey,
     int64_t perKey = llvm::divideCeil(getLinesPerRow(values.memref), panels);
     b.ifThen(b.equal(row, b.index(0)), [&] {
       Value panel = b.div(column, numVectors * lanes);
+      if (values.numbers) {
+        for (int64_t i = 0; i < kUnroll; ++i)
+          askRow(values, b.add(key, ahead + i), b.mul(panel, perKey), perKey);
+        return;
+      }
       Value turn = b.add(b.mul(panel, kValueRows), b.sub(key, firstKey));
-      ask(values.memref, b.add(b.add(values.first, firstKey), ahead),
-          b.mul(turn, perKey), kUnroll * perKey);
+      ask(values, b.add(firstKey, ahead), b.mul(turn, perKey),
+          kUnroll * perKey);
     });
   };
   Values totals =

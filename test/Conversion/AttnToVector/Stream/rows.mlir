@@ -76,3 +76,28 @@ func.func @ragged(%i: index, %q: memref<1x1x?x20xf32>, %k: memref<1x1x?x20xf32>,
       {scale = 1.0, tiles = #attn.tiles<query = 64, key = 128, lanes = 16, vectors = 4, keys = 4, columns = 4>}
   return
 }
+
+// Rows that a list names become numbers, those of the next tile behind those of
+// this one, so that their lines are asked for: each row's from its number. Of
+// values, each panel of columns asks for its own.
+// CHECK-LABEL: func @listed(
+// CHECK: %[[ROWS:.+]] = memref.alloc() {{.*}}: memref<256xindex>
+// CHECK: memref.store %{{.+}}, %[[ROWS]][%{{.+}}] : memref<256xindex>
+// CHECK: scf.for
+// CHECK: memref.store %{{.+}}, %[[ROWS]][%{{.+}}] : memref<256xindex>
+// CHECK: %[[NEXT:.+]] = memref.load %[[ROWS]]
+// CHECK-NEXT: memref.prefetch %{{.+}}[%[[NEXT]], %c0], read, locality<2>, data
+// CHECK-NEXT: memref.prefetch %{{.+}}[%[[NEXT]], %c16], read, locality<2>, data
+// CHECK: vector.shuffle
+// CHECK: %[[VALUES:.+]] = memref.load %[[ROWS]]
+// CHECK: memref.prefetch %{{.+}}[%[[VALUES]], %{{.+}}], read, locality<2>, data
+// CHECK: vector.store %{{.+}}, %[[ROWS]][%{{.+}}] : memref<256xindex>, vector<16xindex>
+// CHECK: return
+func.func @listed(%q: memref<1x1x1x32xf32>, %k: memref<1x1x?x32xf32>, %v: memref<1x1x?x256xf32>, %l: memref<1x1x1x?xi32>, %o: memref<1x1x1x256xf32>) {
+  attn.stream query(%q : memref<1x1x1x32xf32>)
+      source(%k, %v : memref<1x1x?x32xf32>, memref<1x1x?x256xf32>)
+      rows(%l : memref<1x1x1x?xi32>) unit = 16 positions = listed
+      ranges [affine_map<(b)[rows, n] -> (0, rows)>] outs(%o : memref<1x1x1x256xf32>)
+      {block = 1 : i64, scale = 1.0, tiles = #attn.tiles<query = 64, key = 128, lanes = 16, vectors = 4, keys = 4, columns = 4>}
+  return
+}

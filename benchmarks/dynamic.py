@@ -84,8 +84,22 @@ def make_others(n=4096, width=64, words=512):
     found, codes = fovea.quantize(k, codebook)
     sums, counts = np.ones_like(codebook), np.ones(codebook.shape[:2], np.float32)
     out, lse = fovea.vq(q, codes, v, codebook, block=128, return_lse=True)
+    u1, u2 = abs(q[..., :16]).copy(), abs(k[..., :16]).copy()
+    ends = np.sort(numbers.integers(0, n, (2, n)), axis=0)
+    masks = {"causal": fovea.Causal(), "intervals": fovea.RowInterval(*ends)}
+    sums = {name: fovea.low_rank(u1, u2, v, mask=mask) for name, mask in masks.items()}
+    scores = numbers.standard_normal((1, 1, n, 256), dtype=np.float32)
     sizes = f"D={width}, N={n}"
+    ranks = f"r=16, {sizes}"
     return {
+        **{f"low_rank {name}, {ranks}": lambda mask=mask: fovea.low_rank(u1, u2, v, mask=mask)
+           for name, mask in masks.items()},
+        **{f"gradient: low_rank {name}, {ranks}":
+           lambda name=name, mask=mask: fovea.low_rank_backward(q, u1, u2, v, sums[name], mask=mask)
+           for name, mask in masks.items()},
+        f"polynomial_features, degree 2 of 16, N={n}": lambda: fovea.polynomial_features(u1, degree=2, scale=0.25),
+        f"pool, interval=16, {sizes}": lambda: fovea.pool(q, k, interval=16),
+        f"top_k 16 of 256, N={n}": lambda: fovea.top_k(scores, 16),
         f"rope, {sizes}": lambda: fovea.rope(q, positions),
         f"quantize, S={words}, {sizes}": lambda: fovea.quantize(k, codebook),
         f"codebook_update, S={words}, {sizes}": lambda: fovea.codebook_update(k, codes, sums, counts),

@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Call.h"
+#include "fovea/Dialect/Attn/IR/SourceContract.h"
 #include "fovea/ExecutionEngine/Elements.h"
 #include "fovea/ExecutionEngine/KernelCache.h"
 #include "fovea/Functions/ResultScopes.h"
@@ -54,15 +55,18 @@ bool Call::leavesOpen(bool isOpen, Declared declared, ArrayRef<int64_t> shape,
   // What a score region captures is read by bounds that are checked.
   if (spec && spec->name == "captures")
     return true;
-  // A single list is that of all blocks, which the type tells.
-  if (spec && spec->name == "rows" && dim >= 2)
-    return isOpen && (dim == 3 || shape[dim] != 1);
+  // The type tells whether a list is for all heads, and for all blocks.
+  if (spec && spec == attn::getSourceContract().find("rows") && dim >= 1)
+    return isOpen && (dim == 3 || (dim == 2 && shape[dim] != 1));
   ArrayRef<attn::ExtentSpec> extents;
   if (isOpen && spec)
     extents = spec->getExtents(shape.size());
   if (extents.size() != shape.size() || extents.empty())
     return false;
   const attn::ExtentSpec &extent = extents[dim];
+  // It may be anything.
+  if (extent.symbol.empty() && !extent.factor)
+    return true;
   if (!extent.isLength() || extent.isStatic)
     return false;
   // The type tells which extents broadcast.
@@ -326,14 +330,37 @@ Error Call::checkOverlaps(ArrayRef<Destination> written,
   return Error::success();
 }
 
-void Call::place() {
+Error Call::place(bool isOpen) {
   if (!isOnHost())
-    return;
-  for (Destination &destination : destinations)
-    if (!destination.buffer)
-      if (std::optional<TensorRef> place = DestinationScope::take(
-              destination.elementType, destination.shape))
-        destination.buffer = Argument(destination.name, *place);
+    return Error::success();
+  // Whether no argument has an open extent of a result.
+  auto isUnknown = [&](const Destination &destination) {
+    return any_of(seq(destination.shape.size()), [&](size_t dim) {
+      return leavesOpen(isOpen, destination.declared, destination.shape, dim) &&
+             !findLength(destination.declared.spec->extents[dim],
+                         destination.declared.index,
+                         [](Dimension) { return true; });
+    });
+  };
+  for (Destination &destination : destinations) {
+    if (destination.buffer)
+      continue;
+    if (std::optional<TensorRef> place = DestinationScope::take(
+            destination.elementType, destination.shape)) {
+      destination.buffer = Argument(destination.name, *place);
+      continue;
+    }
+    if (destination.from || !isUnknown(destination))
+      continue;
+    destination.memory = reserve(destination.elementType, destination.shape);
+    if (!destination.memory.getData())
+      return createStringError(
+          std::make_error_code(std::errc::not_enough_memory),
+          "no memory for a result of shape " + toTuple(destination.shape));
+    destination.buffer =
+        Argument(destination.name, destination.memory.getRef());
+  }
+  return Error::success();
 }
 
 Expected<SmallVector<OwnedTensor>> Call::describe() const {
@@ -402,14 +429,18 @@ Error Call::invoke(const Kernel &kernel, ArrayRef<Argument> more,
 }
 
 SmallVector<OwnedTensor>
-Call::collect(ArrayRef<Destination> written,
+Call::collect(MutableArrayRef<Destination> written,
               function_ref<bool(const Destination &)> isInPlace,
               MutableArrayRef<OwnedTensor> returned) {
   SmallVector<OwnedTensor> results;
   auto *next = returned.begin();
-  for (const Destination &destination : written) {
+  for (Destination &destination : written) {
     if (destination.isUpdated)
       continue;
+    if (destination.memory.getData()) {
+      results.push_back(std::move(destination.memory));
+      continue;
+    }
     if (!destination.buffer) {
       results.push_back(std::move(*next++));
       continue;
@@ -424,12 +455,13 @@ Call::collect(ArrayRef<Destination> written,
 Expected<SmallVector<OwnedTensor>> Call::run() {
   if (DescribeScope::isActive())
     return describe();
-  place();
+  bool isOpen = leavesLengthsOpen(op, target);
+  if (Error error = place(isOpen))
+    return error;
   if (Error error = checkOverlaps(destinations))
     return error;
   CompileOptions options;
   options.target = target;
-  bool isOpen = leavesLengthsOpen(op, target);
   Expected<Kernel> kernel = getKernel(options, isOpen);
   if (!kernel)
     return kernel.takeError();
@@ -520,7 +552,8 @@ Call::runChecked(Checker &check, bool isEmpty, ArrayRef<double> values) {
     return run();
   if (Error error = checkShapes())
     return error;
-  place();
+  if (Error error = place(/*isOpen=*/false))
+    return error;
   if (Error error = checkOverlaps(destinations))
     return error;
   return fill(values);

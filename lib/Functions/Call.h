@@ -201,6 +201,8 @@ private:
     /// The argument that it starts from, if it is a result that does.
     std::optional<unsigned> from = {};
     Declared declared = {};
+    /// What the buffer lies in, where it is not the caller's.
+    OwnedTensor memory = {};
   };
   /// A value of operands that is no argument.
   struct Computed {
@@ -225,8 +227,9 @@ private:
   /// Whether the kernel takes the strides of `argument`, of any number, from
   /// the caller. Others are contiguous, or copied.
   bool takesStrides(const Argument &argument) const;
-  /// Gives results the memory that a DestinationScope has for them.
-  void place();
+  /// Gives results the memory that a DestinationScope has for them, and memory
+  /// to those whose extents a kernel, for any lengths if `isOpen`, cannot tell.
+  llvm::Error place(bool isOpen);
   /// The results of a call in a DescribeScope.
   llvm::Expected<llvm::SmallVector<OwnedTensor>> describe() const;
   /// What the operation declares of value `index` of operand or destination
@@ -291,10 +294,11 @@ private:
   /// Runs `kernel` on the arguments, those in `more` and the destinations.
   llvm::Error invoke(const Kernel &kernel, llvm::ArrayRef<Argument> more,
                      llvm::SmallVectorImpl<OwnedTensor> &returned) const;
-  /// The results in `written`: views of memory of the caller, where what the
-  /// kernel has `returned` is copied to unless it lies there, or that itself.
+  /// The results in `written`: their memory, views of that of the caller, where
+  /// what the kernel has `returned` is copied to unless it lies there, or that
+  /// itself.
   static llvm::SmallVector<OwnedTensor>
-  collect(llvm::ArrayRef<Destination> written,
+  collect(llvm::MutableArrayRef<Destination> written,
           llvm::function_ref<bool(const Destination &)> isInPlace,
           llvm::MutableArrayRef<OwnedTensor> returned);
 

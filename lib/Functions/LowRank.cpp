@@ -10,6 +10,7 @@
 #include "Call.h"
 #include "RowArguments.h"
 #include "TokenMask.h"
+#include "fovea/Dialect/Attn/IR/RowMaskContract.h"
 #include "llvm/ADT/STLExtras.h"
 
 using namespace llvm;
@@ -144,18 +145,20 @@ static Factors addFactors(Call &call, Checker &check, const TensorRef &left,
                   checkRows(check, "u2", "u2", right),
                   checkRows(check, "value", "v", values)};
   const auto &[u1, u2, v] = factors;
-  SmallVector<Argument> parts;
-  for (const auto &[part, array] :
-       zip_equal(getParts(mask.getKind(), u1.shape[2], u2.shape[2]),
-                 mask.getParts())) {
+  attn::RowMask kind = convert(mask.getKind());
+  SmallVector<Element> parts;
+  for (const auto &[part, array, declared] : zip_equal(
+           getParts(mask.getKind(), u1.shape[2], u2.shape[2]), mask.getParts(),
+           attn::getRowMaskContract(kind).getOperands())) {
     Shape shape(ArrayRef(u1.shape).take_front(2));
     append_range(shape, part.extents);
     parts.push_back(
-        checkPart(check, part.name, array, part.type, shape, /*numFree=*/2));
+        {checkPart(check, part.name, array, part.type, shape, /*numFree=*/2),
+         Declared{&declared}});
   }
   call.operands({u1, u2, v});
   call.operand(parts);
-  call.attribute("mask", convert(mask.getKind()));
+  call.attribute("mask", kind);
   return factors;
 }
 

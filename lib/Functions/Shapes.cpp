@@ -20,19 +20,27 @@ void fovea::setShapes(Shapes chosen) { shapes = chosen; }
 Shapes fovea::getShapes() { return shapes; }
 
 /// Operations whose kernels for all lengths are as fast as others.
-static constexpr StringLiteral kOpenOperations[] = {"codebook_update",
-                                                    "commitment_loss",
-                                                    "commitment_loss_backward",
-                                                    "dense",
-                                                    "dense_backward",
-                                                    "fast_multipole_decode",
-                                                    "quantize",
-                                                    "rope",
-                                                    "rope_backward",
-                                                    "stream",
-                                                    "stream_backward",
-                                                    "vq",
-                                                    "vq_backward"};
+static constexpr StringLiteral kOpenOperations[] = {
+    "codebook_update",
+    "commitment_loss",
+    "commitment_loss_backward",
+    "dense",
+    "dense_backward",
+    "fast_multipole_decode",
+    "low_rank",
+    "low_rank_backward",
+    "polynomial_features",
+    "polynomial_features_backward",
+    "pool",
+    "pool_backward",
+    "quantize",
+    "rope",
+    "rope_backward",
+    "stream",
+    "stream_backward",
+    "top_k",
+    "vq",
+    "vq_backward"};
 /// Those whose kernels for all lengths are slower.
 static constexpr StringLiteral kSlowOpenOperations[] = {
     "fast_multipole", "fast_multipole_backward", "fast_multipole_linear",

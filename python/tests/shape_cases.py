@@ -51,7 +51,7 @@ def pool(tokens):
 
 def pool_backward(tokens):
     d_out = tokens.q[:, :, : tokens.N // 3].copy()
-    bias = tokens.q[0, 0, :1].repeat(3, axis=0)
+    bias = tokens.data(3, D)
     return fovea.pool_backward, (d_out, tokens.q, tokens.q), {"interval": 3, "position_bias": bias}
 
 
@@ -230,8 +230,88 @@ def fast_multipole_linear_backward_mask(tokens):
     return fast_multipole_linear_backward(tokens, mask=tokens.mask)
 
 
+def polynomial_features(tokens):
+    return fovea.polynomial_features, (tokens.q,), {"degree": 2, "scale": 0.2}
+
+
+def polynomial_features_backward(tokens):
+    d_out = tokens.data(tokens.B, H, tokens.N, 153)
+    return fovea.polynomial_features_backward, (d_out, tokens.q), {"degree": 2, "scale": 0.2}
+
+
+def low_rank(tokens, mask=None, **options):
+    """Factors without negative numbers, so that no sum of weights is near 0."""
+    mask = fovea.Causal() if mask is None else mask
+    return fovea.low_rank, (abs(tokens.q), abs(tokens.k), tokens.v), {"mask": mask, **options}
+
+
+def low_rank_masked(tokens):
+    return low_rank(tokens, query_mask=tokens.mask, key_mask=tokens.mask[:, ::-1])
+
+
+def _intervals(tokens):
+    return fovea.RowInterval(*np.sort(tokens.rng.integers(0, max(tokens.N, 1), (2, 1, H, tokens.N)), axis=0))
+
+
+def low_rank_intervals(tokens):
+    return low_rank(tokens, _intervals(tokens))
+
+
+def _changes(tokens):
+    return fovea.RowChange.from_entries(tokens.rng.random((tokens.N, tokens.N)) < 0.3)
+
+
+def low_rank_changes(tokens):
+    return low_rank(tokens, _changes(tokens))
+
+
+def _groups(tokens, kind):
+    """As many different rows as there are prime factors of 2, say."""
+    number = 1 + (tokens.N & -tokens.N).bit_length()
+    group = tokens.rng.integers(0, number, tokens.N).astype(np.int32)
+    return kind(group, tokens.rng.random((number, tokens.N)) < 0.5)
+
+
+def low_rank_distinct_rows(tokens):
+    return low_rank(tokens, _groups(tokens, fovea.DistinctRows))
+
+
+def low_rank_distinct_columns(tokens):
+    return low_rank(tokens, _groups(tokens, fovea.DistinctColumns))
+
+
+def low_rank_backward(tokens, mask=None, **options):
+    _, arrays, options = low_rank(tokens, mask, **options)
+    out, _, d_out = tokens.results()
+    return fovea.low_rank_backward, (d_out, *arrays, out), options
+
+
+def low_rank_backward_masked(tokens):
+    return low_rank_backward(tokens, query_mask=tokens.mask)
+
+
+def low_rank_backward_intervals(tokens):
+    return low_rank_backward(tokens, _intervals(tokens))
+
+
+def low_rank_backward_changes(tokens):
+    return low_rank_backward(tokens, _changes(tokens))
+
+
+def low_rank_backward_distinct_rows(tokens):
+    return low_rank_backward(tokens, _groups(tokens, fovea.DistinctRows))
+
+
+def low_rank_backward_distinct_columns(tokens):
+    return low_rank_backward(tokens, _groups(tokens, fovea.DistinctColumns))
+
+
 CASES = [
-    pool, pool_backward, top_k, rope, rope_of_each_head, rope_backward, quantize, quantize_mask, codebook_update, codebook_update_replacing,
+    pool, pool_backward, top_k, polynomial_features, polynomial_features_backward, low_rank, low_rank_masked, low_rank_intervals,
+    low_rank_changes, low_rank_distinct_rows, low_rank_distinct_columns, low_rank_backward, low_rank_backward_masked,
+    low_rank_backward_intervals, low_rank_backward_changes, low_rank_backward_distinct_rows,
+    low_rank_backward_distinct_columns, rope, rope_of_each_head, rope_backward, quantize, quantize_mask,
+    codebook_update, codebook_update_replacing,
     commitment_loss, commitment_loss_mask, commitment_loss_backward, vq, vq_codes, vq_mask, vq_encoder, vq_bias,
     vq_squared_relu, vq_matmul, vq_associative, vq_state, vq_backward, vq_backward_mask, vq_backward_bias,
     vq_backward_state, vq_backward_encoder,

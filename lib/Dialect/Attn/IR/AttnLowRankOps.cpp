@@ -8,6 +8,7 @@
 
 #include "OpHelpers.h"
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
+#include "fovea/Dialect/Attn/IR/RowMaskContract.h"
 #include <cmath>
 
 using namespace mlir;
@@ -138,8 +139,7 @@ LogicalResult PolynomialFeaturesBackwardOp::verify() {
 // LowRankOp
 //===----------------------------------------------------------------------===//
 
-/// What each mask asks of its parts.
-static const Contract &getPartContract(RowMask mask) {
+const Contract &attn::getRowMaskContract(RowMask mask) {
   static const Contract causal("attn.low_rank", ""),
       change("attn.low_rank", "ends: [B~, H~, N]\ncolumns: [B~, H~, _]"),
       interval("attn.low_rank", "first: [B~, H~, N]\nlast: [B~, H~, N]"),
@@ -162,7 +162,7 @@ static const Contract &getPartContract(RowMask mask) {
 
 SmallVector<StringRef> LowRankOp::getPartNames(RowMask mask) {
   return llvm::map_to_vector(
-      getPartContract(mask).getOperands(),
+      getRowMaskContract(mask).getOperands(),
       [](const OperandSpec &part) -> StringRef { return part.name; });
 }
 
@@ -170,7 +170,7 @@ template <typename OpTy>
 static void addMaskParts(OpTy op, ContractOperands &operands) {
   // Too many or too few are the verifier's business.
   for (auto [part, operand] : llvm::zip(
-           getPartContract(op.getMask()).getOperands(), op.getMaskParts()))
+           getRowMaskContract(op.getMask()).getOperands(), op.getMaskParts()))
     operands.add(part, part.name, operand);
 }
 

@@ -7,7 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "ArrayFile.h"
-#include "NewTokens.h"
+#include "PagePool.h"
 #include "TokenMask.h"
 #include "fovea/ExecutionEngine/Elements.h"
 #include "fovea/Functions/Paged.h"
@@ -21,6 +21,38 @@ using namespace fovea;
 using namespace fovea::functions;
 
 static constexpr StringLiteral kKind = "fovea.PagedCache";
+
+PagedCache::PagedCache(std::shared_ptr<PagePool> pool, int64_t batch)
+    : pool(std::move(pool)), lengths(batch, 0), tables(batch) {}
+
+PagedCache &PagedCache::operator=(PagedCache &&other) {
+  std::swap(pool, other.pool);
+  std::swap(lengths, other.lengths);
+  std::swap(tables, other.tables);
+  return *this;
+}
+
+PagedCache::~PagedCache() {
+  for (const std::vector<int32_t> &table : tables)
+    pool->release(table);
+}
+
+int64_t PagedCache::getNumPages() const { return pool->getNumPages(); }
+int64_t PagedCache::getNumFreePages() const { return pool->getNumFree(); }
+int64_t PagedCache::getPage() const { return pool->getPage(); }
+bool PagedCache::isTokensFirst() const { return pool->isTokensFirst(); }
+
+int64_t PagedCache::getValueWidth() const {
+  return pool->getMemory(1).getShape().back();
+}
+
+ElementType PagedCache::getElementType() const {
+  return pool->getMemory(0).getElementType();
+}
+
+int64_t PagedCache::getNumBytes() const {
+  return pool->getMemory(0).getNumBytes() + pool->getMemory(1).getNumBytes();
+}
 
 Expected<PagedCache> PagedCache::create(int64_t pages, int64_t page,
                                         int64_t heads, int64_t width,
@@ -40,26 +72,12 @@ Expected<PagedCache> PagedCache::create(int64_t pages, int64_t page,
                   ", needed a floating-point type");
   if (check.hasFailed())
     return check.takeError();
-  PagedCache cache;
-  cache.tokensFirst = options.tokensFirst;
-  for (auto [memory, columns] :
-       {std::pair(&cache.keys, width), std::pair(&cache.values, valueWidth)}) {
-    Shape shape{pages, heads, page, columns};
-    if (options.tokensFirst)
-      std::swap(shape[1], shape[2]);
-    Expected<OwnedTensor> made = allocateTensor(options.elementType, shape);
-    if (!made)
-      return createStringError(
-          std::make_error_code(std::errc::not_enough_memory),
-          "pages: found " + Twine(pages) +
-              ", needed memory for them: " + toString(made.takeError()));
-    *memory = std::move(*made);
-  }
-  cache.lengths.assign(options.batch, 0);
-  cache.tables.resize(options.batch);
-  for (int64_t number = pages; number-- > 0;)
-    cache.freePages.push_back(static_cast<int32_t>(number));
-  return std::move(cache);
+  Expected<std::shared_ptr<PagePool>> pool =
+      PagePool::create(pages, page, heads, width, valueWidth,
+                       options.elementType, options.tokensFirst);
+  if (!pool)
+    return pool.takeError();
+  return PagedCache(std::move(*pool), options.batch);
 }
 
 //===----------------------------------------------------------------------===//
@@ -69,8 +87,7 @@ Expected<PagedCache> PagedCache::create(int64_t pages, int64_t page,
 Error PagedCache::append(const TensorRef &k, const TensorRef &v,
                          const std::optional<TensorRef> &given) {
   Checker check;
-  StridedView own[] = {toHeadsFirst(keys, tokensFirst),
-                       toHeadsFirst(values, tokensFirst)};
+  StridedView own[] = {pool->getPages(0), pool->getPages(1)};
   // Of a sequence, whose pages are anywhere.
   SmallVector<Shape, 2> shapes;
   SmallVector<TensorRef, 2> sequences;
@@ -85,26 +102,37 @@ Error PagedCache::append(const TensorRef &k, const TensorRef &v,
       countNewTokens(check, given, getBatch(), tokens.getLength());
   if (check.hasFailed())
     return check.takeError();
-  int64_t page = getPage(), needed = 0;
-  for (auto [count, length, table] : zip_equal(added, lengths, tables))
-    needed += static_cast<int64_t>(divideCeil(length + count, page)) -
-              static_cast<int64_t>(table.size());
-  check.check(needed <= getNumFreePages(),
-              "k: found tokens for " + Twine(needed) +
-                  " more pages, needed at most " + Twine(getNumFreePages()) +
-                  ", those of " + Twine(getNumPages()) + " that are free");
-  if (check.hasFailed())
-    return check.takeError();
   if (Error error = tokens.makeReadable())
     return error;
-  for (auto [entry, count] : enumerate(added))
+  // The last page of a sequence, where another one has it as well.
+  int64_t page = getPage(), needed = 0;
+  SmallVector<bool, 4> copies;
+  for (auto [count, length, table] : zip_equal(added, lengths, tables)) {
+    needed += static_cast<int64_t>(divideCeil(length + count, page)) -
+              static_cast<int64_t>(table.size());
+    copies.push_back(count > 0 && length % page != 0 &&
+                     pool->isShared(table.back()));
+    needed += copies.back();
+  }
+  std::optional<std::vector<int32_t>> taken = pool->take(needed);
+  if (!taken) {
+    check.fail("k: found tokens for " + Twine(needed) +
+               " more pages, needed at most " + Twine(getNumFreePages()) +
+               ", those of " + Twine(getNumPages()) + " that are free");
+    return check.takeError();
+  }
+  auto next = taken->begin();
+  for (auto [entry, count] : enumerate(added)) {
+    std::vector<int32_t> &table = tables[entry];
+    if (copies[entry]) {
+      int32_t shared = std::exchange(table.back(), *next++);
+      pool->copyPage(shared, table.back(), lengths[entry] % page);
+      pool->release(shared);
+    }
     for (int64_t done = 0; done < count;) {
-      std::vector<int32_t> &table = tables[entry];
       int64_t place = lengths[entry] % page;
-      if (place == 0) {
-        table.push_back(freePages.back());
-        freePages.pop_back();
-      }
+      if (place == 0)
+        table.push_back(*next++);
       int64_t run = std::min(count - done, page - place);
       for (auto [side, memory] : enumerate(own))
         copyElements(tokens.getRows(side, done, run).slice(0, entry, 1),
@@ -112,6 +140,7 @@ Error PagedCache::append(const TensorRef &k, const TensorRef &v,
       done += run;
       lengths[entry] += run;
     }
+  }
   return Error::success();
 }
 
@@ -137,7 +166,7 @@ PagedCache::attend(const TensorRef &q, const PagedOptions &options) const {
   std::vector<int32_t> table = makeTable(width);
   int64_t tableShape[] = {getBatch(), width}, countShape[] = {getBatch()};
   return paged(
-      q, toHeadsFirst(keys, tokensFirst), toHeadsFirst(values, tokensFirst),
+      q, pool->getPages(0), pool->getPages(1),
       {table.data(), ElementType::I32, tableShape},
       {const_cast<int64_t *>(lengths.data()), ElementType::I64, countShape},
       options);
@@ -152,7 +181,7 @@ Error PagedCache::truncate(ArrayRef<int64_t> found, StringRef name) {
     length = count;
     while (static_cast<int64_t>(table.size()) * getPage() >=
            count + getPage()) {
-      freePages.push_back(table.back());
+      pool->release(table.back());
       table.pop_back();
     }
   }
@@ -179,42 +208,75 @@ Error PagedCache::truncate(const TensorRef &given) {
 //===----------------------------------------------------------------------===//
 
 Expected<PagedCache> PagedCache::fork() const {
-  TensorRef pages = keys.getRef();
-  Expected<PagedCache> copy =
-      create(getNumPages(), getPage(), pages.shape[tokensFirst ? 2 : 1],
-             pages.shape[3],
-             {getBatch(), getValueWidth(), getElementType(), tokensFirst});
-  if (!copy)
-    return copy;
-  for (auto [from, to] :
-       {std::pair(&keys, &copy->keys), std::pair(&values, &copy->values)})
-    for (const std::vector<int32_t> &table : tables)
-      for (int32_t page : table)
-        copyElements(StridedView(from->getRef()).slice(0, page, 1),
-                     StridedView(to->getRef()).slice(0, page, 1));
-  copy->lengths = lengths;
-  copy->tables = tables;
-  copy->freePages = freePages;
-  return copy;
+  return fork(to_vector(seq<int64_t>(0, getBatch())));
+}
+
+Expected<PagedCache> PagedCache::fork(ArrayRef<int64_t> sequences) const {
+  Checker check;
+  check.check(!sequences.empty(), "sequences: found none, needed at least 1");
+  for (auto [place, number] : enumerate(sequences))
+    check.check(number >= -1 && number < getBatch(),
+                "sequences: found " + Twine(number) + " at [" + Twine(place) +
+                    "], needed 0 to " + Twine(getBatch() - 1) +
+                    ", or -1 for an empty one");
+  if (check.hasFailed())
+    return check.takeError();
+  PagedCache copy(pool, sequences.size());
+  for (auto [place, number] : enumerate(sequences)) {
+    if (number < 0)
+      continue;
+    pool->share(tables[number]);
+    copy.tables[place] = tables[number];
+    copy.lengths[place] = lengths[number];
+  }
+  return std::move(copy);
 }
 
 Error PagedCache::save(StringRef path) const {
-  int64_t width, used = 0;
-  std::vector<int32_t> table = makeTable(width);
-  for (int32_t page : table)
-    used = std::max<int64_t>(used, page + 1);
-  int64_t tableShape[] = {getBatch(), width}, countShape[] = {getBatch()};
+  // Own pages alone, numbered as sequences have them.
+  int64_t width;
+  std::vector<int32_t> table = makeTable(width), pages,
+                       numbers(getNumPages(), -1);
+  for (int32_t &page : table) {
+    if (page < 0)
+      continue;
+    if (numbers[page] < 0) {
+      numbers[page] = static_cast<int32_t>(pages.size());
+      pages.push_back(page);
+    }
+    page = numbers[page];
+  }
+  int64_t used = pages.size(), tableShape[] = {getBatch(), width},
+          countShape[] = {getBatch()};
+  bool isInPlace = equal(pages, seq<int32_t>(0, used));
+  OwnedTensor copies[2];
+  SmallVector<StridedView, 2> own;
+  for (auto [side, copy] : enumerate(copies)) {
+    StridedView memory(pool->getMemory(side).getRef());
+    if (isInPlace) {
+      own.push_back(memory.slice(0, 0, used));
+      continue;
+    }
+    Shape shape(TensorRef(memory).shape);
+    shape[0] = used;
+    Expected<OwnedTensor> made = allocateTensor(getElementType(), shape);
+    if (!made)
+      return made.takeError();
+    copy = std::move(*made);
+    own.emplace_back(copy.getRef());
+    for (auto [number, page] : enumerate(pages))
+      copyElements(memory.slice(0, page, 1),
+                   own.back().slice(0, static_cast<int64_t>(number), 1));
+  }
   TensorRef counts{const_cast<int64_t *>(lengths.data()), ElementType::I64,
                    countShape};
-  // Pages that nobody has hold anything.
-  StridedView ownKeys = StridedView(keys.getRef()).slice(0, 0, used),
-              ownValues = StridedView(values.getRef()).slice(0, 0, used);
-  return writeArrays(path, kKind,
-                     {{"pages", getNumPages()}, {"tokens_first", tokensFirst}},
-                     {{"keys", ownKeys},
-                      {"values", ownValues},
-                      {"table", {table.data(), ElementType::I32, tableShape}},
-                      {"lengths", counts}});
+  return writeArrays(
+      path, kKind,
+      {{"pages", getNumPages()}, {"tokens_first", isTokensFirst()}},
+      {{"keys", own[0]},
+       {"values", own[1]},
+       {"table", {table.data(), ElementType::I32, tableShape}},
+       {"lengths", counts}});
 }
 
 Expected<PagedCache> PagedCache::load(StringRef path) {
@@ -243,28 +305,34 @@ Expected<PagedCache> PagedCache::load(StringRef path) {
   std::vector<int32_t> table(cache->getBatch() * width);
   TensorRef counts{cache->lengths.data(), ElementType::I64, countShape};
   TensorRef entries{table.data(), ElementType::I32, storedTable->shape};
-  StridedView ownKeys = StridedView(cache->keys.getRef()).slice(0, 0, used),
-              ownValues = StridedView(cache->values.getRef()).slice(0, 0, used);
+  PagePool &pool = *cache->pool;
+  StridedView ownKeys =
+                  StridedView(pool.getMemory(0).getRef()).slice(0, 0, used),
+              ownValues =
+                  StridedView(pool.getMemory(1).getRef()).slice(0, 0, used);
   for (auto [name, to] : {std::pair(StringRef("keys"), TensorRef(ownKeys)),
                           {"values", ownValues},
                           {"table", entries},
                           {"lengths", counts}})
     if (Error error = file->load(name, to))
       return std::move(error);
-  BitVector isUsed(cache->getNumPages());
+  // Sequences share pages, but none has one twice.
+  std::vector<std::vector<int32_t>> tables(cache->getBatch());
   for (auto [entry, length] : enumerate(cache->lengths)) {
     if (length < 0 || length > width * page)
       return file->fail("which has lengths beyond its pages");
+    BitVector isUsed(used);
     for (int64_t place = 0; place * page < length; ++place) {
       int32_t number = table[static_cast<int64_t>(entry) * width + place];
       if (number < 0 || number >= used || isUsed.test(number))
         return file->fail("whose table names a page that it does not have, or "
                           "one twice");
       isUsed.set(number);
-      cache->tables[entry].push_back(number);
+      tables[entry].push_back(number);
     }
   }
-  erase_if(cache->freePages,
-           [&](int32_t number) { return isUsed.test(number); });
+  for (const std::vector<int32_t> &pages : tables)
+    pool.claim(pages);
+  cache->tables = std::move(tables);
   return cache;
 }

@@ -170,6 +170,10 @@ class PagedCache(TokenCache):
     The memory for `pages` pages of `page` tokens is taken at once, `nbytes` in all.  Each of
     the `batch` sequences has as many pages as its tokens need: `free_pages` are left.
     `truncate` gives pages back.  All else is as in `KVCache`.
+
+        prompt = fovea.PagedCache(pages, 16, heads, width)
+        prompt.append(k, v)                      # once
+        cache = prompt.fork([0] * 64)            # 64 sequences that begin with it
     """
 
     __slots__ = ()
@@ -209,8 +213,27 @@ class PagedCache(TokenCache):
         """
         return self._call_attend(q, (scale, causal, window, sink, query_lengths), return_lse, out)
 
+    def fork(self, sequences: Any = None) -> Self:
+        """A cache of the same sequences, or of those that `sequences` [C] names, any number of
+        times each and in any order: -1 is an empty one.
+
+        It has the same pages in the same memory, where sequences share what they have in
+        common.  One that another has as well is copied before it is written to, which is the
+        last page of a sequence at most: neither sees what the other appends.  `free_pages` are
+        those that no fork has; a fork that goes away gives its pages back.
+        """
+        if sequences is None:
+            return super().fork()
+        numbers = check.to_numpy("sequences", sequences)
+        if numbers.ndim != 1 or (numbers.size and numbers.dtype.kind not in "iu"):
+            raise ValueError(
+                f"sequences: found {numbers.dtype} of shape {numbers.shape}, needed integers of shape (C,)"
+            )
+        return self._own(self._cache.fork_sequences(numbers.tolist()))
+
     @property
     def pages(self) -> int:
+        """Of all forks."""
         return self._cache.pages
 
     @property

@@ -161,7 +161,11 @@ static void definePagedCache(nb::module_ &m) {
   nb::class_<PagedCache> type(m, "PagedCache");
   defineTokens(type, "PagedCache");
   defineAttend<callPagedAttend>(type, "attend");
-  type.def_prop_ro("pages", &PagedCache::getNumPages)
+  type.def("fork_sequences",
+           [](const PagedCache &self, const std::vector<int64_t> &sequences) {
+             return runKernels({}, [&] { return self.fork(sequences); });
+           })
+      .def_prop_ro("pages", &PagedCache::getNumPages)
       .def_prop_ro("page", &PagedCache::getPage)
       .def_prop_ro("free_pages", &PagedCache::getNumFreePages);
 }

@@ -58,23 +58,48 @@ TEST_P(PagedTest, EveryPrefixEqualsTheWhole) {
 }
 
 TEST_P(PagedTest, ForksAndFilesAreCopies) {
-  PagedCache cache = make();
+  PagedCache cache = make(20);
   EXPECT_EQ(getText(cache.append(k, v)), "");
   PagedCache fork = llvm::cantFail(cache.fork());
   llvm::SmallString<128> path;
   ASSERT_FALSE(llvm::sys::fs::createTemporaryFile("cache", "", path));
   EXPECT_EQ(getText(cache.save(path)), "");
   EXPECT_EQ(getText(cache.truncate(4)), "");
-  EXPECT_EQ(cache.getNumFreePages(), 10);
+  // The fork has what the other does not.
+  EXPECT_EQ(cache.getNumFreePages(), 8);
   EXPECT_EQ(getText(cache.append(takeRows(k, 0, 9), takeRows(v, 0, 9))), "");
   PagedCache loaded = llvm::cantFail(PagedCache::load(path));
   for (PagedCache *copy : {&fork, &loaded}) {
     EXPECT_EQ(copy->getLengths(), ArrayRef<int64_t>({N, N}));
-    EXPECT_EQ(copy->getNumFreePages(), 0);
+    EXPECT_EQ(copy->getNumFreePages(), copy == &fork ? 2 : 8);
     EXPECT_EQ(copy->isTokensFirst(), tokensFirst);
     expectNear(get(copy->attend(q)).output, expect(0, N), getBound(type));
   }
   llvm::sys::fs::remove(path);
+}
+
+TEST_P(PagedTest, SequencesShareTheirPages) {
+  PagedCache cache = make(20);
+  EXPECT_EQ(getText(cache.append(takeRows(k, 0, 6), takeRows(v, 0, 6))), "");
+  EXPECT_EQ(cache.getNumFreePages(), 16);
+  PagedCache fork = llvm::cantFail(cache.fork({0, 1}));
+  // What is assigned to gives its pages back.
+  fork = llvm::cantFail(cache.fork({0, 1}));
+  EXPECT_EQ(fork.getNumFreePages(), 16);
+  EXPECT_EQ(getText(fork.append(takeRows(k, 6, N), takeRows(v, 6, N))), "");
+  EXPECT_EQ(fork.getNumFreePages(), 6);
+  expectNear(get(fork.attend(q)).output, expect(0, N), getBound(type));
+  EXPECT_EQ(getText(cache.append(takeRows(k, 6, N), takeRows(v, 6, N))),
+            "k: found tokens for 8 more pages, needed at most 6, those of 20 "
+            "that are free");
+  {
+    PagedCache moved = std::move(fork);
+    EXPECT_EQ(moved.getNumFreePages(), 6);
+  }
+  EXPECT_EQ(getText(cache.append(takeRows(k, 6, N), takeRows(v, 6, N))), "");
+  expectNear(get(cache.attend(q)).output, expect(0, N), getBound(type));
+  EXPECT_EQ(getText(cache.fork({0, 2}).takeError()),
+            "sequences: found 2 at [1], needed 0 to 1, or -1 for an empty one");
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, PagedTest,

@@ -16,9 +16,14 @@
 #define FOVEA_FUNCTIONS_PAGED_H
 
 #include "fovea/Functions/Dense.h"
+#include <memory>
 #include <vector>
 
 namespace fovea {
+
+namespace functions {
+class PagePool;
+} // namespace functions
 
 /// As for `dense`. The last query stands at the last token.
 struct PagedOptions {
@@ -56,11 +61,16 @@ struct PagedCacheOptions {
 };
 
 /// Memory for `pages` pages of `page` tokens, which is taken at once, and that
-/// sequences share: each has as many pages as its tokens need. As of KVCache,
-/// functions that do not change a cache may be called from several threads at
-/// once, and one that fails leaves it as it was.
+/// sequences share: each has as many pages as its tokens need. Forks have pages
+/// of the same memory, which each copies before it writes to one that another
+/// has, too. As of KVCache, functions that do not change a cache may be called
+/// from several threads at once, and one that fails leaves it as it was.
 class PagedCache {
 public:
+  PagedCache(PagedCache &&other) = default;
+  PagedCache &operator=(PagedCache &&other);
+  ~PagedCache();
+
   static llvm::Expected<PagedCache>
   create(int64_t pages, int64_t page, int64_t heads, int64_t width,
          const PagedCacheOptions &options = {});
@@ -77,9 +87,12 @@ public:
   /// after the first `lengths` [B]. Pages without tokens are free again.
   llvm::Error truncate(int64_t length);
   llvm::Error truncate(const TensorRef &lengths);
-  /// A cache of as many pages and the same content. Neither sees what the other
-  /// appends from then on.
+  /// A cache of the same content in the same pages, which lie there as long as
+  /// one of all forks has them. Neither sees what the other appends from then
+  /// on.
   llvm::Expected<PagedCache> fork() const;
+  /// One of these sequences, any number of times each; -1 is an empty one.
+  llvm::Expected<PagedCache> fork(llvm::ArrayRef<int64_t> sequences) const;
 
   /// The content in a file, in the format of safetensors, which replaces one
   /// that is there.
@@ -87,33 +100,29 @@ public:
   static llvm::Expected<PagedCache> load(llvm::StringRef path);
 
   int64_t getBatch() const { return lengths.size(); }
-  int64_t getNumPages() const { return keys.getShape()[0]; }
+  /// Those of all forks, and those that none has.
+  int64_t getNumPages() const;
+  int64_t getNumFreePages() const;
   /// The tokens of a page.
-  int64_t getPage() const { return keys.getShape()[tokensFirst ? 1 : 2]; }
-  int64_t getNumFreePages() const { return freePages.size(); }
-  int64_t getValueWidth() const { return values.getShape().back(); }
-  bool isTokensFirst() const { return tokensFirst; }
-  ElementType getElementType() const { return keys.getElementType(); }
+  int64_t getPage() const;
+  int64_t getValueWidth() const;
+  bool isTokensFirst() const;
+  ElementType getElementType() const;
   /// The tokens of each sequence.
   llvm::ArrayRef<int64_t> getLengths() const { return lengths; }
-  /// What keys and values take, used or not.
-  int64_t getNumBytes() const {
-    return keys.getNumBytes() + values.getNumBytes();
-  }
+  /// What keys and values of all pages take.
+  int64_t getNumBytes() const;
 
 private:
-  PagedCache() = default;
+  PagedCache(std::shared_ptr<functions::PagePool> pool, int64_t batch);
   llvm::Error truncate(llvm::ArrayRef<int64_t> found, llvm::StringRef name);
   /// The pages of all sequences, in rows of equal length: [B,R].
   std::vector<int32_t> makeTable(int64_t &width) const;
 
-  bool tokensFirst = false;
-  OwnedTensor keys, values;
+  std::shared_ptr<functions::PagePool> pool;
   llvm::SmallVector<int64_t, 4> lengths;
   /// Of each sequence, in the order of its tokens.
   std::vector<std::vector<int32_t>> tables;
-  /// The next to be taken is the last one.
-  std::vector<int32_t> freePages;
 };
 
 } // namespace fovea

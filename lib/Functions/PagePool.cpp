@@ -1,0 +1,85 @@
+//===- PagePool.cpp - Pages that sequences share --------------------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "PagePool.h"
+#include "llvm/ADT/STLExtras.h"
+
+using namespace llvm;
+using namespace fovea;
+using namespace fovea::functions;
+
+Expected<std::shared_ptr<PagePool>>
+PagePool::create(int64_t pages, int64_t page, int64_t heads, int64_t width,
+                 int64_t valueWidth, ElementType type, bool tokensFirst) {
+  auto pool = std::make_shared<PagePool>();
+  pool->tokensFirst = tokensFirst;
+  for (auto [memory, columns] :
+       {std::pair(&pool->keys, width), std::pair(&pool->values, valueWidth)}) {
+    Shape shape{pages, heads, page, columns};
+    if (tokensFirst)
+      std::swap(shape[1], shape[2]);
+    Expected<OwnedTensor> made = allocateTensor(type, shape);
+    if (!made)
+      return createStringError(
+          std::make_error_code(std::errc::not_enough_memory),
+          "pages: found " + Twine(pages) +
+              ", needed memory for them: " + toString(made.takeError()));
+    *memory = std::move(*made);
+  }
+  pool->numOwners.assign(pages, 0);
+  for (int64_t number = pages; number-- > 0;)
+    pool->freePages.push_back(static_cast<int32_t>(number));
+  return std::move(pool);
+}
+
+void PagePool::copyPage(int32_t from, int32_t to, int64_t rows) const {
+  for (size_t side : {0, 1}) {
+    StridedView pages = getPages(side).slice(2, 0, rows);
+    copyElements(pages.slice(0, from, 1), pages.slice(0, to, 1));
+  }
+}
+
+int64_t PagePool::getNumFree() const {
+  std::lock_guard lock(mutex);
+  return freePages.size();
+}
+
+bool PagePool::isShared(int32_t page) const {
+  std::lock_guard lock(mutex);
+  return numOwners[page] > 1;
+}
+
+std::optional<std::vector<int32_t>> PagePool::take(int64_t count) {
+  std::lock_guard lock(mutex);
+  if (count > static_cast<int64_t>(freePages.size()))
+    return std::nullopt;
+  std::vector<int32_t> taken(freePages.rbegin(), freePages.rbegin() + count);
+  freePages.resize(freePages.size() - count);
+  for (int32_t page : taken)
+    numOwners[page] = 1;
+  return taken;
+}
+
+void PagePool::share(ArrayRef<int32_t> pages) {
+  std::lock_guard lock(mutex);
+  for (int32_t page : pages)
+    ++numOwners[page];
+}
+
+void PagePool::release(ArrayRef<int32_t> pages) {
+  std::lock_guard lock(mutex);
+  for (int32_t page : reverse(pages))
+    if (--numOwners[page] == 0)
+      freePages.push_back(page);
+}
+
+void PagePool::claim(ArrayRef<int32_t> pages) {
+  share(pages);
+  std::lock_guard lock(mutex);
+  erase_if(freePages, [&](int32_t page) { return numOwners[page] > 0; });
+}

@@ -7,7 +7,6 @@
 //===----------------------------------------------------------------------===//
 
 #include "NamedRows.h"
-#include "mlir/IR/Matchers.h"
 
 using namespace mlir;
 using namespace fovea;
@@ -38,21 +37,28 @@ static RowRanges evaluateRanges(attn::SourceAttr source, int64_t b, int64_t m,
 }
 
 SourceRows fovea::getSourceRows(const attn::StreamSource &source,
-                                int64_t numRows, int64_t rowsPerBlock,
-                                int64_t numQueries) {
-  SourceRows found{numRows, {}};
+                                const KnownData &data, int64_t numRows,
+                                std::optional<int64_t> numPositions,
+                                int64_t rowsPerBlock, int64_t numQueries) {
+  SourceRows found;
   attn::SourceAttr attr = source.attr;
   DenseIntElementsAttr lists;
-  int64_t numEntries = 0, numLists = 0;
+  int64_t numEntries = 0, numLists = 0, allPositions = numRows;
   if (source.rowList) {
-    found.hasUnknownLists = !matchPattern(source.rowList, m_Constant(&lists));
-    ArrayRef<int64_t> shape =
-        cast<ShapedType>(source.rowList.getType()).getShape();
-    numLists = shape[2], numEntries = shape[3];
-    found.isOfFirstHead = lists && (shape[0] != 1 || shape[1] != 1);
-    if (lists && attr.getHasListedPositions())
-      found.numPositions = numEntries * attr.getUnit();
+    lists = dyn_cast_or_null<DenseIntElementsAttr>(data.lookup(source.rowList));
+    found.hasUnknownLists = !lists;
   }
+  if (lists) {
+    ArrayRef<int64_t> shape = lists.getType().getShape();
+    numLists = shape[2], numEntries = shape[3];
+    found.isOfFirstHead = shape[0] != 1 || shape[1] != 1;
+    if (attr.getHasListedPositions())
+      allPositions = numEntries * attr.getUnit();
+  }
+  found.numPositions =
+      std::min(numPositions.value_or(allPositions), allPositions);
+  // Rows behind these do not exist, but a pool has rows of other sequences.
+  int64_t endRow = attr.getHasListedPositions() ? numRows : found.numPositions;
   for (int64_t b = 0; b * rowsPerBlock < numQueries; ++b) {
     RowRanges ranges = evaluateRanges(attr, b, found.numPositions, numQueries);
     SmallVector<NamedRows> &rows = found.blocks.emplace_back();
@@ -66,10 +72,10 @@ SourceRows fovea::getSourceRows(const attn::StreamSource &source,
       int64_t unit = attr.getUnit(),
               row =
                   unit * lists.getValues<APInt>()[first + entry].getSExtValue();
-      if (row < 0 || row >= numRows)
+      if (row < 0 || row >= endRow)
         continue;
       int64_t position = attr.getHasListedPositions() ? unit * entry : row;
-      int64_t end = position + std::min(unit, numRows - row);
+      int64_t end = position + std::min(unit, endRow - row);
       for (const RowRange &range : ranges)
         rows.push_back(
             {{std::max(range.begin, position), std::min(range.end, end)},

@@ -9,6 +9,7 @@
 #ifndef FOVEA_LIB_ANALYSIS_NAMEDROWS_H
 #define FOVEA_LIB_ANALYSIS_NAMEDROWS_H
 
+#include "fovea/Analysis/KnownData.h"
 #include "fovea/Analysis/ScoreMatrix.h"
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
 
@@ -25,16 +26,19 @@ struct NamedRows {
 /// before masks.
 struct SourceRows {
   /// How many positions its rows have.
-  int64_t numPositions;
+  int64_t numPositions = 0;
   std::vector<llvm::SmallVector<NamedRows>> blocks;
-  /// Set if there are lists that are no constants: ranges alone count then.
+  /// Set if there are lists that are not known: ranges alone count then.
   bool hasUnknownLists = false;
   /// Set if `blocks` are those of the first head of the first batch entry, and
   /// others may read other rows.
   bool isOfFirstHead = false;
 };
 
-SourceRows getSourceRows(const attn::StreamSource &source, int64_t numRows,
+/// `numPositions` is how many rows there are of a sequence that has lengths.
+SourceRows getSourceRows(const attn::StreamSource &source,
+                         const KnownData &data, int64_t numRows,
+                         std::optional<int64_t> numPositions,
                          int64_t rowsPerBlock, int64_t numQueries);
 
 } // namespace fovea

@@ -43,6 +43,16 @@ void fovea::visitFaults(
     if (tokens.size() > 0)
       visit(fault, query, tokens);
   };
+  auto addNever = [&](int64_t query, RowRange tokens) {
+    for (int64_t token = tokens.begin; token < tokens.end;) {
+      int64_t absent = tokens.end;
+      if (!keys.absent.empty())
+        absent = keys.absent.find_first_in(token, tokens.end);
+      absent = absent < 0 ? tokens.end : absent;
+      add(PairFault::Never, query, {token, absent});
+      token = absent + 1;
+    }
+  };
   for (int64_t query = 0; query < matrix.numQueries; ++query) {
     RowRanges tokens;
     for (const ScoreSource &source : matrix.sources)
@@ -54,14 +64,13 @@ void fovea::visitFaults(
     });
     RowRange admitted = keys.getAdmitted(query);
     // A prefix is admitted whatever the query's position is.
-    int64_t last =
-        std::max(query + keys.length - matrix.numQueries + 1, admitted.end);
+    int64_t last = std::max(query + keys.firstPosition + 1, admitted.end);
     // Tokens before `next` are done, and so are those before `nextTwice` that
     // are read more than once.
     int64_t next = admitted.begin, nextTwice = 0;
     int64_t read = 0;
     for (const RowRange &range : tokens) {
-      add(PairFault::Never, query, {next, std::min(range.begin, admitted.end)});
+      addNever(query, {next, std::min(range.begin, admitted.end)});
       next = std::max(next, range.end);
       add(PairFault::Twice, query,
           {std::max(range.begin, nextTwice), std::min(range.end, read)});
@@ -72,7 +81,7 @@ void fovea::visitFaults(
             {std::max({range.begin, last, read}), range.end});
       read = std::max(read, range.end);
     }
-    add(PairFault::Never, query, {next, admitted.end});
+    addNever(query, {next, admitted.end});
   }
 }
 
@@ -82,8 +91,13 @@ std::optional<PairCounts> fovea::countPairs(const ScoreMatrix &matrix,
   if (!keys.getAdmitted)
     return std::nullopt;
   PairCounts counts;
-  for (int64_t query = 0; query < matrix.numQueries; ++query)
-    counts.admitted += static_cast<double>(keys.getAdmitted(query).size());
+  for (int64_t query = 0; query < matrix.numQueries; ++query) {
+    RowRange admitted = keys.getAdmitted(query);
+    int64_t count = admitted.size();
+    for (int64_t token : keys.absent.set_bits())
+      count -= admitted.begin <= token && token < admitted.end;
+    counts.admitted += static_cast<double>(count);
+  }
   visitFaults(
       matrix, sequence, [&](PairFault fault, int64_t query, RowRange tokens) {
         auto add = [&](double &count, std::optional<PairCounts::Pair> &first) {

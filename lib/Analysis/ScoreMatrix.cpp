@@ -7,319 +7,16 @@
 //===----------------------------------------------------------------------===//
 
 #include "fovea/Analysis/ScoreMatrix.h"
-#include "NamedRows.h"
+#include "ScoreMask.h"
+#include "StreamMatrix.h"
 #include "VisitAttnOp.h"
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
 #include "fovea/Dialect/Attn/IR/Levels.h"
-#include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
 using namespace fovea;
-
-static void addRange(RowRanges &ranges, RowRange range) {
-  if (range.size() > 0)
-    ranges.push_back(range);
-}
-
-//===----------------------------------------------------------------------===//
-// Masks
-//===----------------------------------------------------------------------===//
-
-namespace {
-/// #attn.mask, without its context.
-struct Mask {
-  bool isCausal = false;
-  int64_t window = 0, prefix = 0, stride = 1;
-
-  Mask() = default;
-  explicit Mask(bool isCausal) : isCausal(isCausal) {}
-  explicit Mask(attn::MaskAttr mask)
-      : isCausal(mask && mask.getCausal()), window(mask ? mask.getWindow() : 0),
-        prefix(mask ? mask.getPrefix() : 0),
-        stride(mask ? mask.getStride() : 1) {}
-
-  /// Rows of `range` that are admitted for query `i` of `n`, where the source
-  /// has `m` rows.
-  RowRange admit(int64_t i, int64_t n, int64_t m, RowRange range) const {
-    int64_t tokens = m * stride;
-    tokens += std::clamp<int64_t>(n - tokens, 0, stride - 1);
-    int64_t position = i + tokens - n;
-    auto rowAt = [&](int64_t position) {
-      return llvm::divideFloorSigned(position, stride);
-    };
-    if (isCausal)
-      range.end = std::min(range.end, rowAt(std::max(position + 1, prefix)));
-    if (window > 0) {
-      range.begin = std::max(range.begin, rowAt(position - window + 1));
-      range.end = std::min(range.end, rowAt(position + window));
-    }
-    return range;
-  }
-
-  std::string describe() const {
-    std::string text = isCausal ? "causal" : "";
-    if (window > 0)
-      text += (text.empty() ? "window of " : ", window of ") +
-              std::to_string(window);
-    if (prefix > 0)
-      text += ", prefix of " + std::to_string(prefix);
-    if (stride > 1 && !text.empty())
-      text += ", stride of " + std::to_string(stride);
-    return text;
-  }
-};
-} // namespace
-
-/// Tokens of a matrix of `n` queries, with this mask.
-static KeySequence makeSequence(std::string name, int64_t length, int64_t n,
-                                Mask mask) {
-  KeySequence sequence{std::move(name), length, {}, mask.describe()};
-  sequence.isCausal = mask.isCausal;
-  sequence.getAdmitted = [=](int64_t query) {
-    int64_t rows = length / mask.stride;
-    RowRange admitted = mask.admit(query, n, rows, {0, rows});
-    return RowRange{admitted.begin * mask.stride, admitted.end * mask.stride};
-  };
-  return sequence;
-}
-
-/// A source whose rows are the tokens of sequence 0, read once by every query.
-static ScoreSource makeTokenSource(int64_t n, int64_t rows,
-                                   std::function<RowRange(int64_t)> getRows) {
-  ScoreSource source;
-  source.name = "keys";
-  source.kind = "tokens";
-  source.numRows = rows;
-  source.tokensPerRow = 1;
-  source.numQueries = n;
-  source.getRows = [=](int64_t query) {
-    RowRanges ranges;
-    addRange(ranges, getRows(query));
-    return ranges;
-  };
-  source.getTokens = source.getRows;
-  return source;
-}
-
-//===----------------------------------------------------------------------===//
-// Sources of streams
-//===----------------------------------------------------------------------===//
-
-namespace {
-/// Rows from `firstRow` on that stand for tokens of `root`, each for as many,
-/// or for themselves, if `root` is the tensor that has them.
-struct RowOrigin {
-  int64_t firstRow, numRows;
-  Value root;
-  int64_t firstToken, tokensPerRow;
-
-  RowRange getTokens(RowRange rows) const {
-    auto tokenOf = [&](int64_t row) {
-      return firstToken +
-             std::clamp<int64_t>(row - firstRow, 0, numRows) * tokensPerRow;
-    };
-    return {tokenOf(rows.begin), tokenOf(rows.end)};
-  }
-};
-} // namespace
-
-/// Where a slice of rows begins that has everything of the other dimensions.
-static std::optional<int64_t> getFirstRow(tensor::InsertSliceOp slice) {
-  if (slice.getSourceType().getRank() != 4 ||
-      slice.getDestType().getRank() != 4)
-    return std::nullopt;
-  for (unsigned dim : {0, 1, 3})
-    if (slice.getStaticOffsets()[dim] != 0)
-      return std::nullopt;
-  bool isDense = llvm::all_of(slice.getStaticStrides(),
-                              [](int64_t stride) { return stride == 1; });
-  int64_t first = slice.getStaticOffsets()[2];
-  if (!isDense || ShapedType::isDynamic(first))
-    return std::nullopt;
-  return first;
-}
-
-/// Follows rows of keys or values back to what they are made of.
-static SmallVector<RowOrigin> traceRows(Value value, Extents &extents) {
-  while (auto cast = value.getDefiningOp<tensor::CastOp>())
-    value = cast.getSource();
-  int64_t numRows = extents.shapeOf(value)[2];
-  SmallVector<RowOrigin> itself = {{0, numRows, value, 0, 1}};
-  auto summarize = [&](Value tokens, int64_t tokensPerRow) {
-    SmallVector<RowOrigin> input = traceRows(tokens, extents);
-    if (input.size() != 1 || input[0].tokensPerRow != 1)
-      return itself;
-    return SmallVector<RowOrigin>{{0, numRows, input[0].root, 0, tokensPerRow}};
-  };
-  if (auto summaries = value.getDefiningOp<attn::SummarizeOp>())
-    return summarize(summaries.getInput(),
-                     summaries.getInterval() / summaries.getRank());
-  if (auto pool = value.getDefiningOp<attn::PoolOp>())
-    return summarize(pool.getInput(), pool.getInterval());
-  auto slice = value.getDefiningOp<tensor::InsertSliceOp>();
-  std::optional<int64_t> first = slice ? getFirstRow(slice) : std::nullopt;
-  if (!first)
-    return itself;
-  SmallVector<RowOrigin> origins = traceRows(slice.getSource(), extents);
-  int64_t last = *first + extents.shapeOf(slice.getSource())[2];
-  for (RowOrigin &origin : origins)
-    origin.firstRow += *first;
-  // What the slice leaves of the rows that were there.
-  for (const RowOrigin &origin : traceRows(slice.getDest(), extents))
-    for (RowRange rest : {RowRange{0, *first}, RowRange{last, numRows}}) {
-      RowOrigin part = origin;
-      part.firstRow = std::max(origin.firstRow, rest.begin);
-      part.numRows =
-          std::min(origin.firstRow + origin.numRows, rest.end) - part.firstRow;
-      part.firstToken = origin.getTokens({part.firstRow, part.firstRow}).begin;
-      if (part.numRows > 0)
-        origins.push_back(part);
-    }
-  return origins;
-}
-
-namespace {
-/// Collects the sources of a stream, and the sequences that they read.
-class StreamReader {
-public:
-  StreamReader(int64_t block, ArrayRef<int64_t> query, Extents &extents)
-      : rowsPerBlock(block > 0 ? block : std::max<int64_t>(query[2], 1)),
-        extents(extents), matrix{query[0], query[1], query[2], {}, {}} {}
-
-  void add(const attn::StreamSource &source);
-  ScoreMatrix take();
-
-private:
-  /// The sequence of the tokens that rows of `root` are, or stand for.
-  unsigned getSequence(Value root, int64_t tokensPerRow);
-
-  int64_t rowsPerBlock;
-  Extents &extents;
-  ScoreMatrix matrix;
-  SmallVector<std::pair<Value, int64_t>> roots;
-  /// Masks of the sources whose rows are the tokens of a sequence.
-  SmallVector<SmallVector<Mask>> masks;
-};
-} // namespace
-
-unsigned StreamReader::getSequence(Value root, int64_t tokensPerRow) {
-  auto *found = llvm::find(roots, std::make_pair(root, tokensPerRow));
-  if (found != roots.end())
-    return found - roots.begin();
-  roots.push_back({root, tokensPerRow});
-  masks.emplace_back();
-  matrix.sequences.push_back(
-      {"keys of source " + std::to_string(matrix.sources.size()),
-       extents.shapeOf(root)[cast<ShapedType>(root.getType()).getRank() - 2] *
-           tokensPerRow,
-       {},
-       {}});
-  return roots.size() - 1;
-}
-
-void StreamReader::add(const attn::StreamSource &source) {
-  int64_t n = matrix.numQueries;
-  int64_t rows = extents.shapeOf(source.getRowsOperand())[2];
-  if (!extents.isKnown)
-    return;
-  ScoreSource result;
-  result.name = "source " + std::to_string(matrix.sources.size());
-  result.numRows = rows;
-  result.numQueries = n;
-  if (source.codes)
-    result.byData = "the key of a row is that of its code";
-  if (source.lengths)
-    result.byData = "lengths say how many rows there are";
-  SourceRows named = getSourceRows(source, rows, rowsPerBlock, n);
-  if (named.hasUnknownLists)
-    result.byData = "lists say which rows are read";
-  if (named.isOfFirstHead)
-    result.byData = "other heads have other lists";
-
-  // Values say what rows stand for: keys may be looked up in a table.
-  SmallVector<RowOrigin> origins = {{0, rows, source.values, 0, 1}};
-  if (!source.hasValueBlocks())
-    origins = traceRows(source.values, extents);
-  if (!llvm::all_equal(llvm::map_range(
-          origins, [](const RowOrigin &origin) { return origin.root; })))
-    origins = {{0, rows, source.values, 0, 1}};
-  // Summaries of unknown origin stand for as many tokens as their mask says.
-  Mask mask(source.attr.getMask());
-  bool isItself = llvm::all_of(origins, [](const RowOrigin &origin) {
-    return origin.tokensPerRow == 1;
-  });
-  for (RowOrigin &origin : origins)
-    if (isItself)
-      origin.tokensPerRow = mask.stride;
-  result.sequence =
-      getSequence(origins.front().root, isItself ? mask.stride : 1);
-  int64_t length = matrix.sequences[result.sequence].length;
-  int64_t least = INT64_MAX, most = 0;
-  for (const RowOrigin &origin : origins) {
-    least = std::min(least, origin.tokensPerRow);
-    most = std::max(most, origin.tokensPerRow);
-  }
-  result.kind = "summaries of " + std::to_string(least) +
-                (least == most ? "" : " to " + std::to_string(most)) +
-                " tokens";
-  if (most == 1)
-    result.kind = "tokens";
-  const RowOrigin &first = origins.front();
-  if (origins.size() == 1 && first.firstRow == 0 && first.firstToken == 0)
-    result.tokensPerRow = first.tokensPerRow;
-  // Rows that stand where they are listed are not read in the order of tokens.
-  if (least == mask.stride && most == mask.stride &&
-      !source.attr.getHasListedPositions())
-    masks[result.sequence].push_back(mask);
-
-  result.getRows = [named = std::move(named), perBlock = rowsPerBlock, mask,
-                    n](int64_t query) {
-    RowRanges admitted;
-    for (const NamedRows &part : named.blocks[query / perBlock]) {
-      RowRange range = mask.admit(query, n, named.numPositions, part.positions);
-      addRange(admitted, {range.begin + part.shift, range.end + part.shift});
-    }
-    return admitted;
-  };
-  result.getTokens = [getRows = result.getRows, origins,
-                      length](int64_t query) {
-    RowRanges tokens;
-    for (const RowRange &range : getRows(query))
-      for (const RowOrigin &origin : origins) {
-        RowRange part = origin.getTokens(range);
-        // The last summary may stand for fewer.
-        part.end = std::min(part.end, length);
-        addRange(tokens, part);
-      }
-    return tokens;
-  };
-  matrix.sources.push_back(std::move(result));
-}
-
-/// What several masks admit together.
-static Mask unite(ArrayRef<Mask> masks) {
-  Mask united;
-  bool hasWindow = true;
-  if (!masks.empty())
-    united.stride = masks.front().stride;
-  for (const Mask &mask : masks) {
-    united.isCausal |= mask.isCausal;
-    hasWindow &= mask.window > 0;
-    united.window = std::max(united.window, mask.window);
-    united.stride = std::min(united.stride, mask.stride);
-  }
-  if (!hasWindow)
-    united.window = 0;
-  return united;
-}
-
-ScoreMatrix StreamReader::take() {
-  int64_t n = matrix.numQueries;
-  for (auto [sequence, given] : llvm::zip_equal(matrix.sequences, masks))
-    sequence = makeSequence(sequence.name, sequence.length, n, unite(given));
-  return std::move(matrix);
-}
+using namespace fovea::detail;
 
 //===----------------------------------------------------------------------===//
 // Levels of summaries
@@ -399,7 +96,8 @@ namespace {
 /// function here.
 class MatrixMaker {
 public:
-  explicit MatrixMaker(Extents &extents) : extents(extents) {}
+  MatrixMaker(Extents &extents, const KnownData &data)
+      : extents(extents), data(data) {}
 
   void make(attn::DenseOp op) { makeDense(op); }
   void make(attn::DenseBackwardOp op) { makeDense(op); }
@@ -410,16 +108,10 @@ public:
       extents.isKnown = false;
       return;
     }
-    StreamReader reader(op.getBlock(), extents.shapeOf(op.getQuery()), extents);
-    for (const attn::StreamSource &source : op.getSourceList())
-      reader.add(source);
-    matrix = reader.take();
+    matrix = makeStreamMatrix(op, extents, data);
   }
   void make(attn::StreamBackwardOp op) {
-    StreamReader reader(op.getBlock(), extents.shapeOf(op.getQuery()), extents);
-    for (const attn::StreamSourceGradient &source : op.getSourceList())
-      reader.add(source.forward);
-    matrix = reader.take();
+    matrix = makeStreamMatrix(op, extents, data);
   }
 
   void make(attn::FastMultipoleOp op) { makeMultipole(op, false); }
@@ -452,16 +144,27 @@ private:
   /// The matrix, with one sequence of keys.
   ScoreMatrix &start(ArrayRef<int64_t> query, int64_t length, Mask mask) {
     matrix = ScoreMatrix{query[0], query[1], query[2], {}, {}};
-    matrix->sequences.push_back(makeSequence("keys", length, query[2], mask));
+    SequenceLengths all{query[2], length, ""};
+    matrix->sequences.push_back(makeSequence(
+        "keys", length, all, mask.getFirstPosition(query[2], length), mask));
     return *matrix;
   }
   template <typename OpTy> void makeDense(OpTy op) {
     SmallVector<int64_t> q = extents.shapeOf(op.getQuery());
     int64_t n = q[2], m = extents.shapeOf(op.getKey())[2];
     Mask mask(op.getMaskOrNone());
-    start(q, m, mask).sources.push_back(makeTokenSource(n, m, [=](int64_t i) {
-      return mask.admit(i, n, m, {0, m});
-    }));
+    SequenceLengths lengths =
+        getLengths(op.getQueryLengths(), op.getLengths(), n, m, data);
+    int64_t first = lengths.tokens - lengths.queries;
+    ScoreMatrix &result = start(q, m, mask);
+    result.sequences[0] = makeSequence("keys", m, lengths, first, mask);
+    ScoreSource source = makeTokenSource(
+        n, m, [get = result.sequences[0].getAdmitted](int64_t query) {
+          return get(query);
+        });
+    source.firstPosition = first;
+    source.byData = lengths.byData;
+    result.sources.push_back(std::move(source));
   }
 
   template <typename OpTy> void makeMultipole(OpTy op, bool ofSummaries) {
@@ -476,8 +179,24 @@ private:
     for (int64_t level = 1; level <= tree.levels; ++level)
       matrix->sources.push_back(makeLevel(tree, level, ofSummaries));
     if (op.getMask())
-      for (ScoreSource &source : matrix->sources)
+      applyTokenMask(op.getMask());
+  }
+
+  /// Leaves the tokens of a mask out, those of the first batch entry.
+  void applyTokenMask(Value operand) {
+    auto mask = dyn_cast_or_null<DenseIntElementsAttr>(data.lookup(operand));
+    int64_t n = matrix->sequences[0].length;
+    for (ScoreSource &source : matrix->sources)
+      if (!mask)
         source.byData = "tokens that the mask lacks are not read";
+      else if (matrix->batch > 1 && !mask.isSplat())
+        source.byData = "other batch entries may have other masks";
+    if (!mask)
+      return;
+    llvm::BitVector absent(n);
+    for (int64_t token = 0; token < n; ++token)
+      absent[token] = mask.getValues<APInt>()[token].isZero();
+    removeAbsent(*matrix, absent);
   }
 
   /// Blocks n - memory to n token by token, and codewords for everything older.
@@ -553,7 +272,7 @@ private:
     Mask mask(isCausal);
     ScoreMatrix &result = start(u, m, mask);
     result.sources.push_back(makeTokenSource(
-        n, m, [=](int64_t i) { return mask.admit(i, n, m, {0, m}); }));
+        n, m, [=](int64_t i) { return mask.admit(i + m - n, {0, m}); }));
     if (!isCausal) {
       result.sources[0].byData = "operands of the mask choose keys";
       result.sequences[0].getAdmitted = nullptr;
@@ -561,12 +280,13 @@ private:
   }
 
   Extents &extents;
+  const KnownData &data;
 };
 } // namespace
 
-std::optional<ScoreMatrix> fovea::getScoreMatrix(Operation *op,
-                                                 Extents &extents) {
-  MatrixMaker maker(extents);
+std::optional<ScoreMatrix>
+fovea::getScoreMatrix(Operation *op, Extents &extents, const KnownData &data) {
+  MatrixMaker maker(extents, data);
   visitAttnOp(op, [&](auto attention) -> decltype(maker.make(attention)) {
     return maker.make(attention);
   });

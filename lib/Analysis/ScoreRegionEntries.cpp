@@ -27,7 +27,8 @@ static constexpr int64_t kMaxEntries = int64_t(1) << 17;
 static constexpr const char *kRemovesEntries =
     "a function of scores says which entries are read";
 static constexpr const char *kFirstHead =
-    "a function of scores, which may read others in other heads";
+    "a function of scores, which may read others in other batch entries and "
+    "heads";
 
 static bool isMinusInfinity(Attribute attribute) {
   auto number = dyn_cast_or_null<FloatAttr>(attribute);
@@ -41,14 +42,14 @@ enum class Entry { Read, Removed, Unknown };
 /// The region of an operation, for one entry after the other.
 class EntryFolder {
 public:
-  EntryFolder(Region &original, ValueRange captures) {
+  EntryFolder(Region &original, ValueRange captures, const KnownData &data) {
     // Folding may put operands in order.
     IRMapping mapping;
     original.cloneInto(&region, mapping);
     for (auto [capture, argument] : llvm::zip_equal(
              captures,
              block().getArguments().drop_front(attn::score_argument::Captures)))
-      if (Attribute value; matchPattern(capture, m_Constant(&value)))
+      if (Attribute value = data.lookup(capture))
         captured[argument] = value;
     index = IndexType::get(original.getContext());
   }
@@ -62,9 +63,13 @@ public:
     });
     return found;
   }
-  bool dependsOnHead() {
-    return !block().getArgument(attn::score_argument::Batch).use_empty() ||
-           !block().getArgument(attn::score_argument::Head).use_empty();
+  /// Whether batch entries, or heads, may have other entries than the first.
+  bool isOfFirst(const ScoreMatrix &matrix) {
+    auto uses = [&](unsigned argument) {
+      return !block().getArgument(argument).use_empty();
+    };
+    return (matrix.batch > 1 && uses(attn::score_argument::Batch)) ||
+           (matrix.heads > 1 && uses(attn::score_argument::Head));
   }
   Entry fold(int64_t query, int64_t key);
 
@@ -110,11 +115,10 @@ Entry EntryFolder::fold(int64_t query, int64_t key) {
 static std::optional<std::vector<RowRanges>>
 findLeftRows(EntryFolder &folder, const ScoreSource &source) {
   std::vector<RowRanges> left(source.numQueries);
-  int64_t shift = source.numRows - source.numQueries;
   for (int64_t query = 0; query < source.numQueries; ++query)
     for (const RowRange &range : source.getRows(query))
       for (int64_t key = range.begin; key < range.end; ++key) {
-        Entry entry = folder.fold(query + shift, key);
+        Entry entry = folder.fold(query + source.firstPosition, key);
         if (entry == Entry::Unknown)
           return std::nullopt;
         if (entry == Entry::Removed)
@@ -127,7 +131,8 @@ findLeftRows(EntryFolder &folder, const ScoreSource &source) {
   return left;
 }
 
-void fovea::removeEntries(Operation *op, ScoreMatrix &matrix) {
+void fovea::removeEntries(Operation *op, const KnownData &data,
+                          ScoreMatrix &matrix) {
   Region *region = nullptr;
   ValueRange captures;
   // Rows at positions of their own.
@@ -145,7 +150,7 @@ void fovea::removeEntries(Operation *op, ScoreMatrix &matrix) {
   if (auto stream = dyn_cast<attn::StreamOp>(op))
     for (const attn::StreamSource &source : stream.getSourceList())
       hasOtherPositions |= source.attr.getHasListedPositions();
-  EntryFolder folder(*region, captures);
+  EntryFolder folder(*region, captures, data);
   if (!folder.mayRemove())
     return;
   for (KeySequence &keys : matrix.sequences)
@@ -159,7 +164,7 @@ void fovea::removeEntries(Operation *op, ScoreMatrix &matrix) {
       source.byData = kRemovesEntries;
       continue;
     }
-    if (folder.dependsOnHead())
+    if (folder.isOfFirst(matrix))
       source.byData = kFirstHead;
     source.getRows = [left = std::move(*left)](int64_t query) {
       return left[query];

@@ -8,6 +8,7 @@
 
 #include "fovea/ExecutionEngine/Kernel.h"
 #include "KernelImpl.h"
+#include "fovea/ExecutionEngine/Elements.h"
 #include "fovea/ExecutionEngine/InvocationScope.h"
 #include "fovea/ExecutionEngine/KernelOrigin.h"
 #include "fovea_rt/fovea_rt.h"
@@ -322,28 +323,36 @@ static bool isConstantMarker(const char *pointer) {
   return reinterpret_cast<uintptr_t>(pointer) == 0xdeadbeef;
 }
 
-/// Copies a result that does not own memory of its own, or is not contiguous.
-static Expected<OwnedTensor> copyResult(const Descriptor &from,
-                                        const ValueSpec &spec) {
-  Expected<OwnedTensor> copy = allocateTensor(spec.elementType, from.sizes);
+static Expected<OwnedTensor> copyTensor(const TensorRef &from) {
+  Expected<OwnedTensor> copy = allocateTensor(from.elementType, from.shape);
   if (!copy)
     return copy;
-  int64_t width = getByteWidth(spec.elementType);
+  int64_t width = getByteWidth(from.elementType);
   int64_t count = copy->getNumElements();
   char *to = copy->getDataAs<char>();
-  SmallVector<int64_t, 4> position(from.sizes.size(), 0);
+  SmallVector<int64_t, 4> position(from.shape.size(), 0);
+  SmallVector<int64_t, 4> strides = getStrides(from);
   for (int64_t i = 0; i < count; ++i) {
-    int64_t offset = from.offset;
-    for (auto [index, stride] : llvm::zip_equal(position, from.strides))
+    int64_t offset = 0;
+    for (auto [index, stride] : llvm::zip_equal(position, strides))
       offset += index * stride;
-    std::memcpy(to + i * width, from.aligned + offset * width, width);
+    std::memcpy(to + i * width,
+                static_cast<const char *>(from.data) + offset * width, width);
     for (size_t dim = position.size(); dim-- > 0;) {
-      if (++position[dim] < from.sizes[dim])
+      if (++position[dim] < from.shape[dim])
         break;
       position[dim] = 0;
     }
   }
   return copy;
+}
+
+/// Copies a result that does not own memory of its own, or is not contiguous.
+static Expected<OwnedTensor> copyResult(const Descriptor &from,
+                                        const ValueSpec &spec) {
+  int64_t width = getByteWidth(spec.elementType);
+  return copyTensor({from.aligned + from.offset * width, spec.elementType,
+                     from.sizes, from.strides});
 }
 
 static Expected<OwnedTensor> copyScalar(const char *from,
@@ -452,8 +461,19 @@ void InvocationScope::add(const Kernel &kernel, ArrayRef<TensorRef> inputs) {
     return;
   Invocation &invocation = currentScope->invocations.emplace_back();
   invocation.kernel = kernel;
-  for (const TensorRef &input : inputs)
+  bool isOnHost = kernel.getTarget() != Target::GPU;
+  for (auto [input, spec] :
+       llvm::zip_equal(inputs, kernel.getSignature().arguments)) {
     invocation.shapes.emplace_back(input.shape);
+    OwnedTensor &data = invocation.data.emplace_back();
+    if (!isOnHost || spec.isScalar || isFloat(spec.elementType))
+      continue;
+    // Without memory, nothing is known of it.
+    if (Expected<OwnedTensor> copy = copyTensor(input))
+      data = std::move(*copy);
+    else
+      consumeError(copy.takeError());
+  }
 }
 
 //===----------------------------------------------------------------------===//

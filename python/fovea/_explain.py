@@ -53,17 +53,19 @@ def explain(
         print(fovea.explain(fovea.dense, q, k, v, causal=True))
         pathlib.Path("page.html").write_text(fovea.explain(kernel, q, k, v).html)
 
-    `kernel_or_call` is a kernel, as `fovea.compile` returns it, which is not run: only the
-    shapes of the arguments matter.  Or it is a function, which is called with the arguments and options: explained is
+    `kernel_or_call` is a kernel, as `fovea.compile` returns it, which is not run: only
+    shapes matter, and arrays of integers.  Or it is a function, which is called with the arguments and options: explained is
     each kernel that it runs in this thread, for the shapes that it runs it on first.
 
     A key that counts twice, or never although the mask admits it, is reported, and so is
-    one that is read ahead of a causal mask.  What only data tells is named as such.
+    one that is read ahead of a causal mask.  Lists, segments, lengths and masks are drawn as the
+    arrays say, of the first batch entry and head where these differ; what is not known, such as
+    arrays on a GPU, is named.
     """
     if isinstance(kernel_or_call, _fovea.Kernel):
         if options:
             raise ValueError(f"options: found {', '.join(options)}, needed none for a kernel")
-        found = [(kernel_or_call, [_shape(argument) for argument in arguments])]
+        found = [(kernel_or_call, [_shape(argument) for argument in arguments], list(arguments))]
     elif callable(kernel_or_call):
         found = _fovea.record_kernels(lambda: kernel_or_call(*arguments, **options))
         if not found:
@@ -72,6 +74,6 @@ def explain(
         raise ValueError(
             f"kernel_or_call: found {type(kernel_or_call).__name__}, needed a kernel or a function"
         )
-    parts = [_fovea.explain(kernel, shapes) for kernel, shapes in found]
+    parts = [_fovea.explain(*each) for each in found]
     texts, pages, objects = zip(*parts)
     return Explanation("\n".join(texts), _join(list(pages)), [json.loads(x) for x in objects])

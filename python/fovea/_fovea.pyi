@@ -159,11 +159,11 @@ def set_abstract_array(type: type) -> None:
 def xla_handlers() -> dict[str, Any]:
     """What computes calls of XLA, by the name of its platform, in capsules."""
 
-def record_kernels(call: Callable[[], Any]) -> list[tuple[Kernel, list[list[int]]]]:
-    """The kernels that a call runs, with the shapes of the arguments of their first runs."""
+def record_kernels(call: Callable[[], Any]) -> list[tuple[Kernel, list[list[int]], list[Any]]]:
+    """The kernels that a call runs, with the shapes of the arguments of their first runs, and those of integers."""
 
-def explain(kernel: Kernel, shapes: list[list[int]]) -> tuple[str, str, str]:
-    """A kernel explained as text, as a page and as JSON."""
+def explain(kernel: Kernel, shapes: list[list[int]], data: list[Any]) -> tuple[str, str, str]:
+    """A kernel explained as text, as a page and as JSON, for arguments of integers that are not None."""
 
 def run_tool(name: str, arguments: list[str]) -> int:
     """Runs one of the command-line tools in this process, and returns its status."""

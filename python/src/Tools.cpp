@@ -12,6 +12,7 @@
 
 #include "Functions.h"
 #include "Running.h"
+#include "fovea/ExecutionEngine/Elements.h"
 #include "fovea/ExecutionEngine/InvocationScope.h"
 #include "fovea/ExecutionEngine/KernelOrigin.h"
 #include "fovea/Tools/Explain/Explain.h"
@@ -58,20 +59,24 @@ static int runTool(std::string name, std::vector<std::string> arguments) {
 // fovea-explain, for kernels
 //===----------------------------------------------------------------------===//
 
-/// The kernels that a call runs, and the shapes of the arguments of their first
-/// runs.
+/// The kernels that a call runs, the shapes of the arguments of their first
+/// runs, and those that are arrays of integers, or None.
 static nb::list recordKernels(nb::callable call) {
   InvocationScope scope;
   call();
   nb::list found;
   SmallPtrSet<const Kernel::Impl *, 4> seen;
-  for (const InvocationScope::Invocation &invocation : scope.getInvocations()) {
+  for (InvocationScope::Invocation &invocation : scope.takeInvocations()) {
     if (!seen.insert(&invocation.kernel.getImpl()).second)
       continue;
     nb::list shapes;
     for (const SmallVector<int64_t> &shape : invocation.shapes)
       shapes.append(std::vector<int64_t>(shape.begin(), shape.end()));
-    found.append(nb::make_tuple(invocation.kernel, shapes));
+    nb::list data;
+    for (OwnedTensor &tensor : invocation.data)
+      data.append(tensor.getData() ? toArray(std::move(tensor), std::nullopt)
+                                   : nb::none());
+    found.append(nb::make_tuple(invocation.kernel, shapes, data));
   }
   return found;
 }
@@ -79,7 +84,8 @@ static nb::list recordKernels(nb::callable call) {
 /// Its text, page and JSON.
 static std::vector<std::string>
 explainKernel(const Kernel &kernel,
-              const std::vector<std::vector<int64_t>> &given) {
+              const std::vector<std::vector<int64_t>> &given,
+              const nb::list &data) {
   ExplainOptions options;
   KernelOrigin origin = getOrigin(kernel);
   options.compile = origin.options;
@@ -88,6 +94,30 @@ explainKernel(const Kernel &kernel,
     for (const std::vector<int64_t> &shape : given)
       shapes.emplace_back(shape.begin(), shape.end());
     return Expected<ArgumentShapes>(std::move(shapes));
+  };
+  ArrayRef<ValueSpec> specs = kernel.getSignature().arguments;
+  // Which of them has data is known before Python is left.
+  std::vector<ArrayView> views(specs.size());
+  std::vector<bool> isKnown(specs.size());
+  Placement placement;
+  for (size_t index = 0; index < std::min(specs.size(), data.size()); ++index) {
+    if (kernel.getTarget() == Target::GPU || specs[index].isScalar ||
+        isFloat(specs[index].elementType) || data[index].is_none())
+      continue;
+    std::string name = kernel.describeArgument(index);
+    views[index].load(data[index], name, /*needsWrite=*/false, placement);
+    views[index].makeContiguous(name, /*needsWrite=*/false);
+    isKnown[index] = views[index].getElementType() == specs[index].elementType;
+    if (!isKnown[index])
+      raiseValueError(
+          name + ": found " +
+          getElementInfo(views[index].getElementType()).arrayName.str() +
+          ", needed " + getElementInfo(specs[index].elementType).arrayName);
+  }
+  options.getData = [&](size_t index) -> std::optional<TensorRef> {
+    if (!isKnown[index])
+      return std::nullopt;
+    return views[index].getRef();
   };
   return runKernels({}, [&] {
     return explain(
@@ -98,6 +128,7 @@ explainKernel(const Kernel &kernel,
 
 void python::defineTools(nb::module_ &m) {
   m.def("record_kernels", &recordKernels, nb::arg("call"));
-  m.def("explain", &explainKernel, nb::arg("kernel"), nb::arg("shapes"));
+  m.def("explain", &explainKernel, nb::arg("kernel"), nb::arg("shapes"),
+        nb::arg("data"));
   m.def("run_tool", &runTool, nb::arg("name"), nb::arg("arguments"));
 }

@@ -161,8 +161,9 @@ def moba(xp, a):
 
 
 def minimax(xp, a):
-    means = to_numpy(a["index_k"])[:, 0, : N // UNIT * UNIT].reshape(B, -1, UNIT, 8).mean(axis=2)
-    scores = np.einsum("bgnd,bed->bgne", to_numpy(a["index_q"]), means)
+    products = np.einsum("bgnd,bmd->bgnm", to_numpy(a["index_q"]), to_numpy(a["index_k"])[:, 0])
+    blocks = range(UNIT, N + 1, UNIT)
+    scores = np.stack([products[..., end - UNIT : end].max(axis=-1) for end in blocks], axis=-1)
     return attend(xp, a["q"], a["k"], a["v"], of_query_heads(choose_blocks(scores)))
 
 

@@ -99,12 +99,87 @@ def test_page_of_functions():
     page = fovea.explain(fovea.dense, q, k, k, causal=True, admit=lambda b, h, i, j: (i - j) % 4 == 0).html
     ((counts, _),) = drawn_entries(page)
     np.testing.assert_array_equal(counts, (distance >= 0) & (distance % 4 == 0))
-    # A soft-cap removes nothing, documents are data.
+    # A soft-cap removes nothing.
     page = fovea.explain(fovea.dense, q, k, k, score=lambda s, b, h, i, j: s * 0.5 + (i - j)).html
     ((counts, _),) = drawn_entries(page)
     assert counts.all() and "a function of scores" not in page
-    ids = np.zeros((1, 7), np.int32), np.zeros((1, 12), np.int32)
-    assert "a function of scores says which entries are read" in fovea.explain(fovea.dense, q, k, k, segments=ids).text
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_segments_and_lengths(causal):
+    rng = np.random.default_rng(0)
+    q, k = ones(2, 2, 7, 8), ones(2, 1, 12, 8)
+    ids = rng.integers(0, 3, (2, 7)).astype(np.int32), rng.integers(0, 3, (2, 12)).astype(np.int32)
+    lengths, query_lengths = np.array([10, 12], np.int32), np.array([6, 7], np.int32)
+    same = ids[0][0][:, None] == ids[1][0]
+    explanation = fovea.explain(fovea.dense, q, k, k, causal=causal, segments=ids)
+    ((counts, _),) = drawn_entries(explanation.html)
+    np.testing.assert_array_equal(counts, same & ((distances(7, 12) >= 0) | (not causal)))
+    assert "which may read others in other batch entries" in explanation.text
+
+    exist = (np.arange(7) < 6)[:, None] & (np.arange(12) < 10)
+    # The last query that there is lines up with the last key.
+    exist &= (np.arange(7)[:, None] + 4 >= np.arange(12)) | (not causal)
+    given = {"causal": causal, "lengths": lengths, "query_lengths": query_lengths}
+    explanation = fovea.explain(fovea.dense, q, k, k, **given)
+    ((counts, faults),) = drawn_entries(explanation.html)
+    np.testing.assert_array_equal(counts, exist)
+    assert not faults and "other batch entries have other lengths" in explanation.text
+    ((counts, _),) = drawn_entries(fovea.explain(fovea.dense, q, k, k, segments=ids, **given).html)
+    np.testing.assert_array_equal(counts, exist & same)
+
+
+@pytest.mark.parametrize("unit", [1, 4])
+def test_lists_of_a_call(unit):
+    """Lists and lengths of streams, with a block of queries for each list."""
+    n, m = 12, 20
+    q, k = ones(1, 1, n, 8), ones(1, 1, m, 8)
+    lists = np.random.default_rng(1).integers(-1, m // unit, (1, 1, n, 3)).astype(np.int32)
+    page = fovea.explain(fovea.selected, q, k, k, lists, unit=unit).html
+    ((counts, faults),) = drawn_entries(page)
+    named = np.array([[(lists[0, 0, i] == j // unit).sum() for j in range(m)] for i in range(n)]) * (distances(n, m) >= 0)
+    np.testing.assert_array_equal(counts, named > 0)
+    # What a list names twice counts twice.
+    np.testing.assert_array_equal(faults["read twice"], named > 1)
+    lengths = np.array([17], np.int32)
+    source = fovea.Source(k, k, causal=True, window=5, lengths=lengths)
+    ((counts, faults),) = drawn_entries(fovea.explain(fovea.stream, q, [source]).html)
+    distance = distances(n, 17)
+    np.testing.assert_array_equal(counts[:, :17], (distance >= 0) & (distance < 5))
+    assert not counts[:, 17:].any() and not faults
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_token_masks(causal):
+    n, group = 40, 4
+    present = np.random.default_rng(2).random((1, n)) < 0.7
+    # Whole intervals without a token.
+    present[0, 8:16] = False
+    q = ones(1, 1, n, 8)
+    weights = [ones(1, 2, group << level, 8) for level in range(3)]
+    explanation = fovea.explain(fovea.fast_multipole, q, q, q, weights, weights, group=group, causal=causal, mask=present)
+    (operation,) = (x for x in explanation.json[0]["operations"] if "sources" in x)
+    wanted = present[0][:, None] & present[0] & ((distances(n, n) >= 0) | (not causal))
+    np.testing.assert_array_equal(read_entries(operation), wanted)
+    assert operation["sequences"][0]["never"] == operation["sequences"][0]["twice"] == 0
+    assert operation["sequences"][0]["pairs"] == wanted.sum()
+
+
+def test_data_of_a_kernel():
+    """An array of integers that a kernel is explained with is known, and has to be of its type."""
+    kind, ids = "tensor<1x1x6x8xf32>", "tensor<1x1x1x2xi32>"
+    kernel = fovea.compile(
+        f"""func.func @f(%q: {kind}, %list: {ids}) -> {kind} {{
+              %0 = attn.stream query(%q : {kind}) source(%q, %q : {kind}, {kind}) rows(%list : {ids}) unit = 2
+                  ranges [affine_map<(b)[rows, n] -> (0, rows)>] outs(%q : {kind}) {{scale = 1.0 : f64}} -> {kind}
+              return %0 : {kind}
+            }}"""
+    )
+    q, rows = ones(1, 1, 6, 8), np.array([[[[2, 0]]]], np.int32)
+    ((counts, _),) = drawn_entries(fovea.explain(kernel, q, rows).html)
+    np.testing.assert_array_equal(counts, np.tile([1, 1, 0, 0, 1, 1], (6, 1)))
+    with pytest.raises(ValueError, match=r"argument 1 \(%list\) of @f: found int64, needed int32"):
+        fovea.explain(kernel, q, rows.astype(np.int64))
 
 
 def test_page_is_the_json():

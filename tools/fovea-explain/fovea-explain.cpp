@@ -7,14 +7,18 @@
 //===----------------------------------------------------------------------===//
 
 #include "fovea/Emulator/GPUDriver.h"
+#include "fovea/ExecutionEngine/Elements.h"
 #include "fovea/Support/OutputFile.h"
 #include "fovea/Tools/Explain/Explain.h"
+#include "fovea/Tools/Npy/Npy.h"
 #include "fovea/Tools/Shapes/ShapeOptions.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/InitLLVM.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/WithColor.h"
+#include <map>
+#include <tuple>
 
 using namespace llvm;
 using namespace fovea;
@@ -31,6 +35,8 @@ EXAMPLES:
     fovea-explain pattern.mlir
   For extents that the types leave open, an argument after the other:
     fovea-explain pattern.mlir --shape=1x8x4096x64 --shape=1x2x4096x64
+  With lists of rows, segments, lengths or masks that are arguments:
+    fovea-explain pattern.mlir --input=ids=ids.npy --input=lengths=lengths.npy
   A page with pictures to zoom into, and the IR by pass:
     fovea-explain pattern.mlir --emit=html -o pattern.html
   The same for a program to read, and a picture for a text:
@@ -66,6 +72,12 @@ read ahead of a causal mask are reported with the first query and token.
       cl::desc("shape of an argument, one for each that has dynamic extents, "
                "in order"),
       cl::value_desc("1x8x512x64")};
+  cl::list<std::string> inputs{
+      "input", cl::cat(category),
+      cl::desc("elements of an argument of integers, such as lists, segments "
+               "or lengths, which say what is read. Its shape is that of the "
+               "argument"),
+      cl::value_desc("name=file.npy")};
   cl::opt<std::string> targetName{"target", cl::init("cpu"), cl::cat(category),
                                   cl::desc("cpu, reference, gpu or gpu-sim")};
   cl::opt<std::string> cpuName{
@@ -92,14 +104,60 @@ static int fail(const Twine &message) {
   return 1;
 }
 
-/// The shapes of all arguments, by their types and the options.
-static Expected<ArgumentShapes>
-getShapes(const Signature &signature,
-          function_ref<std::string(size_t)> describe,
-          ArrayRef<std::string> values) {
+namespace {
+/// The files of --input, by the number of their argument.
+using Inputs = std::map<size_t, OwnedTensor>;
+} // namespace
+
+static Error readInput(StringRef value, const Signature &signature,
+                       function_ref<std::string(size_t)> describe,
+                       Inputs &inputs) {
+  StringRef name, path;
+  std::tie(name, path) = value.split('=');
+  if (name.empty() || path.empty())
+    return createStringError(
+        "expected an input such as 'ids=ids.npy', but got '" + value + "'");
+  name.consume_front("%");
+  const auto *found = find_if(signature.arguments, [&](const ValueSpec &spec) {
+    return StringRef(spec.name).drop_front(!spec.name.empty()) == name;
+  });
+  if (found == signature.arguments.end())
+    return createStringError("--input=" + value + ": no argument is named '" +
+                             name + "'; the function has " +
+                             signature.getString());
+  size_t index = found - signature.arguments.begin();
+  auto failOn = [&](const Twine &message) {
+    return createStringError(describe(index) + ": " + message);
+  };
+  if (found->isScalar || isFloat(found->elementType))
+    return failOn("expected a tensor of integers for --input, but got " +
+                  found->getTypeString());
+  Expected<OwnedTensor> tensor = readNpy(path, found->elementType);
+  if (!tensor)
+    return failOn(toString(tensor.takeError()));
+  if (tensor->getElementType() != found->elementType)
+    return failOn("expected elements of type " +
+                  getElementInfo(found->elementType).name + ", but got " +
+                  getElementInfo(tensor->getElementType()).name);
+  if (!inputs.emplace(index, std::move(*tensor)).second)
+    return failOn("expected one --input, but got another");
+  return Error::success();
+}
+
+/// The shapes of all arguments, by their types and the options; reads inputs.
+static Expected<ArgumentShapes> getShapes(
+    const Signature &signature, function_ref<std::string(size_t)> describe,
+    ArrayRef<std::string> values, ArrayRef<std::string> files, Inputs &inputs) {
+  for (const std::string &file : files)
+    if (Error error = readInput(file, signature, describe, inputs))
+      return std::move(error);
   ShapeOptions options(values);
   ArgumentShapes shapes;
   for (auto [index, spec] : enumerate(signature.arguments)) {
+    if (auto given = inputs.find(index); given != inputs.end()) {
+      shapes.emplace_back(given->second.getShape());
+      continue;
+    }
     Expected<SmallVector<int64_t, 4>> shape =
         options.take(spec, describe(index) + ", " + spec.getTypeString());
     if (!shape)
@@ -130,8 +188,15 @@ static int run(const CommandLine &line) {
   options.compile.raise = line.raise;
   options.compile.entry = line.entryName;
   options.compile.sourceName = line.inputPath;
+  Inputs inputs;
   options.getShapes = [&](const Signature &signature, auto describe) {
-    return getShapes(signature, describe, line.shapes);
+    return getShapes(signature, describe, line.shapes, line.inputs, inputs);
+  };
+  options.getData = [&](size_t index) -> std::optional<TensorRef> {
+    auto given = inputs.find(index);
+    if (given == inputs.end())
+      return std::nullopt;
+    return given->second.getRef();
   };
   ErrorOr<std::unique_ptr<MemoryBuffer>> file =
       MemoryBuffer::getFileOrSTDIN(line.inputPath);

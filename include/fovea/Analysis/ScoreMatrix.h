@@ -16,6 +16,8 @@
 #define FOVEA_ANALYSIS_SCOREMATRIX_H
 
 #include "fovea/Analysis/Extents.h"
+#include "fovea/Analysis/KnownData.h"
+#include "llvm/ADT/BitVector.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/ADT/SmallVector.h"
 #include <functional>
@@ -42,7 +44,7 @@ int64_t countRows(llvm::ArrayRef<RowRange> ranges);
 /// Tokens that rows of sources stand for, or rows that stand for themselves.
 struct KeySequence {
   std::string name;
-  int64_t length;
+  int64_t length = 0;
   /// The tokens that a query reads if it reads all that the mask of the
   /// sequence admits; null if the mask is data.
   std::function<RowRange(int64_t query)> getAdmitted;
@@ -50,6 +52,10 @@ struct KeySequence {
   std::string mask;
   /// Set if no query may read tokens behind its position.
   bool isCausal = false;
+  /// Where query 0 stands among the tokens.
+  int64_t firstPosition = 0;
+  /// Set for tokens that nothing should read; empty if there are none.
+  llvm::BitVector absent;
 };
 
 /// What the queries read of one source.
@@ -66,6 +72,8 @@ struct ScoreSource {
   int64_t tokensPerRow = 0;
   /// Rows of the matrix: fewer than queries where one stands for several.
   int64_t numQueries, queriesPerRow = 1;
+  /// Where query 0 stands among the rows, if these are tokens.
+  int64_t firstPosition = 0;
   /// The rows that row `query` of the matrix reads.
   std::function<RowRanges(int64_t query)> getRows;
   /// The number of the sequence and the tokens of it that these stand for.
@@ -84,14 +92,17 @@ struct ScoreMatrix {
 };
 
 /// The score matrix of `op`; none if it has no scores, or extents are not
-/// known, which `extents` tells then.
-std::optional<ScoreMatrix> getScoreMatrix(mlir::Operation *op,
-                                          Extents &extents);
+/// known, which `extents` tells then. Lists, lengths and masks count as far as
+/// they are known; of those that batch entries and heads have of their own, the
+/// first ones.
+std::optional<ScoreMatrix> getScoreMatrix(mlir::Operation *op, Extents &extents,
+                                          const KnownData &data = {});
 
 /// Leaves out what a score region of `op` removes, entry by entry; where that
 /// is data, or too much, the sources say so. Which pairs there should be is not
 /// known then.
-void removeEntries(mlir::Operation *op, ScoreMatrix &matrix);
+void removeEntries(mlir::Operation *op, const KnownData &data,
+                   ScoreMatrix &matrix);
 
 /// How often pairs of a query and a token are read.
 struct PairCounts {

@@ -14,8 +14,8 @@
 
 namespace fovea {
 
-/// Remembers which kernels its thread invokes while it lives, and on arguments
-/// of which shapes. The innermost scope does.
+/// Remembers which kernels its thread invokes while it lives, on arguments of
+/// which shapes, and what tensors of integers held. The innermost scope does.
 class InvocationScope {
 public:
   InvocationScope();
@@ -24,10 +24,16 @@ public:
   InvocationScope &operator=(const InvocationScope &) = delete;
 
   struct Invocation {
+    Invocation() = default;
+    Invocation(Invocation &&) = default;
+
     Kernel kernel;
     llvm::SmallVector<llvm::SmallVector<int64_t>> shapes;
+    /// For each argument a copy, without memory where there is none: of
+    /// floating point, of scalars, and on a GPU.
+    llvm::SmallVector<OwnedTensor> data;
   };
-  llvm::ArrayRef<Invocation> getInvocations() const { return invocations; }
+  std::vector<Invocation> takeInvocations() { return std::move(invocations); }
 
   /// Used by Kernel::invoke.
   static void add(const Kernel &kernel, llvm::ArrayRef<TensorRef> inputs);

@@ -34,8 +34,10 @@ static std::string getPlace(Operation *op) {
       .str();
 }
 
-static std::optional<OperationReport>
-inspectOperation(Operation *op, unsigned number, Extents extents) {
+static std::optional<OperationReport> inspectOperation(Operation *op,
+                                                       unsigned number,
+                                                       Extents extents,
+                                                       const KnownData &data) {
   if (!isa<attn::AttnDialect>(op->getDialect()))
     return std::nullopt;
   OperationReport report;
@@ -43,12 +45,12 @@ inspectOperation(Operation *op, unsigned number, Extents extents) {
   report.name = op->getName().getStringRef().str();
   report.place = getPlace(op);
   report.flops = countUsefulFlops(op, extents);
-  report.matrix = getScoreMatrix(op, extents);
+  report.matrix = getScoreMatrix(op, extents, data);
   report.extentsAreKnown = extents.isKnown;
   if (!report.flops && !report.matrix && report.extentsAreKnown)
     return std::nullopt;
   if (report.matrix) {
-    removeEntries(op, *report.matrix);
+    removeEntries(op, data, *report.matrix);
     for (size_t sequence = 0; sequence < report.matrix->sequences.size();
          ++sequence)
       report.pairs.push_back(countPairs(*report.matrix, sequence));
@@ -57,12 +59,43 @@ inspectOperation(Operation *op, unsigned number, Extents extents) {
   return report;
 }
 
+/// The elements of contiguous tensors of integers.
+static DenseElementsAttr makeElements(const TensorRef &tensor,
+                                      MLIRContext *context) {
+  unsigned bits = tensor.elementType == ElementType::I1
+                      ? 1
+                      : 8 * getByteWidth(tensor.elementType);
+  Type element = IntegerType::get(context, bits);
+  if (tensor.elementType == ElementType::Index)
+    element = IndexType::get(context);
+  auto type = RankedTensorType::get(tensor.shape, element);
+  SmallVector<APInt> elements;
+  for (int64_t index : llvm::seq(type.getNumElements()))
+    elements.emplace_back(bits,
+                          static_cast<int64_t>(getElement(
+                              tensor.data, tensor.elementType, index)),
+                          /*isSigned=*/true, /*implicitTrunc=*/true);
+  return DenseElementsAttr::get(type, elements);
+}
+
+static KnownData makeKnownData(FunctionOpInterface function,
+                               const ExplainOptions &options) {
+  std::vector<Attribute> arguments(function.getNumArguments());
+  if (options.getData)
+    for (auto [index, argument] : llvm::enumerate(arguments))
+      if (std::optional<TensorRef> tensor = options.getData(index))
+        argument = makeElements(*tensor, function.getContext());
+  return KnownData(&function.front(), std::move(arguments));
+}
+
 static void inspectFunction(FunctionOpInterface function,
-                            const ArgumentShapes &shapes, Report &report) {
+                            const ArgumentShapes &shapes,
+                            const ExplainOptions &options, Report &report) {
   Extents extents(function, shapes);
+  KnownData data = makeKnownData(function, options);
   unsigned number = 0;
   function->walk([&](Operation *op) {
-    if (auto found = inspectOperation(op, number++, extents))
+    if (auto found = inspectOperation(op, number++, extents, data))
       report.operations.push_back(std::move(*found));
   });
   report.flops = countUsefulFlops(function, shapes);
@@ -146,7 +179,7 @@ llvm::Expected<Report> explanation::makeReport(StringRef text,
   };
   traceOptions.inspect = [&](FunctionOpInterface function,
                              const ArgumentShapes &shapes) {
-    inspectFunction(function, shapes, report);
+    inspectFunction(function, shapes, options, report);
   };
   llvm::Expected<CompilationTrace> trace =
       traceCompilation(text, options.compile, traceOptions);
@@ -195,11 +228,11 @@ fovea::explain(StringRef text, const ExplainOptions &options,
       for (const OperationReport &operation : report->operations)
         if (operation.matrix)
           drawn.push_back(&operation);
-      if (drawn.size() != 1)
+      if (drawn.empty())
         return llvm::createStringError(
-            "@" + report->trace.name + " has " + Twine(drawn.size()) +
-            " operations whose scores can be drawn: expected 1");
-      writeSVG(*drawn.front(), /*marksFaults=*/false, os);
+            "@" + report->trace.name +
+            " has no operation whose scores can be drawn");
+      writeSVG(drawn, os);
       break;
     }
     case ExplanationKind::HTML:

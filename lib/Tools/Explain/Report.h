@@ -98,6 +98,9 @@ llvm::json::Object makeJSON(const Report &report);
 /// With `marksFaults`, pairs that are read never, twice or ahead stand out.
 void writeSVG(const OperationReport &operation, bool marksFaults,
               llvm::raw_ostream &os);
+/// One below the other.
+void writeSVG(llvm::ArrayRef<const OperationReport *> operations,
+              llvm::raw_ostream &os);
 void writeHTML(const Report &report, llvm::raw_ostream &os);
 /// What the entries of a source are drawn in.
 llvm::StringRef getColour(size_t source);

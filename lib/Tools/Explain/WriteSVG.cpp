@@ -62,22 +62,31 @@ public:
     for (const KeySequence &keys : matrix.sequences)
       longest = std::max(longest, keys.length);
     scale = kSide / static_cast<double>(std::max<int64_t>(longest, 1));
+    legend = makeLegend();
   }
 
-  void write(StringRef name) {
-    double height = toPixels(matrix.numQueries), width = kMargin;
+  double getWidth() const {
+    double width = kMargin;
     for (const KeySequence &keys : matrix.sequences)
       width += toPixels(keys.length) + kMargin;
     // Sentences below the frames are wider than narrow frames.
-    width = std::max(width, kSide + 2 * kMargin);
-    std::vector<LegendLine> legend = makeLegend();
+    return std::max(width, kSide + 2 * kMargin);
+  }
+
+  double getHeight() const {
+    return toPixels(matrix.numQueries) + 2 * kMargin + legend.size() * kLine;
+  }
+
+  /// `place` is where it stands in another picture.
+  void write(StringRef name, StringRef place = "") const {
+    double height = toPixels(matrix.numQueries);
     os << formatv("<svg xmlns=\"http://www.w3.org/2000/svg\" "
-                  "viewBox=\"0 0 {0:F0} {1:F0}\" width=\"{0:F0}\" "
+                  "viewBox=\"0 0 {0:F0} {1:F0}\" width=\"{0:F0}\"{2} "
                   "font-family=\"sans-serif\" font-size=\"12\">\n",
-                  width, height + 2 * kMargin + legend.size() * kLine);
+                  getWidth(), getHeight(), place);
     os << "<title>" << escape(name) << "</title>\n"
        << formatv("<rect width=\"{0:F0}\" height=\"{1:F0}\" fill=\"#fff\"/>\n",
-                  width, height + 2 * kMargin + legend.size() * kLine);
+                  getWidth(), getHeight());
     double x = kMargin;
     for (size_t sequence = 0; sequence < matrix.sequences.size(); ++sequence) {
       writeFrame(sequence, x, height);
@@ -86,7 +95,7 @@ public:
     os << formatv("<text transform=\"translate(20 {0:F0}) rotate(-90)\">"
                   "queries 0 to {1}</text>\n",
                   kMargin + height, matrix.numQueries - 1);
-    writeLegend(legend, height + kMargin);
+    writeLegend(height + kMargin);
     os << "</svg>\n";
   }
 
@@ -95,7 +104,7 @@ private:
     return std::max(scale * static_cast<double>(extent), kLeast);
   }
 
-  void writeFrame(size_t sequence, double x, double height) {
+  void writeFrame(size_t sequence, double x, double height) const {
     const KeySequence &keys = matrix.sequences[sequence];
     double width = toPixels(keys.length);
     std::string place =
@@ -125,7 +134,7 @@ private:
 
   /// Entries that stand out.
   void writeFaults(ArrayRef<Rectangle> rectangles, StringRef fault,
-                   StringRef colour) {
+                   StringRef colour) const {
     if (rectangles.empty())
       return;
     os << formatv("<g data-fault=\"{0}\" fill=\"{1}\">\n", fault, colour);
@@ -133,14 +142,15 @@ private:
     os << "</g>\n";
   }
 
-  void writeSource(size_t number) {
+  void writeSource(size_t number) const {
     os << formatv("<g data-source=\"{0}\" fill=\"{1}\">\n", number,
                   getColour(number));
     writeRectangles(drawing.sources[number]);
     os << "</g>\n";
   }
 
-  void writeRectangles(ArrayRef<Rectangle> rectangles, StringRef fault = "") {
+  void writeRectangles(ArrayRef<Rectangle> rectangles,
+                       StringRef fault = "") const {
     for (const Rectangle &part : rectangles) {
       os << formatv("<rect x=\"{0}\" y=\"{1}\" width=\"{2}\" height=\"{3}\"",
                     part.token, part.query, part.tokens, part.queries);
@@ -184,7 +194,7 @@ private:
     return legend;
   }
 
-  void writeLegend(ArrayRef<LegendLine> legend, double y) {
+  void writeLegend(double y) const {
     for (const LegendLine &line : legend) {
       y += kLine;
       double x = kMargin;
@@ -204,10 +214,36 @@ private:
   bool marksFaults;
   raw_ostream &os;
   double scale;
+  std::vector<LegendLine> legend;
 };
 } // namespace
 
 void explanation::writeSVG(const OperationReport &operation, bool marksFaults,
                            raw_ostream &os) {
   Picture(operation, marksFaults, os).write(operation.name);
+}
+
+void explanation::writeSVG(ArrayRef<const OperationReport *> operations,
+                           raw_ostream &os) {
+  if (operations.size() == 1)
+    return writeSVG(*operations.front(), /*marksFaults=*/false, os);
+  double width = 0, height = 0;
+  std::vector<Picture> pictures;
+  for (const OperationReport *operation : operations) {
+    const Picture &picture =
+        pictures.emplace_back(*operation, /*marksFaults=*/false, os);
+    width = std::max(width, picture.getWidth());
+    height += picture.getHeight();
+  }
+  os << formatv("<svg xmlns=\"http://www.w3.org/2000/svg\" "
+                "viewBox=\"0 0 {0:F0} {1:F0}\" width=\"{0:F0}\">\n",
+                width, height);
+  height = 0;
+  for (auto [operation, picture] : zip_equal(operations, pictures)) {
+    picture.write(operation->name, formatv(" y=\"{0:F0}\" height=\"{1:F0}\"",
+                                           height, picture.getHeight())
+                                       .str());
+    height += picture.getHeight();
+  }
+  os << "</svg>\n";
 }

@@ -28,9 +28,13 @@ def draw(path):
     return subprocess.run(command, cwd=path.parent, check=True, capture_output=True, text=True).stdout
 
 
-def count_drawn(text):
-    """How often each entry is drawn, and by how many sources anything is."""
-    (matrix,) = (x for x in tree.fromstring(text).iter(NAMESPACE + "svg") if x.get("class") == "matrix")
+def count_all(text):
+    """How often each entry of each soft-max is drawn, and by how many sources anything is."""
+    found = [count_drawn(x) for x in tree.fromstring(text).iter(NAMESPACE + "svg") if x.get("class") == "matrix"]
+    return [counts for counts, _ in found], sum(sources for _, sources in found)
+
+
+def count_drawn(matrix):
     tokens, queries = map(int, matrix.get("viewBox").split()[2:])
     counts, sources = np.zeros((queries, tokens), int), 0
     for group in matrix.iter(NAMESPACE + "g"):
@@ -71,10 +75,11 @@ def compute_weights(path, folder):
 def check(path):
     picture = path.with_suffix(".svg")
     text = picture.read_text()
-    counts, sources = count_drawn(text)
+    soft_maxes, sources = count_all(text)
     with tempfile.TemporaryDirectory() as folder:
         weights = compute_weights(path, folder)
-    wanted = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    # What several compute is their mean.
+    wanted = sum(counts / np.maximum(counts.sum(axis=1, keepdims=True), 1) for counts in soft_maxes) / len(soft_maxes)
     wrong = np.argwhere(np.abs(weights - wanted) > 1e-6)
     if len(wrong):
         query, token = wrong[0]
@@ -84,7 +89,8 @@ def check(path):
         )
     if draw(path) != text:
         sys.exit(f"{picture.name}: not what fovea-explain draws; renew it by pictures.py write")
-    print(f"{picture.name}: {counts.sum()} entries of {sources} sources")
+    entries = sum(counts.sum() for counts in soft_maxes)
+    print(f"{picture.name}: {entries} entries of {sources} sources")
 
 
 def main():

@@ -47,3 +47,31 @@ func.func @lists(%q: tensor<1x1x6x4xf32>, %k: tensor<1x1x12x4xf32>, %chosen: ten
       outs(%init : tensor<1x1x6x4xf32>) {block = 2 : i64, scale = 1.0 : f64} -> tensor<1x1x6x4xf32>
   return %out : tensor<1x1x6x4xf32>
 }
+
+// Documents of batch entries that have lengths of their own.
+func.func @documents(%q: tensor<2x2x?x8xf32>, %k: tensor<2x2x?x8xf32>, %init: tensor<2x2x?x8xf32>,
+                     %ids: tensor<2x?xi32>, %lengths: tensor<2xi32>) -> tensor<2x2x?x8xf32> {
+  %out = attn.dense ins(%q, %k, %k : tensor<2x2x?x8xf32>, tensor<2x2x?x8xf32>, tensor<2x2x?x8xf32>)
+      lengths(%lengths : tensor<2xi32>) query_lengths(%lengths : tensor<2xi32>)
+      score(%ids : tensor<2x?xi32>) {
+    ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index, %of: tensor<2x?xi32>):
+      %own = tensor.extract %of[%b, %i] : tensor<2x?xi32>
+      %other = tensor.extract %of[%b, %j] : tensor<2x?xi32>
+      %same = arith.cmpi eq, %own, %other : i32
+      %none = arith.constant 0xFF800000 : f32
+      %score = arith.select %same, %s, %none : f32
+      attn.yield %score : f32
+  } outs(%init : tensor<2x2x?x8xf32>) {causal} -> tensor<2x2x?x8xf32>
+  return %out : tensor<2x2x?x8xf32>
+}
+
+func.func @masked(%x: tensor<1x1x32x8xf32>, %w1: tensor<1x2x4x8xf32>, %w2: tensor<1x2x8x8xf32>, %mask: tensor<1x32xi1>)
+    -> tensor<1x1x32x8xf32> {
+  %init = tensor.empty() : tensor<1x1x32x8xf32>
+  %out = attn.fast_multipole ins(%x, %x, %x : tensor<1x1x32x8xf32>, tensor<1x1x32x8xf32>, tensor<1x1x32x8xf32>)
+      key_weights(%w1, %w2 : tensor<1x2x4x8xf32>, tensor<1x2x8x8xf32>)
+      value_weights(%w1, %w2 : tensor<1x2x4x8xf32>, tensor<1x2x8x8xf32>)
+      mask(%mask : tensor<1x32xi1>)
+      outs(%init : tensor<1x1x32x8xf32>) {group = 4 : i64, causal} -> tensor<1x1x32x8xf32>
+  return %out : tensor<1x1x32x8xf32>
+}

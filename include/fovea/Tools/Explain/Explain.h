@@ -17,13 +17,16 @@ struct ExplainOptions {
   CompileOptions compile;
   /// The shapes of all arguments, as TraceOptions has it.
   decltype(TraceOptions::getShapes) getShapes;
+  /// Elements of an argument of integers, where they are known: so lists,
+  /// segments, lengths and masks are. Asked for once `getShapes` was.
+  std::function<std::optional<TensorRef>(size_t index)> getData;
 };
 
 /// The forms of an explanation.
 enum class ExplanationKind {
   Text,
   JSON,
-  /// The score matrix of the one operation that has one.
+  /// The score matrices of the operations that have one.
   SVG,
   /// A page with everything, also the module after each pass.
   HTML

@@ -16,8 +16,8 @@ import fovea.torch
 
 #: What of NumPy the pages use.
 NUMPY = types.SimpleNamespace(
-    arange=torch.arange, concatenate=torch.cat, exp=torch.exp, inf=math.inf, log=math.log, maximum=lambda x, least: x.clamp(min=least),
-    where=torch.where,
+    amax=torch.amax, arange=torch.arange, concatenate=torch.cat, exp=torch.exp, inf=math.inf, log=math.log,
+    maximum=lambda x, least: x.clamp(min=least), where=torch.where,
 )  # fmt: skip
 #: Choices have no gradient, which callers have to say.
 FUNCTIONS = types.SimpleNamespace(

@@ -260,6 +260,19 @@ static fovea_rt_status copyMemory(void *, void *to, int32_t toPlace,
   return FOVEA_RT_OK;
 }
 
+static fovea_rt_status copyRows(void *device, void *to, int64_t toPitch,
+                                const void *from, int64_t fromPitch,
+                                int64_t bytes, int64_t count, void *stream,
+                                char *text) {
+  for (int64_t row = 0; row < count; ++row)
+    if (fovea_rt_status status = copyMemory(
+            device, static_cast<char *>(to) + row * toPitch, FOVEA_RT_GPU_HERE,
+            static_cast<const char *>(from) + row * fromPitch,
+            FOVEA_RT_GPU_HERE, bytes, stream, text))
+      return status;
+  return FOVEA_RT_OK;
+}
+
 static fovea_rt_status fillMemory(void *, void *to, int64_t count,
                                   int32_t elementBytes, uint32_t value, void *,
                                   char *text) {
@@ -375,6 +388,7 @@ void fovea::simt::registerEmulator() {
       releaseMemory,
       locatePointer,
       copyMemory,
+      copyRows,
       fillMemory,
       encodeTensorMap,
       transform,

@@ -98,6 +98,7 @@ orc::SymbolMap fovea::getRuntimeSymbols(orc::MangleAndInterner &mangle) {
   FOVEA_ADD(fovea_rt_gpu_has_transforms);
   FOVEA_ADD(fovea_rt_gpu_free);
   FOVEA_ADD(fovea_rt_gpu_map);
+  FOVEA_ADD(fovea_rt_gpu_map_rows);
   FOVEA_ADD(fovea_rt_gpu_copy);
   FOVEA_ADD(fovea_rt_gpu_unload);
   FOVEA_ADD(memcpy);

@@ -8,6 +8,7 @@
 
 #include "FakeCuda.h"
 
+#include <climits>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -26,6 +27,9 @@ EXPORT FakeCuda *fakeCuda() {
 
 /// For tests that do not know the state.
 EXPORT void *fakeCudaLastStream() { return fakeCuda()->lastStream; }
+EXPORT size_t fakeCudaCount(const char *name) {
+  return fakeCuda()->count(name);
+}
 
 /// Notes the call; the result that it was told to give, or 0.
 static int enter(const char *name) {
@@ -85,6 +89,9 @@ EXPORT int cuDeviceGetName(char *name, int bytes, int device) {
 EXPORT int cuDeviceGetAttribute(int *value, int attribute, int) {
   FakeCuda &fake = *fakeCuda();
   switch (attribute) {
+  case 11:
+    *value = INT_MAX;
+    break;
   case 75:
     *value = fake.capability / 10;
     break;
@@ -295,6 +302,24 @@ EXPORT int cuMemcpyDtoDAsync_v2(void *to, const void *from, size_t bytes,
                                 void *) {
   ENTER("cuMemcpyDtoDAsync_v2", true);
   memcpy(to, from, bytes);
+  return 0;
+}
+struct FakePlane {
+  struct Side {
+    size_t x, y;
+    unsigned type;
+    void *host;
+    char *device;
+    void *array;
+    size_t pitch;
+  } from, to;
+  size_t bytes, count;
+};
+EXPORT int cuMemcpy2DAsync_v2(const FakePlane *plane, void *) {
+  ENTER("cuMemcpy2DAsync_v2", true);
+  const auto &[from, to, bytes, count] = *plane;
+  for (size_t row = 0; row < count; ++row)
+    memcpy(to.device + row * to.pitch, from.device + row * from.pitch, bytes);
   return 0;
 }
 template <typename T> static int fill(T *to, T value, size_t count) {

@@ -26,9 +26,9 @@ const char *fovea::simt::checkTensorMap(const TensorMap &map) {
       return "every extent must be at least 1";
     if (map.box[axis] == 0 || map.box[axis] > 256)
       return "every extent of the box must be 1 to 256";
-    if (axis && (map.stride[axis - 1] % 16 != 0 ||
+    if (axis && (map.stride[axis - 1] % 16 != 0 || map.stride[axis - 1] == 0 ||
                  map.stride[axis - 1] >= (1ull << 40)))
-      return "every stride must be a multiple of 16 and below 2^40";
+      return "every stride must be a multiple of 16, from 16 on and below 2^40";
   }
   unsigned inner = map.box[0] * map.elementBytes;
   if (inner % 16 != 0)

@@ -20,7 +20,7 @@
 #include <stdint.h>
 
 /* Version of everything declared in this file. */
-#define FOVEA_RT_ABI_VERSION 10
+#define FOVEA_RT_ABI_VERSION 11
 
 #define FOVEA_RT_EXPORT __attribute__((visibility("default")))
 #define FOVEA_RT_NORETURN __attribute__((noreturn))

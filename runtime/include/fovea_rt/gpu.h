@@ -126,22 +126,39 @@ enum {
   /* The kernel reads what the caller's memory holds. */
   FOVEA_RT_GPU_READ = 1,
   /* The caller's memory receives what the kernel writes. */
-  FOVEA_RT_GPU_WRITE = 2
+  FOVEA_RT_GPU_WRITE = 2,
+  /* The kernel copies boxes of it, by tensor maps. */
+  FOVEA_RT_GPU_BOXES = 4
 };
 
 /*
  * The caller's memory [pointer, pointer + bytes) as the device sees it, until
  * the queue ends: the pointer itself if it is memory of the queue's device,
  * without a copy; else a block of the device, filled from it for READ and
- * copied back at the end for WRITE. A range that is mapped already, with the
- * same start and size, gives the same block.
+ * copied back at the end for WRITE. Device memory of 16 bytes or more that is
+ * not aligned to 16 has such a block, too. A range that is mapped already, with
+ * the same start and size, gives the same block.
  *
- * Fails: memory of another device, or device memory of 16 bytes or more that is
- * not aligned to 16 (FOVEA_RT_INVALID_ARGUMENT); a null pointer to more than 0
- * bytes.
+ * Fails: memory of another device (FOVEA_RT_INVALID_ARGUMENT); a null pointer
+ * to more than 0 bytes.
  */
 FOVEA_RT_EXPORT void *fovea_rt_gpu_map(fovea_rt_gpu_queue *queue, void *pointer,
                                        int64_t bytes, int32_t access);
+
+/*
+ * The same of an array whose last axis is contiguous, and whose other axes have
+ * any strides. All rows of what the device sees begin at multiples of
+ * `alignment` bytes, a power of two up to 16; for BOXES, strides are positive.
+ * Device memory of which that holds is the array itself, without a copy. Else
+ * there is a block without gaps, whose strides replace those given.
+ *   rank     1 to 8
+ *   extents  [rank], in elements
+ *   strides  [rank], in elements; read and written
+ */
+FOVEA_RT_EXPORT void *
+fovea_rt_gpu_map_rows(fovea_rt_gpu_queue *queue, void *pointer,
+                      int64_t element_bytes, int64_t alignment, int32_t rank,
+                      const int64_t *extents, int64_t *strides, int32_t access);
 
 /*
  * Copies between any two places, host or device. Host memory that is read may
@@ -187,7 +204,8 @@ enum {
  * Axes are counted from the innermost, whose elements are adjacent.
  *   rank     1 to 5
  *   extents  [rank], in elements; copies beyond them read zeros
- *   strides  [rank - 1], in bytes, multiples of 16, of axes 1, 2, ...
+ *   strides  [rank - 1], in bytes, multiples of 16 from 16 on, of axes 1, 2,
+ *            ...
  *   box      [rank], elements of a copy, at most 256 each
  * A tensor with an extent of 0 has no descriptor, and needs none.
  */

@@ -22,7 +22,7 @@
 extern "C" {
 #endif
 
-#define FOVEA_RT_GPU_DRIVER_VERSION 2
+#define FOVEA_RT_GPU_DRIVER_VERSION 3
 #define FOVEA_RT_GPU_TEXT 1024
 
 /* Where memory is, seen from a device. */
@@ -78,6 +78,12 @@ typedef struct {
   fovea_rt_status (*copy)(void *device, void *to, int32_t to_place,
                           const void *from, int32_t from_place, int64_t bytes,
                           void *stream, char *text);
+  /* `count` rows of `bytes` bytes that lie as many bytes apart as the pitches
+     say, all on the device. */
+  fovea_rt_status (*copy_rows)(void *device, void *to, int64_t to_pitch,
+                               const void *from, int64_t from_pitch,
+                               int64_t bytes, int64_t count, void *stream,
+                               char *text);
   fovea_rt_status (*fill)(void *device, void *to, int64_t count,
                           int32_t element_bytes, uint32_t value, void *stream,
                           char *text);

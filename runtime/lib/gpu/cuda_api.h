@@ -34,6 +34,7 @@ constexpr Result kOutOfMemory = 2;
 constexpr Result kNoDevice = 100;
 
 enum DeviceAttribute {
+  MaxPitch = 11,
   ClockRate = 13,
   MultiprocessorCount = 16,
   MemoryClockRate = 36,
@@ -75,6 +76,19 @@ struct LaunchConfig {
   unsigned numAttributes;
 };
 
+/// CUDA_MEMCPY2D.
+struct PlaneCopy {
+  struct Side {
+    size_t x, y;
+    unsigned type;
+    void *host;
+    Address device;
+    void *array;
+    size_t pitch;
+  } from, to;
+  size_t bytes, count;
+};
+
 /// X(member, symbol, parameters): what every driver since CUDA 11.2 has.
 #define FOVEA_CUDA_REQUIRED(X)                                                 \
   X(init, cuInit, (unsigned))                                                  \
@@ -113,6 +127,7 @@ struct LaunchConfig {
     (Address, const void *, size_t, Stream))                                   \
   X(copyToHost, cuMemcpyDtoHAsync_v2, (void *, Address, size_t, Stream))       \
   X(copyOnDevice, cuMemcpyDtoDAsync_v2, (Address, Address, size_t, Stream))    \
+  X(copyPlane, cuMemcpy2DAsync_v2, (const PlaneCopy *, Stream))                \
   X(fill8, cuMemsetD8Async, (Address, unsigned char, size_t, Stream))          \
   X(fill16, cuMemsetD16Async, (Address, unsigned short, size_t, Stream))       \
   X(fill32, cuMemsetD32Async, (Address, unsigned, size_t, Stream))             \

@@ -33,7 +33,7 @@ struct Device {
   int number;
   Context context;
   int capability;
-  int64_t sharedBytes;
+  int64_t sharedBytes, maxPitch;
   bool hasPools;
   char name[128];
   Staging staging;
@@ -146,6 +146,7 @@ static fovea_rt_status openDevice(int32_t number, void **device, char *text) {
   opened->capability = 10 * getAttribute(api, ordinal, CapabilityMajor) +
                        getAttribute(api, ordinal, CapabilityMinor);
   opened->sharedBytes = getAttribute(api, ordinal, SharedMemoryPerBlockOptin);
+  opened->maxPitch = getAttribute(api, ordinal, MaxPitch);
   opened->hasPools = getAttribute(api, ordinal, MemoryPoolsSupported);
   if (api.deviceGetName(opened->name, sizeof(opened->name), ordinal) !=
       kSuccess)
@@ -414,6 +415,36 @@ static fovea_rt_status copyMemory(void *device, void *to, int32_t toPlace,
   return FOVEA_RT_OK;
 }
 
+static fovea_rt_status copyRows(void *device, void *to, int64_t toPitch,
+                                const void *from, int64_t fromPitch,
+                                int64_t bytes, int64_t count, void *stream,
+                                char *text) {
+  FOVEA_CUDA_ENTER(device);
+  PlaneCopy copy = {};
+  copy.from.type = copy.to.type = MemoryTypeDevice;
+  copy.from.pitch = fromPitch;
+  copy.to.pitch = toPitch;
+  copy.bytes = bytes;
+  copy.count = count;
+  // Rows of a plane lie one after the other, and not too far apart.
+  int64_t least = std::min(fromPitch, toPitch);
+  bool isPlane =
+      least >= bytes && std::max(fromPitch, toPitch) <= self.maxPitch;
+  if (!isPlane) {
+    copy.from.pitch = copy.to.pitch = 0;
+    copy.count = 1;
+  }
+  for (int64_t row = 0; row < count; row += copy.count) {
+    copy.from.device = asAddress(from) + row * fromPitch;
+    copy.to.device = asAddress(to) + row * toPitch;
+    FOVEA_CUDA_TRY(api.copyPlane(&copy, asStream(stream)),
+                   "cannot copy %" PRId64 " rows of %" PRId64
+                   " bytes on device %d",
+                   count, bytes, self.number);
+  }
+  return FOVEA_RT_OK;
+}
+
 static fovea_rt_status fillMemory(void *device, void *to, int64_t count,
                                   int32_t elementBytes, uint32_t value,
                                   void *stream, char *text) {
@@ -544,6 +575,7 @@ const fovea_rt_gpu_driver fovea::rt::cudaDriver = {
     releaseMemory,
     locatePointer,
     copyMemory,
+    copyRows,
     fillMemory,
     encodeTensorMap,
     transform,

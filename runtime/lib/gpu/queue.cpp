@@ -11,7 +11,9 @@
 #include "../status.h"
 #include "device.h"
 #include "fovea_rt/abi.h"
+#include "rows.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cinttypes>
 #include <cstdio>
@@ -22,11 +24,13 @@ using namespace fovea::rt;
 
 namespace {
 
-/// The caller's memory and what stands for it on the device.
+/// An array of the caller and the packed one that stands for it on the device.
 struct Mapping {
-  void *host;
+  void *caller;
+  /// FOVEA_RT_GPU_HOST or _HERE.
+  int32_t place;
+  Rows rows;
   void *device;
-  int64_t bytes;
   int32_t access;
   Mapping *next;
 };
@@ -106,14 +110,60 @@ static void destroy(Queue *queue) {
   delete queue;
 }
 
+/// Copies between the array of the caller and the packed one.
+static void copyMapping(Queue *queue, const Mapping &mapping, bool toDevice) {
+  auto *caller = static_cast<char *>(mapping.caller);
+  auto *device = static_cast<char *>(mapping.device);
+  int64_t bytes = mapping.rows.getBytes();
+  if (mapping.place != FOVEA_RT_GPU_HOST) {
+    char text[FOVEA_RT_GPU_TEXT] = "";
+    auto copyRuns = [&](int64_t at, int64_t packed, int64_t pitch, int64_t run,
+                        int64_t count) {
+      const fovea_rt_gpu_driver *driver = queue->device->driver;
+      void *handle = queue->device->handle;
+      return toDevice
+                 ? driver->copy_rows(handle, device + packed, run, caller + at,
+                                     pitch, run, count, queue->stream, text)
+                 : driver->copy_rows(handle, caller + at, pitch,
+                                     device + packed, run, run, count,
+                                     queue->stream, text);
+    };
+    check(mapping.rows.visitRuns(copyRuns), text);
+    return;
+  }
+  // Drivers copy one piece of host memory fast, not many.
+  bool isPacked = mapping.rows == mapping.rows.pack();
+  char *packed =
+      isPacked ? caller : static_cast<char *>(fovea_rt_alloc(bytes, 0));
+  auto copyRuns = [&](int64_t at, int64_t first, int64_t pitch, int64_t run,
+                      int64_t count) {
+    for (int64_t i = 0; i < count; ++i) {
+      char *one = caller + at + i * pitch, *other = packed + first + i * run;
+      toDevice ? memcpy(other, one, run) : memcpy(one, other, run);
+    }
+    return 0;
+  };
+  if (toDevice) {
+    if (!isPacked)
+      mapping.rows.visitRuns(copyRuns);
+    FOVEA_GPU_CALL(queue, copy, device, FOVEA_RT_GPU_HERE, packed,
+                   FOVEA_RT_GPU_HOST, bytes, queue->stream);
+  } else {
+    FOVEA_GPU_CALL(queue, copy, packed, FOVEA_RT_GPU_HOST, device,
+                   FOVEA_RT_GPU_HERE, bytes, queue->stream);
+    if (!isPacked)
+      mapping.rows.visitRuns(copyRuns);
+  }
+  if (!isPacked)
+    fovea_rt_free(packed);
+}
+
 void fovea_rt_gpu_end(fovea_rt_gpu_queue *queue) {
   bool mustWait = queue->ownsStream;
   for (Mapping *mapping = queue->mappings; mapping; mapping = mapping->next) {
     if (mapping->access & FOVEA_RT_GPU_WRITE) {
-      FOVEA_GPU_CALL(queue, copy, mapping->host, FOVEA_RT_GPU_HOST,
-                     mapping->device, FOVEA_RT_GPU_HERE, mapping->bytes,
-                     queue->stream);
-      mustWait = true;
+      copyMapping(queue, *mapping, /*toDevice=*/false);
+      mustWait |= mapping->place == FOVEA_RT_GPU_HOST;
     }
     fovea_rt_gpu_free(queue, mapping->device);
     // Not to be copied again if something below fails.
@@ -265,41 +315,39 @@ void fovea_rt_gpu_free(fovea_rt_gpu_queue *queue, void *pointer) {
   FOVEA_GPU_CALL(queue, release, pointer, queue->stream);
 }
 
-void *fovea_rt_gpu_map(fovea_rt_gpu_queue *queue, void *pointer, int64_t bytes,
-                       int32_t access) {
+/// The array that kernels see for that of the caller: its address, and in
+/// `rows` its strides.
+static void *map(Queue *queue, void *pointer, Rows &rows, int64_t alignment,
+                 int32_t access) {
+  int64_t bytes = rows.getBytes();
   if (bytes < 0 || (bytes > 0 && !pointer))
     fail(FOVEA_RT_INVALID_ARGUMENT,
          "cannot give %" PRId64 " bytes at %p to the device", bytes, pointer);
   if (bytes == 0)
     return pointer;
   int32_t owner = 0;
-  switch (
-      queue->device->driver->locate(queue->device->handle, pointer, &owner)) {
-  case FOVEA_RT_GPU_HERE:
-    // Kernels copy 16 bytes at a time, and tensor maps begin at such.
-    if (bytes >= 16 && reinterpret_cast<uintptr_t>(pointer) % 16 != 0)
-      fail(FOVEA_RT_INVALID_ARGUMENT,
-           "the device memory at %p is not aligned to 16 bytes, which kernels "
-           "need",
-           pointer);
-    queue->hasDeviceData |= (access & FOVEA_RT_GPU_READ) != 0;
-    return pointer;
-  case FOVEA_RT_GPU_ELSEWHERE:
+  int32_t place =
+      queue->device->driver->locate(queue->device->handle, pointer, &owner);
+  if (place == FOVEA_RT_GPU_ELSEWHERE)
     fail(FOVEA_RT_INVALID_ARGUMENT,
          "the memory at %p lies on device %d, but the kernel runs on device %d",
          pointer, owner, queue->device->number);
-  default:
-    break;
+  rows.settle();
+  if (place == FOVEA_RT_GPU_HERE) {
+    queue->hasDeviceData |= (access & FOVEA_RT_GPU_READ) != 0;
+    if (rows.areAligned(pointer, alignment, access & FOVEA_RT_GPU_BOXES))
+      return pointer;
   }
   Mapping *mapping = queue->mappings;
-  while (mapping && (mapping->host != pointer || mapping->bytes != bytes))
+  while (mapping && !(mapping->caller == pointer && mapping->rows == rows))
     mapping = mapping->next;
   if (!mapping) {
     // The block comes first: a mapping without one must not be seen.
     void *device = fovea_rt_gpu_alloc(queue, bytes);
     mapping = allocate<Mapping>();
-    mapping->host = pointer;
-    mapping->bytes = bytes;
+    mapping->caller = pointer;
+    mapping->place = place;
+    mapping->rows = rows;
     mapping->device = device;
     mapping->next = queue->mappings;
     queue->mappings = mapping;
@@ -307,9 +355,37 @@ void *fovea_rt_gpu_map(fovea_rt_gpu_queue *queue, void *pointer, int64_t bytes,
   bool mustRead = access & ~mapping->access & FOVEA_RT_GPU_READ;
   mapping->access |= access;
   if (mustRead)
-    FOVEA_GPU_CALL(queue, copy, mapping->device, FOVEA_RT_GPU_HERE, pointer,
-                   FOVEA_RT_GPU_HOST, bytes, queue->stream);
+    copyMapping(queue, *mapping, /*toDevice=*/true);
+  rows = rows.pack();
   return mapping->device;
+}
+
+void *fovea_rt_gpu_map(fovea_rt_gpu_queue *queue, void *pointer, int64_t bytes,
+                       int32_t access) {
+  Rows rows;
+  rows.rank = 1;
+  rows.extents[0] = bytes;
+  rows.strides[0] = 1;
+  // Kernels copy 16 bytes at a time, and tensor maps begin at such.
+  return map(queue, pointer, rows, /*alignment=*/bytes < 16 ? 1 : 16, access);
+}
+
+void *fovea_rt_gpu_map_rows(fovea_rt_gpu_queue *queue, void *pointer,
+                            int64_t elementBytes, int64_t alignment,
+                            int32_t rank, const int64_t *extents,
+                            int64_t *strides, int32_t access) {
+  if (rank < 1 || rank > Rows::kMaxRank)
+    fail(FOVEA_RT_INVALID_ARGUMENT,
+         "arrays with strides have 1 to %d axes on a GPU, but got %d",
+         Rows::kMaxRank, rank);
+  Rows rows;
+  rows.elementBytes = elementBytes;
+  rows.rank = rank;
+  std::copy_n(extents, rank, rows.extents);
+  std::copy_n(strides, rank, rows.strides);
+  void *mapped = map(queue, pointer, rows, alignment, access);
+  std::copy_n(rows.strides, rank, strides);
+  return mapped;
 }
 
 void fovea_rt_gpu_copy(fovea_rt_gpu_queue *queue, void *to, const void *from,

@@ -242,7 +242,7 @@ void Call::addDestination(Declared declared, Checker &check, StringRef name,
   Destination destination{name.str(), type, Shape(shape)};
   destination.declared = declared;
   destination.buffer =
-      getPlace(check, memory, place.value_or(numResults), type, shape, target);
+      getPlace(check, memory, place.value_or(numResults), type, shape);
   ++numResults;
   destinations.push_back(std::move(destination));
 }
@@ -288,9 +288,8 @@ void Call::update(Checker &check, ArrayRef<Argument> given, bool inPlace) {
       destination.isUpdated = true;
     } else {
       destination.from = addArgument(argument, declared);
-      destination.buffer =
-          getPlace(check, memory, numResults++, argument.elementType,
-                   argument.shape, target);
+      destination.buffer = getPlace(check, memory, numResults++,
+                                    argument.elementType, argument.shape);
     }
     destinations.push_back(std::move(destination));
   }
@@ -301,17 +300,8 @@ void Call::update(Checker &check, ArrayRef<Argument> given, bool inPlace) {
 // Running
 //===----------------------------------------------------------------------===//
 
-bool Call::isOnHost() const {
-  return target == Target::CPU || target == Target::Reference;
-}
-
-bool Call::isInBuffer(const Destination &destination) const {
-  return destination.buffer && (destination.isUpdated || isOnHost() ||
-                                isOnDevice(destination.buffer->data, target));
-}
-
-bool Call::takesStrides(const Argument &argument) const {
-  return isOnHost() && !argument.isContiguous() && argument.hasContiguousRows();
+bool Call::takesStrides(const Argument &argument) {
+  return !argument.isContiguous() && argument.hasContiguousRows();
 }
 
 Error Call::checkOverlaps(ArrayRef<Destination> written,
@@ -331,8 +321,6 @@ Error Call::checkOverlaps(ArrayRef<Destination> written,
 }
 
 Error Call::place(bool isOpen) {
-  if (!isOnHost())
-    return Error::success();
   // Whether no argument has an open extent of a result.
   auto isUnknown = [&](const Destination &destination) {
     return any_of(seq(destination.shape.size()), [&](size_t dim) {
@@ -378,7 +366,7 @@ Expected<Kernel> Call::getKernel(const CompileOptions &options,
                                  bool isOpen) const {
   SmallString<768> complete(key);
   for (const Destination &destination : destinations)
-    complete += isInBuffer(destination)
+    complete += destination.buffer
                     ? takesStrides(*destination.buffer) ? 's' : 'b'
                     : 'r';
   complete += char(isOpen);
@@ -409,6 +397,15 @@ Error Call::invoke(const Kernel &kernel, ArrayRef<Argument> more,
   for (const Argument &argument : concat<const Argument>(arguments, more)) {
     copies.emplace_back();
     const ValueSpec &spec = kernel.getSignature().arguments[inputs.size()];
+    bool isRead = spec.strides.empty() ? argument.isContiguous()
+                                       : argument.hasContiguousRows();
+    if (!isRead && isOnDevice(argument.data, target))
+      return createStringError(
+          std::make_error_code(std::errc::invalid_argument),
+          argument.name +
+              ": found an array on a GPU that must be copied, "
+              "needed one whose last axis is contiguous" +
+              (argument.hasContiguousRows() ? ", and all others" : ""));
     Expected<TensorRef> input =
         prepare(argument, !spec.strides.empty(), copies.back(),
                 [&] { return kernel.describeArgument(inputs.size()); });
@@ -417,7 +414,7 @@ Error Call::invoke(const Kernel &kernel, ArrayRef<Argument> more,
     inputs.push_back(*input);
   }
   for (const Destination &destination : destinations)
-    if (isInBuffer(destination))
+    if (destination.buffer)
       inputs.push_back(destination.buffer->getRef());
   Error error = kernel.invoke(inputs, returned);
   if (!error)
@@ -428,10 +425,9 @@ Error Call::invoke(const Kernel &kernel, ArrayRef<Argument> more,
   return isInputError ? toArgumentError(std::move(error)) : std::move(error);
 }
 
-SmallVector<OwnedTensor>
-Call::collect(MutableArrayRef<Destination> written,
-              function_ref<bool(const Destination &)> isInPlace,
-              MutableArrayRef<OwnedTensor> returned) {
+SmallVector<OwnedTensor> Call::collect(MutableArrayRef<Destination> written,
+                                       bool isInPlace,
+                                       MutableArrayRef<OwnedTensor> returned) {
   SmallVector<OwnedTensor> results;
   auto *next = returned.begin();
   for (Destination &destination : written) {
@@ -445,7 +441,7 @@ Call::collect(MutableArrayRef<Destination> written,
       results.push_back(std::move(*next++));
       continue;
     }
-    if (!isInPlace(destination))
+    if (!isInPlace)
       copyElements((next++)->getRef(), destination.buffer->getRef());
     results.push_back(getView(destination.buffer->getRef()));
   }
@@ -474,10 +470,7 @@ Expected<SmallVector<OwnedTensor>> Call::run() {
     }
     return error;
   }
-  return collect(
-      destinations,
-      [&](const Destination &destination) { return isInBuffer(destination); },
-      returned);
+  return collect(destinations, /*isInPlace=*/true, returned);
 }
 
 Expected<SmallVector<OwnedTensor>>
@@ -489,8 +482,8 @@ Call::runGradient(Checker &check, const ResultMemory &places,
     const Argument &argument = arguments[index];
     Destination destination{argument.name, argument.elementType,
                             argument.shape};
-    destination.buffer = getPlace(check, places, place, argument.elementType,
-                                  argument.shape, target);
+    destination.buffer =
+        getPlace(check, places, place, argument.elementType, argument.shape);
     // Differentiated functions return what they compute.
     if (destination.buffer && !check.hasFailed())
       checkOnHost(check, destination.buffer->name, destination.buffer->data,
@@ -519,8 +512,7 @@ Call::runGradient(Checker &check, const ResultMemory &places,
   SmallVector<OwnedTensor> returned;
   if (Error error = invoke(*kernel, gradient, returned))
     return error;
-  return collect(
-      gradients, [](const Destination &) { return false; }, returned);
+  return collect(gradients, /*isInPlace=*/false, returned);
 }
 
 Expected<SmallVector<OwnedTensor>> Call::fill(ArrayRef<double> values) const {

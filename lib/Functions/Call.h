@@ -219,14 +219,9 @@ private:
     AttributeValue value;
   };
 
-  /// Whether kernels run on the host, where they take strides.
-  bool isOnHost() const;
-  /// Whether the kernel writes to memory of the caller. Results of others are
-  /// copied there.
-  bool isInBuffer(const Destination &destination) const;
   /// Whether the kernel takes the strides of `argument`, of any number, from
   /// the caller. Others are contiguous, or copied.
-  bool takesStrides(const Argument &argument) const;
+  static bool takesStrides(const Argument &argument);
   /// Gives results the memory that a DestinationScope has for them, and memory
   /// to those whose extents a kernel, for any lengths if `isOpen`, cannot tell.
   llvm::Error place(bool isOpen);
@@ -295,11 +290,10 @@ private:
   llvm::Error invoke(const Kernel &kernel, llvm::ArrayRef<Argument> more,
                      llvm::SmallVectorImpl<OwnedTensor> &returned) const;
   /// The results in `written`: their memory, views of that of the caller, where
-  /// what the kernel has `returned` is copied to unless it lies there, or that
+  /// what the kernel has `returned` is copied to unless it wrote there, or that
   /// itself.
   static llvm::SmallVector<OwnedTensor>
-  collect(llvm::MutableArrayRef<Destination> written,
-          llvm::function_ref<bool(const Destination &)> isInPlace,
+  collect(llvm::MutableArrayRef<Destination> written, bool isInPlace,
           llvm::MutableArrayRef<OwnedTensor> returned);
 
   void addToKey(const void *data, size_t size);

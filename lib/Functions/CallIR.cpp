@@ -226,7 +226,7 @@ llvm::Expected<Kernel> Call::compileFunction(const CompileOptions &options,
     RankedTensorType type = getType(&context, isOpen, destination.declared,
                                     destination.elementType, destination.shape);
     destinationTypes.push_back(type);
-    if (!isInBuffer(destination)) {
+    if (!destination.buffer) {
       returnedTypes.push_back(type);
       continue;
     }
@@ -256,7 +256,7 @@ llvm::Expected<Kernel> Call::compileFunction(const CompileOptions &options,
   auto buffer = buffers.begin();
   for (auto [destination, type] :
        llvm::zip_equal(destinations, destinationTypes)) {
-    Value memory = isInBuffer(destination) ? Value(*buffer++) : Value();
+    Value memory = destination.buffer ? Value(*buffer++) : Value();
     if (destination.from)
       inits.push_back(given[*destination.from]);
     else if (memory)
@@ -270,7 +270,7 @@ llvm::Expected<Kernel> Call::compileFunction(const CompileOptions &options,
   Region *ofOp = region.empty() ? nullptr : &region;
   for (auto [destination, result] : llvm::zip_equal(
            destinations, buildBody(b, isOpen, given, inits, named, ofOp))) {
-    if (!isInBuffer(destination)) {
+    if (!destination.buffer) {
       returned.push_back(result);
       continue;
     }

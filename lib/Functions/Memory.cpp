@@ -148,21 +148,22 @@ Expected<TensorRef> functions::prepareOnHost(const Argument &argument,
   if (!isOnDevice(argument.data, target))
     return prepare(argument, /*takesStrides=*/false, copy,
                    [&] { return argument.name; });
-  if (!argument.isContiguous())
-    return makeError(argument.name + ": found an array with gaps or in another "
-                                     "order on a GPU, needed a contiguous one");
   Expected<OwnedTensor> memory = allocate(argument.elementType, argument.shape);
   if (!memory)
     return memory.takeError();
   copy = std::move(*memory);
-  int64_t bytes = copy.getNumBytes();
-  void *arguments[] = {copy.getData(), argument.data, &bytes};
+  auto copyFromDevice = [&] {
+    fovea_rt_gpu_queue *queue = fovea_rt_gpu_begin(FOVEA_RT_GPU_CUDA);
+    forEachRun(argument.getRef(), copy.getRef(),
+               [&](char *from, char *to, int64_t bytes) {
+                 fovea_rt_gpu_copy(queue, to, from, bytes);
+               });
+    fovea_rt_gpu_end(queue);
+  };
+  void *arguments[] = {&copyFromDevice};
   fovea_rt_status status = fovea_rt_invoke(
       [](void **given) {
-        fovea_rt_gpu_queue *queue = fovea_rt_gpu_begin(FOVEA_RT_GPU_CUDA);
-        fovea_rt_gpu_copy(queue, given[0], given[1],
-                          *static_cast<int64_t *>(given[2]));
-        fovea_rt_gpu_end(queue);
+        (*static_cast<decltype(copyFromDevice) *>(given[0]))();
       },
       arguments);
   if (status != FOVEA_RT_OK)
@@ -170,9 +171,10 @@ Expected<TensorRef> functions::prepareOnHost(const Argument &argument,
   return copy.getRef();
 }
 
-std::optional<Argument>
-functions::getPlace(Checker &check, const ResultMemory &memory, size_t place,
-                    ElementType type, ArrayRef<int64_t> shape, Target target) {
+std::optional<Argument> functions::getPlace(Checker &check,
+                                            const ResultMemory &memory,
+                                            size_t place, ElementType type,
+                                            ArrayRef<int64_t> shape) {
   if (place >= memory.getPlaces().size() || !memory.getPlaces()[place].array)
     return std::nullopt;
   const auto &[name, array] = memory.getPlaces()[place];
@@ -180,10 +182,6 @@ functions::getPlace(Checker &check, const ResultMemory &memory, size_t place,
   check.elementType(buffer, {type});
   check.match(name, "shape", buffer.shape, shape);
   check.writable(buffer);
-  if (!check.hasFailed() && !buffer.isContiguous() &&
-      isOnDevice(buffer.data, target))
-    check.fail(name + ": found an array with gaps or in another order on a "
-                      "GPU, needed a contiguous one");
   return buffer;
 }
 

@@ -50,7 +50,7 @@ void fillElements(const TensorRef &array, double value);
 /// The memory for result `place`, if there is any, checked.
 std::optional<Argument> getPlace(Checker &check, const ResultMemory &memory,
                                  size_t place, ElementType type,
-                                 llvm::ArrayRef<int64_t> shape, Target target);
+                                 llvm::ArrayRef<int64_t> shape);
 
 /// Fails unless there is memory for all results or none.
 void checkPlaces(Checker &check, const ResultMemory &memory, size_t numResults);

@@ -482,8 +482,8 @@ fovea::fast_multipole_decode(const TensorRef &q, const TensorRef &k,
   ElementType type = keys.getElementType();
   checkPlaces(check, options.out, options.returnLse ? 2 : 1);
   std::optional<Argument> places[] = {
-      getPlace(check, options.out, 0, type, output, Target::CPU),
-      getPlace(check, options.out, 1, getStateType(type), rows, Target::CPU)};
+      getPlace(check, options.out, 0, type, output),
+      getPlace(check, options.out, 1, getStateType(type), rows)};
   if (check.hasFailed())
     return check.takeError();
   for (const std::optional<Argument> &place : places)

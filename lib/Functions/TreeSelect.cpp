@@ -154,8 +154,8 @@ Error Selection::checkMemory() const {
   for (int64_t budget : budgets)
     size += budget * (tree.ratio - 1);
   for (size_t place : {0, 1}) {
-    std::optional<Argument> memory = getPlace(
-        check, out, place, ElementType::I32, {tree.getBatch(), size}, target);
+    std::optional<Argument> memory =
+        getPlace(check, out, place, ElementType::I32, {tree.getBatch(), size});
     if (check.hasFailed())
       return check.takeError();
     if (!memory)
@@ -201,7 +201,7 @@ Expected<OwnedTensor> Selection::getScores(int64_t at, TreeScore score) {
     return DescribeScope::makeAbstract(ElementType::F32, candidates.getShape());
   TreeRows given;
   OwnedTensor memory;
-  if (!hasFrontier && tree.getBatch() == 1) {
+  if (!hasFrontier && tree.getBatch() == 1 && tree.nodes.getStrides().empty()) {
     // The roots, which lie first.
     static_cast<TensorRef &>(given) = tree.nodes.getRef();
   } else {

@@ -251,8 +251,8 @@ Expected<AttentionResult> fovea::varlen(const TensorRef &q, const TensorRef &k,
   Shape outputShape = packed.getOutputShape(), lseShape = packed.getLseShape();
   checkPlaces(check, options.out, options.returnLse ? 2 : 1);
   std::optional<Argument> places[] = {
-      getPlace(check, options.out, 0, type, outputShape, Target::CPU),
-      getPlace(check, options.out, 1, state, lseShape, Target::CPU)};
+      getPlace(check, options.out, 0, type, outputShape),
+      getPlace(check, options.out, 1, state, lseShape)};
   if (check.hasFailed())
     return check.takeError();
   if (Error error = checkResults(places, {packed.q, packed.k, packed.v}))
@@ -335,8 +335,7 @@ fovea::varlen_backward(const TensorRef &dOut, const TensorRef &q,
   for (auto [index, argument] : enumerate(wanted))
     places.push_back(getPlace(
         check, options.gradients, index, argument.elementType,
-        index == 3 ? ArrayRef(options.sink->shape) : ArrayRef(argument.shape),
-        Target::CPU));
+        index == 3 ? ArrayRef(options.sink->shape) : ArrayRef(argument.shape)));
   if (check.hasFailed())
     return check.takeError();
   SmallVector<Argument, 8> read(wanted.begin(), wanted.end());

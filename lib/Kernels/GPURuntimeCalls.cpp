@@ -11,6 +11,7 @@
 #include "mlir/Conversion/LLVMCommon/TypeConverter.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
 using namespace fovea::attn;
@@ -70,12 +71,16 @@ static SmallVector<Value> getDynamicSizes(OpBuilder &builder, Location loc,
   return sizes;
 }
 
-Value GPURuntimeCalls::getNumBytes(OpBuilder &builder, Location loc,
-                                   MemRefType type, ValueRange dynamicSizes) {
+int64_t GPURuntimeCalls::getElementBytes(MemRefType type) {
   // A truth value takes a byte.
   int64_t bits =
       type.getElementType().isIndex() ? 64 : type.getElementTypeBitWidth();
-  int64_t fixed = (bits + 7) / 8;
+  return llvm::divideCeil(bits, 8);
+}
+
+Value GPURuntimeCalls::getNumBytes(OpBuilder &builder, Location loc,
+                                   MemRefType type, ValueRange dynamicSizes) {
+  int64_t fixed = getElementBytes(type);
   for (int64_t extent : type.getShape())
     if (!ShapedType::isDynamic(extent))
       fixed *= extent;
@@ -93,7 +98,7 @@ Value GPURuntimeCalls::getNumBytes(OpBuilder &builder, Location loc,
 
 Value GPURuntimeCalls::makeBuffer(OpBuilder &builder, Location loc,
                                   Value pointer, MemRefType type,
-                                  ValueRange dynamicSizes) {
+                                  ValueRange dynamicSizes, ValueRange strides) {
   LLVMTypeConverter converter(builder.getContext());
   auto descriptor =
       MemRefDescriptor::poison(builder, loc, converter.convertType(type));
@@ -117,7 +122,8 @@ Value GPURuntimeCalls::makeBuffer(OpBuilder &builder, Location loc,
   Value stride = constant(1);
   for (int64_t dim = type.getRank() - 1; dim >= 0; --dim) {
     descriptor.setSize(builder, loc, dim, sizes[dim]);
-    descriptor.setStride(builder, loc, dim, stride);
+    descriptor.setStride(builder, loc, dim,
+                         strides.empty() ? stride : strides[dim]);
     stride = LLVM::MulOp::create(builder, loc, stride, sizes[dim]);
   }
   return UnrealizedConversionCastOp::create(builder, loc, type,
@@ -126,9 +132,10 @@ Value GPURuntimeCalls::makeBuffer(OpBuilder &builder, Location loc,
 }
 
 Value GPURuntimeCalls::makeBuffer(OpBuilder &builder, Location loc,
-                                  Value pointer, Value like) {
+                                  Value pointer, Value like,
+                                  ValueRange strides) {
   return makeBuffer(builder, loc, pointer, cast<MemRefType>(like.getType()),
-                    getDynamicSizes(builder, loc, like));
+                    getDynamicSizes(builder, loc, like), strides);
 }
 
 Value GPURuntimeCalls::copyToHost(OpBuilder &builder, Location loc,

@@ -462,7 +462,7 @@ bool ArrayView::hasContiguousRows() const {
 void ArrayView::makeStrided(StringRef name, bool needsWrite) {
   int64_t width = getByteWidth(elementType);
   bool isDescribed =
-      !onGPU && !isSwapped && reinterpret_cast<uintptr_t>(data) % width == 0 &&
+      !isSwapped && reinterpret_cast<uintptr_t>(data) % width == 0 &&
       all_of(byteStrides, [&](int64_t stride) { return stride % width == 0; });
   if (isKernelLayout() || !isDescribed)
     return makeContiguous(name, needsWrite);

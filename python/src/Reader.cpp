@@ -187,12 +187,17 @@ TensorRef Reader::load(nb::handle object, StringRef name) {
 OwnedTensor Reader::loadView(nb::handle object, StringRef name,
                              bool needsWrite) {
   ArrayView &array = loadArray(object, name, needsWrite);
-  array.makeContiguous(name, needsWrite);
+  // The host cannot copy what lies on a GPU, nor does it read that.
+  if (array.isOnGPU())
+    array.makeStrided(name, needsWrite);
+  else
+    array.makeContiguous(name, needsWrite);
   TensorRef ref = array.getRef();
   if (needsWrite && ref.isReadOnly)
     raiseValueError(name + ": found a read-only array, needed a writable one");
   return OwnedTensor(
-      nullptr, [](void *) {}, ref.data, ref.elementType, ref.shape);
+      nullptr, [](void *) {}, ref.data, ref.elementType, ref.shape,
+      ref.strides);
 }
 
 TensorRef Reader::array(StringRef name) { return load(object(), name); }

@@ -64,11 +64,11 @@ public:
   llvm::SmallVector<TensorRef> arrays(llvm::StringRef name, int64_t needed);
   std::optional<llvm::SmallVector<TensorRef>>
   optionalArrays(llvm::StringRef name, int64_t needed);
-  /// The same array, contiguous.
+  /// The same array, contiguous unless it lies on a GPU.
   OwnedTensor view(llvm::StringRef name);
   /// Without data where there is none.
   OwnedTensor optionalView(llvm::StringRef name);
-  /// Contiguous views of the arrays of a tuple, called as `state.mean`.
+  /// Such views of the arrays of a tuple, called as `state.mean`.
   std::optional<llvm::SmallVector<OwnedTensor>>
   optionalParts(llvm::StringRef name, llvm::ArrayRef<llvm::StringRef> names,
                 bool needsWrite);

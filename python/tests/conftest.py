@@ -4,6 +4,7 @@
 """Inputs and comparisons that the tests of the package share."""
 
 import collections
+import ctypes
 import importlib.util
 import inspect
 import math
@@ -64,6 +65,13 @@ def pytest_pycollect_makemodule(module_path, parent):
 @pytest.fixture(params=["cpu", "reference"])
 def target(request):
     return request.param
+
+
+def runtime():
+    """The runtime that the package has loaded."""
+    with open("/proc/self/maps") as maps:
+        path = next(line.split()[-1] for line in maps if "libfovea_rt" in line)
+    return ctypes.CDLL(path)
 
 
 def make(type="float32", *, B=1, H=2, G=2, N=37, M=None, D=16, E=None, seed=0):

@@ -11,6 +11,7 @@ import os
 
 import numpy as np
 import pytest
+from conftest import runtime
 
 import fovea
 
@@ -52,13 +53,6 @@ new_capsule.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
 get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
 get_pointer.restype = ctypes.c_void_p
 get_pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
-
-
-def runtime():
-    """The runtime that the package has loaded."""
-    with open("/proc/self/maps") as maps:
-        path = next(line.split()[-1] for line in maps if "libfovea_rt" in line)
-    return ctypes.CDLL(path)
 
 
 class DeviceArray:

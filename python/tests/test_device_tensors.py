@@ -176,3 +176,68 @@ def test_lists_of_sources():
     assert [each.place for each in call(k)] == [(CUDA, 1)] * 2 and last_stream() == CURRENT + 1
     with pytest.raises(ValueError, match=r"^sources\[1\].k: found an array on GPU 0, needed one on GPU 1"):
         call(other)
+
+
+def turned(shift=0):
+    """A tensor of the shape of those above, [B,N,H,D] in memory, from element `shift` on."""
+    made = DeviceTensor(np.zeros((1, 2, 38, 64)), strides=(38 * 2 * 64, 64, 2 * 64, 1))
+    made.shape[2] = 37
+    made.tensor.offset = 4 * shift
+    return made
+
+
+def count(*names):
+    """Calls of the driver."""
+    driver = ctypes.CDLL(os.environ["FOVEA_FAKE_CUDA"])
+    driver.fakeCudaCount.restype = ctypes.c_size_t
+    return sum(driver.fakeCudaCount(name.encode()) for name in names)
+
+
+def costs(call):
+    """How many copies `call` makes, and how many blocks of memory."""
+
+    def counts():
+        copies = count("cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2", "cuMemcpyDtoDAsync_v2", "cuMemcpy2DAsync_v2")
+        return copies, count("cuMemAllocAsync", "cuMemAlloc_v2")
+
+    before = counts()
+    call()
+    return tuple(after - first for after, first in zip(counts(), before))
+
+
+def test_rows_are_read_and_written_where_they_lie():
+    q, k, v, out = (turned() for _ in range(4))
+
+    def forward(*given):
+        found, lse = dense(*given, out=[out, None])
+        assert found is out and lse.shape == (1, 2, 37)
+
+    # Memory for `lse` alone.
+    assert costs(lambda: forward(q, k, v)) == (0, 1)
+    contiguous = tensors(0)
+    assert costs(lambda: forward(*contiguous)) == (0, 1)
+    # A copy for each head, which is noticed.
+    shifted = turned(1)
+    assert costs(lambda: forward(q, shifted, v)) == (2, 2)
+    lse = DeviceTensor(np.zeros((1, 2, 37)))
+    gradients, d_out = [turned() for _ in range(3)], turned()
+
+    def backward(*given, places):
+        options = None, None, True, *[None] * 9, True, True, False, None
+        return _fovea.tensors.dense_backward(*given, out, lse, *options, out=places)
+
+    places = tensors(0)
+    own = costs(lambda: backward(contiguous[0], *contiguous, places=places))
+    assert own[0] == 0 and own == costs(lambda: backward(d_out, q, k, v, places=gradients))
+    found = backward(d_out, q, k, v, places=gradients)
+    assert all(one is other for one, other in zip(found, gradients, strict=True))
+
+
+def test_rows_with_gaps_between_their_elements():
+    q, k, v = tensors(0)
+    wide = DeviceTensor(np.zeros((1, 2, 37, 128)), strides=(2 * 37 * 128, 37 * 128, 128, 2))
+    wide.shape[3] = 64
+    with pytest.raises(ValueError, match="^v: found an array on a GPU that must be copied, needed one whose last axis is contiguous$"):
+        dense(q, k, wide)
+    with pytest.raises(ValueError, match=r"^out\[0\]: found an array that is unaligned or has gaps"):
+        dense(q, k, v, out=[wide, None])

@@ -16,8 +16,8 @@
 // was found and what is needed. All functions may be called from several
 // threads at once.
 //
-// Arrays may have strides; on the CPU, those whose last axis is contiguous are
-// read in place, others are copied. Results are new arrays, or go to the memory
+// Arrays may have strides; those whose last axis is contiguous are read in
+// place, others are copied. Results are new arrays, or go to the memory
 // that the options name, see ResultMemory.h.
 //
 //===----------------------------------------------------------------------===//

@@ -37,16 +37,18 @@ public:
   /// The address of one element of any memref.
   Value getElementPointer(mlir::OpBuilder &builder, mlir::Location loc,
                           Value memref, mlir::ValueRange indices);
+  static int64_t getElementBytes(mlir::MemRefType type);
   /// The size of a contiguous buffer, as an i64.
   Value getNumBytes(mlir::OpBuilder &builder, mlir::Location loc,
                     mlir::MemRefType type, mlir::ValueRange dynamicSizes);
   Value getNumBytes(mlir::OpBuilder &builder, mlir::Location loc, Value memref);
-  /// The memory at `pointer` as a contiguous memref of a type, or of the type
-  /// and sizes of another.
+  /// The memory at `pointer` as a memref of a type, or of the type and sizes of
+  /// another: contiguous, or with strides as integers of 64 bits.
   Value makeBuffer(mlir::OpBuilder &builder, mlir::Location loc, Value pointer,
-                   mlir::MemRefType type, mlir::ValueRange dynamicSizes);
+                   mlir::MemRefType type, mlir::ValueRange dynamicSizes,
+                   mlir::ValueRange strides = {});
   Value makeBuffer(mlir::OpBuilder &builder, mlir::Location loc, Value pointer,
-                   Value like);
+                   Value like, mlir::ValueRange strides = {});
 
   /// A contiguous copy of a buffer of the device in memory of the host, which
   /// is to be freed.

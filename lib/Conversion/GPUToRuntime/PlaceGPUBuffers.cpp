@@ -8,6 +8,7 @@
 
 #include "fovea/Conversion/Passes.h"
 #include "fovea/Dialect/Attn/IR/AttnDialect.h"
+#include "fovea/Kernels/GPU/RowAlignment.h"
 #include "fovea/Kernels/GPURuntimeCalls.h"
 #include "mlir/Conversion/LLVMCommon/TypeConverter.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -26,8 +27,9 @@ using namespace mlir;
 using namespace fovea::attn;
 
 namespace {
-/// What a mapped buffer is used for, as FOVEA_RT_GPU_READ and _WRITE say.
-enum Access : int32_t { Read = 1, Write = 2 };
+/// What a mapped buffer is used for, as FOVEA_RT_GPU_READ, _WRITE and _BOXES
+/// say.
+enum Access : int32_t { Read = 1, Write = 2, Boxes = 4 };
 
 class BufferPlacement {
 public:
@@ -51,8 +53,15 @@ private:
                  unsigned alignment = 0);
   void copyElement(OpBuilder &builder, Location loc, Value to, Value from,
                    Type type);
+  /// Memory of the host with numbers of a type.
+  Value makeList(OpBuilder &builder, Location loc, Type type,
+                 ValueRange values);
+  Value getListElement(OpBuilder &builder, Location loc, Value list, Type type,
+                       int32_t index);
   /// The device's view of a buffer in the host's memory.
   Value map(OpBuilder &builder, Location loc, Value buffer, int32_t access);
+  /// The same of an argument, whose rows may lie anywhere.
+  Value mapRows(OpBuilder &builder, Location loc, Value buffer, int32_t access);
 
   func::FuncOp function;
   GPURuntimeCalls calls;
@@ -95,6 +104,14 @@ static bool isForTensorMap(Operation *op) {
                       llvm::IsaPred<nvgpu::TmaCreateDescriptorOp>);
 }
 
+/// Whether a tensor map is made of a buffer.
+static bool hasTensorMap(Value buffer) {
+  return llvm::any_of(buffer.getUsers(), [](Operation *user) {
+    return isForTensorMap(user) ||
+           (isa<memref::CastOp>(user) && hasTensorMap(user->getResult(0)));
+  });
+}
+
 /// Code outside of kernels runs on the host, which cannot see the device's
 /// memory.
 LogicalResult BufferPlacement::check() {
@@ -135,6 +152,34 @@ Value BufferPlacement::map(OpBuilder &builder, Location loc, Value buffer,
   return calls.makeBuffer(builder, loc, mapped, buffer);
 }
 
+Value BufferPlacement::mapRows(OpBuilder &builder, Location loc, Value buffer,
+                               int32_t access) {
+  auto type = cast<MemRefType>(buffer.getType());
+  auto metadata =
+      memref::ExtractStridedMetadataOp::create(builder, loc, buffer);
+  Type i32 = builder.getI32Type(), i64 = builder.getI64Type();
+  auto number = [&](Type type, int64_t value) -> Value {
+    return arith::ConstantOp::create(builder, loc,
+                                     builder.getIntegerAttr(type, value));
+  };
+  int64_t rank = type.getRank();
+  int64_t elementBytes = GPURuntimeCalls::getElementBytes(type);
+  Value strides = makeList(builder, loc, i64, metadata.getStrides());
+  Value mapped = calls.call(
+      builder, loc, "fovea_rt_gpu_map_rows",
+      {queue, calls.getElementPointer(builder, loc, buffer, {}),
+       number(i64, elementBytes),
+       number(i64, getCopyBytes(buffer, elementBytes)), number(i32, rank),
+       makeList(builder, loc, i64, metadata.getSizes()), strides,
+       number(i32, access)},
+      calls.pointerType);
+  SmallVector<Value> found;
+  for (int64_t dim = 0; dim < rank; ++dim)
+    found.push_back(LLVM::LoadOp::create(
+        builder, loc, i64, getListElement(builder, loc, strides, i64, dim)));
+  return calls.makeBuffer(builder, loc, mapped, buffer, found);
+}
+
 void BufferPlacement::mapArguments() {
   OpBuilder builder = OpBuilder::atBlockBegin(&function.getBody().front());
   Location loc = function.getLoc();
@@ -143,7 +188,8 @@ void BufferPlacement::mapArguments() {
   queue = calls.call(builder, loc, "fovea_rt_gpu_begin", {device},
                      calls.pointerType);
   for (BlockArgument argument : function.getArguments()) {
-    if (!isa<MemRefType>(argument.getType()) || argument.use_empty())
+    auto type = dyn_cast<MemRefType>(argument.getType());
+    if (!type || argument.use_empty())
       continue;
     SmallVector<OpOperand *> uses;
     for (OpOperand &use : argument.getUses())
@@ -153,7 +199,12 @@ void BufferPlacement::mapArguments() {
       continue;
     bool isWritten = function.getArgAttr(argument.getArgNumber(),
                                          kWrittenAttrName) != nullptr;
-    Value mapped = map(builder, loc, argument, isWritten ? Read | Write : Read);
+    int32_t access = isWritten ? Read | Write : Read;
+    if (hasTensorMap(argument))
+      access |= Boxes;
+    bool isWhole = type.getLayout().isIdentity();
+    Value mapped = isWhole ? map(builder, loc, argument, access)
+                           : mapRows(builder, loc, argument, access);
     for (OpOperand *use : uses)
       use->set(mapped);
   }
@@ -243,6 +294,24 @@ Value BufferPlacement::makeSlot(OpBuilder &builder, Location loc, Type type,
                                 alignment);
 }
 
+Value BufferPlacement::getListElement(OpBuilder &builder, Location loc,
+                                      Value list, Type type, int32_t index) {
+  return LLVM::GEPOp::create(builder, loc, calls.pointerType, type, list,
+                             ArrayRef<LLVM::GEPArg>{index});
+}
+
+Value BufferPlacement::makeList(OpBuilder &builder, Location loc, Type type,
+                                ValueRange values) {
+  Value list =
+      makeSlot(builder, loc, LLVM::LLVMArrayType::get(type, values.size()));
+  for (auto [i, value] : llvm::enumerate(values))
+    LLVM::StoreOp::create(
+        builder, loc,
+        arith::IndexCastOp::create(builder, loc, type, value).getResult(),
+        getListElement(builder, loc, list, type, i));
+  return list;
+}
+
 void BufferPlacement::copyElement(OpBuilder &builder, Location loc, Value to,
                                   Value from, Type type) {
   Value bytes = calls.getNumBytes(builder, loc, MemRefType::get({}, type), {});
@@ -293,19 +362,6 @@ void BufferPlacement::lower(nvgpu::TmaCreateDescriptorOp op) {
     return arith::ConstantOp::create(builder, loc,
                                      builder.getIntegerAttr(type, value));
   };
-  auto makeList = [&](Type type, ArrayRef<Value> values) {
-    Value list =
-        makeSlot(builder, loc, LLVM::LLVMArrayType::get(type, values.size()));
-    for (auto [i, value] : llvm::enumerate(values)) {
-      Value at = LLVM::GEPOp::create(builder, loc, calls.pointerType, type,
-                                     list, ArrayRef<LLVM::GEPArg>{int32_t(i)});
-      LLVM::StoreOp::create(
-          builder, loc,
-          arith::IndexCastOp::create(builder, loc, type, value).getResult(),
-          at);
-    }
-    return list;
-  };
   auto metadata =
       memref::ExtractStridedMetadataOp::create(builder, loc, tensor);
   SmallVector<Value> extents(llvm::reverse(metadata.getSizes())),
@@ -326,8 +382,10 @@ void BufferPlacement::lower(nvgpu::TmaCreateDescriptorOp op) {
   calls.call(builder, loc, "fovea_rt_gpu_encode_tensor_map",
              {queue, map, kindOfElement, number(i32, extents.size()),
               calls.getElementPointer(builder, loc, tensor, {}),
-              makeList(i64, extents), makeList(i64, strides),
-              makeList(i32, box), number(i32, static_cast<int64_t>(swizzle))});
+              makeList(builder, loc, i64, extents),
+              makeList(builder, loc, i64, strides),
+              makeList(builder, loc, i32, box),
+              number(i32, static_cast<int64_t>(swizzle))});
   for (Operation *user : llvm::make_early_inc_range(op->getUsers())) {
     user->getResult(0).replaceAllUsesWith(map);
     user->erase();

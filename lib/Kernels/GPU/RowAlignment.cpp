@@ -8,6 +8,7 @@
 
 #include "fovea/Kernels/GPU/RowAlignment.h"
 #include "fovea/Kernels/GPU/GPUKernelBuilder.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "llvm/Support/MathExtras.h"
 #include <numeric>
@@ -41,11 +42,14 @@ static int64_t getRowStep(Value memref) {
     return std::gcd(step, offset);
   }
   // Anything else that is not known to be a whole buffer could start anywhere.
-  bool isWhole = isa<BlockArgument>(memref) ||
-                 memref.getDefiningOp<memref::AllocOp>() ||
+  auto argument = dyn_cast<BlockArgument>(memref);
+  bool isWhole = argument || memref.getDefiningOp<memref::AllocOp>() ||
                  memref.getDefiningOp<memref::GetGlobalOp>();
+  // Rows of arguments may lie anywhere, but as those of whole buffers do.
+  bool isGiven = argument && argument.getOwner()->isEntryBlock() &&
+                 isa<func::FuncOp>(argument.getOwner()->getParentOp());
   int64_t width = type.getShape().back();
-  if (!isWhole || !type.getLayout().isIdentity() ||
+  if (!isWhole || !(isGiven || type.getLayout().isIdentity()) ||
       ShapedType::isDynamic(width))
     return 1;
   return width;

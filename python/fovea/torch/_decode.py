@@ -13,7 +13,7 @@ from torch import Tensor
 from .. import _fovea
 from .. import _vq as arrays
 from .._documented import documented
-from ._operator import with_contiguous
+from ._operator import with_rows
 from ._tape import refuse_gradients
 from ._vq import VQState, empty_state
 
@@ -30,7 +30,7 @@ def _run(*values: Any) -> Tensor:
 def _run_on_gpu(*values: Any) -> Tensor:
     # The state is written where it lies.
     given, state = values[:-6], values[-6:]
-    return with_contiguous(lambda *given: _run(*given, *state))(*given)
+    return with_rows(lambda *given: _run(*given, *state))(*given)
 
 
 def _fake(q: Tensor, k: Tensor, v: Tensor, *_: Any) -> Tensor:

@@ -33,13 +33,17 @@ KERNELS: dict[Any, Callable[..., Any]] = {}
 FIRST: dict[str, Callable[..., Any]] = {}
 
 
-def with_contiguous(run: Callable[..., Any]) -> Callable[..., Any]:
-    """For GPUs, whose kernels read contiguous tensors alone: others are copied there."""
+def with_rows(run: Callable[..., Any]) -> Callable[..., Any]:
+    """For GPUs, whose kernels read rows, wherever these lie: tensors without contiguous ones are copied there, to
+    memory whose order results have as well."""
 
     def pack(value: Any) -> Any:
         if isinstance(value, (list, tuple)):
             return [pack(each) for each in value]
-        return value.contiguous() if isinstance(value, torch.Tensor) else value
+        if not isinstance(value, torch.Tensor) or value.dim() == 0 or value.shape[-1] == 1 or value.stride(-1) == 1:
+            return value
+        place = _place(value)
+        return value.contiguous() if place is None else place.copy_(value)
 
     return lambda *values: run(*map(pack, values))
 
@@ -51,7 +55,7 @@ def _define(
     full = f"fovea::{name}"
     torch.library.define(full, f"({schema}) -> {returns}", tags=(torch.Tag.pt2_compliant_tag,))
     torch.library.impl(full, "cpu", run)
-    torch.library.impl(full, "cuda", with_contiguous(run))
+    torch.library.impl(full, "cuda", with_rows(run))
     torch.library.register_fake(full, fake)
     operator = getattr(torch.ops.fovea, name).default
     KERNELS[operator] = run
@@ -120,8 +124,8 @@ def _type(like: str, values: dict[str, Any], first: torch.Tensor) -> torch.dtype
 
 def _place(like: torch.Tensor, width: Any = None) -> torch.Tensor | None:
     """Memory for what has the order of axes of `like`, and rows of `width` if that is given.
-    None where that is contiguous, as all is that kernels write on GPUs."""
-    if like.is_contiguous() or like.is_cuda:
+    None where that is contiguous."""
+    if like.is_contiguous():
         return None
     if width is not None and width != like.shape[-1]:
         # `empty_like` leaves an axis that is expanded where it is.

@@ -40,7 +40,7 @@ class _Rows:
     def pad(self, rows: Tensor, filled: float = 0.0) -> Tensor:
         padded = rows.new_full((self.batch * self.length, *rows.shape[1:]), filled)
         padded.index_copy_(0, self.padded, rows.index_select(0, self.packed))
-        return padded.unflatten(0, (self.batch, self.length)).transpose(1, 2).contiguous()
+        return padded.unflatten(0, (self.batch, self.length)).transpose(1, 2)
 
     def unpad(self, found: Tensor, rows: Tensor) -> None:
         """Writes those of a batch to `rows`."""

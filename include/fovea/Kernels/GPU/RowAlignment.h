@@ -15,8 +15,10 @@ namespace fovea::attn {
 
 /// The most bytes, a power of two up to 16, by which the rows of `memref` can
 /// be read or written at aligned addresses: rows start at a multiple of them
-/// and are a multiple long. Allocations and arguments are taken to be aligned
-/// to 16 bytes, which the runtime sees to.
+/// and are a multiple long. Allocations are aligned to 16 bytes. Rows of
+/// arguments of functions, wherever they lie, start at a multiple of the
+/// greatest power of two up to 16 that they are a multiple of: the runtime
+/// copies others.
 int64_t getCopyBytes(mlir::Value memref, int64_t elementBytes);
 
 } // namespace fovea::attn

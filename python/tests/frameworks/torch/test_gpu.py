@@ -55,14 +55,35 @@ def test_devices_are_not_mixed():
             fovea.torch.dense(*given)
 
 
-def test_kernels_for_gpus_read_contiguous_copies():
+def test_kernels_for_gpus_read_rows():
+    """Wherever they lie; those that are not contiguous are copied, in the same order."""
     seen = []
-    run = _operator.with_contiguous(lambda *values: seen.append(values))
-    turned = torch.randn(3, 4).mT
-    run(turned, [turned, None], None, 2.5, turned.mT)
+    run = _operator.with_rows(lambda *values: seen.append(values))
+    turned, heads = torch.randn(3, 4).mT, torch.randn(2, 3, 4, 5).transpose(1, 2)
+    steps = torch.randn(2, 3, 4, 10).transpose(1, 2)[..., ::2]
+    run(turned, [turned, None], None, 2.5, heads, steps, torch.tensor(1.0), heads[..., :1])
     (first, (second, nothing), *rest), = seen
     assert first.is_contiguous() and torch.equal(first, turned) and torch.equal(second, first) and nothing is None
-    assert rest[:2] == [None, 2.5] and rest[2].data_ptr() == turned.data_ptr()
+    assert rest[:2] == [None, 2.5] and rest[2] is heads and rest[5].data_ptr() == heads.data_ptr()
+    assert torch.equal(rest[3], steps) and rest[3].stride() == heads.stride() == torch.empty_like(steps).stride()
+
+
+def turn(value):
+    """The same, with the second of four axes within the third in memory."""
+    if isinstance(value, torch.Tensor) and value.dim() == 4:
+        return value.transpose(1, 2).contiguous().transpose(1, 2)
+    return value
+
+
+@pytest.mark.parametrize("name", ["dense", "vq", "pool", "rope"])
+def test_results_have_the_layout_of_their_arguments(name):
+    """As on CPUs, also while something is traced."""
+    case = CASES[name]
+    expected = results(case(**{key: turn(value) for key, value in case.arguments().items()}))
+    with FakeTensorMode(), torch.no_grad(), torch.device("cuda"):
+        found = results(case(**{key: turn(value) for key, value in case.arguments().items()}))
+    assert [each.stride() for each in found] == [each.stride() for each in expected]
+    assert not expected[0].is_contiguous()
 
 
 def test_without_a_device():

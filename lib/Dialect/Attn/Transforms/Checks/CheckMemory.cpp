@@ -51,7 +51,8 @@ static bool isElsewhere(Type type) {
   return memref && memref.getMemorySpace();
 }
 
-/// Kernels read vectors of a row, and those of GPUs whole rows at fixed places.
+/// Kernels read vectors of a row. What lies on a GPU may be a copy of other
+/// strides.
 static LogicalResult checkLayout(func::FuncOp function, unsigned index) {
   auto layout = function.getArgAttrOfType<MemRefLayoutAttrInterface>(
       index, bufferization::BufferizationDialect::kBufferLayoutAttrName);
@@ -62,10 +63,6 @@ static LogicalResult checkLayout(func::FuncOp function, unsigned index) {
         MemRefType::get(tensor.getShape(), tensor.getElementType(), layout);
   if (!memref || memref.getLayout().isIdentity())
     return success();
-  if (fovea::attn::isForGPU(function))
-    return function.emitOpError("has argument ")
-           << index << " of type " << memref
-           << ", but kernels of GPUs take contiguous arguments only";
   SmallVector<int64_t> strides;
   int64_t offset;
   if (failed(memref.getStridesAndOffset(strides, offset)) ||
@@ -73,6 +70,15 @@ static LogicalResult checkLayout(func::FuncOp function, unsigned index) {
     return function.emitOpError("has argument ")
            << index << " of type " << memref
            << ", but kernels need a last stride of 1";
+  bool isOpen =
+      !strides.empty() &&
+      llvm::all_of(ArrayRef(strides).drop_back(), ShapedType::isDynamic) &&
+      (offset == 0 || ShapedType::isDynamic(offset));
+  if (fovea::attn::isForGPU(function) && !isOpen)
+    return function.emitOpError("has argument ")
+           << index << " of type " << memref
+           << ", but kernels of GPUs need strides and offsets that are `?`, or "
+              "no layout";
   return success();
 }
 

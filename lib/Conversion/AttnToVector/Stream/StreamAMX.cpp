@@ -6,9 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// AMX adds the product of two matrices in tile registers to a third: 16 rows of
-// 32 bf16, times 16 rows of 16 pairs, to 16 x 16 sums in f32. Sums stay
-// transposed, so both right factors are those of StreamPairs.cpp:
+// Sums stay transposed, so both right factors of products (AMXProduct.h) are
+// those of StreamPairs.cpp:
 //
 //   S[key][L]     = keys[key][D] queryPairs[D / 2][L][2]
 //   OT[column][L] = values[column][keys] weightPairs[keys / 2][L][2]
@@ -22,7 +21,6 @@
 
 #include "StreamKernel.h"
 #include "fovea/Kernels/SoftmaxAlgebra.h"
-#include "mlir/Dialect/AMX/AMXDialect.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -31,9 +29,8 @@
 using namespace mlir;
 using namespace fovea::attn;
 
-/// Rows of a tile, which are queries, keys or columns of values, and elements
-/// of one that are multiplied and added up.
-static constexpr int64_t kRows = 16, kDepth = StreamKernel::kAMXDepth;
+/// Rows are queries, keys or columns of values.
+static constexpr int64_t kRows = kAMXRows, kDepth = kAMXDepth;
 
 /// Rows that fill whole tiles.
 static Value roundUp(KernelBuilder &b, Value rows) {
@@ -142,61 +139,6 @@ StreamKernel::Segment StreamKernel::stageForAMX(Segment segment) {
 // Products
 //===----------------------------------------------------------------------===//
 
-void StreamKernel::multiplyByAMX(const AMXProduct &product) {
-  Type sumType = amx::TileType::get({kRows, kRows}, b.getF32Type());
-  Type factorType = amx::TileType::get({kRows, kDepth}, b.getBF16Type());
-  // Four sums, two left factors and two right ones are all eight registers.
-  constexpr int64_t kSide = 2;
-  auto emitSums = [&](Value row, int64_t numTiles, int64_t firstVector) {
-    int64_t numVectors = std::min(vectors - firstVector, kSide);
-    auto forEachSum = [&](auto body) {
-      for (int64_t i = 0; i < numTiles; ++i)
-        for (int64_t v = 0; v < numVectors; ++v)
-          body(i, v,
-               Values{b.add(b.add(product.sumsRow, row), i * kRows),
-                      b.index((firstVector + v) * kRows)});
-    };
-    Values sums;
-    forEachSum([&](int64_t, int64_t, const Values &at) {
-      if (product.addsToSums)
-        sums.push_back(amx::TileLoadOp::create(b, sumType, product.sums, at));
-      else
-        sums.push_back(amx::TileZeroOp::create(b, sumType));
-    });
-    auto step = [&](Value depth, ValueRange running) {
-      Values next, right;
-      Value column = b.add(product.leftColumn, depth);
-      Value pair = b.add(product.rightRow, b.div(depth, 2));
-      for (int64_t i = 0; i < numTiles; ++i) {
-        Value left = amx::TileLoadOp::create(
-            b, factorType, product.left,
-            ValueRange{b.add(b.add(product.leftRow, row), i * kRows), column});
-        for (int64_t v = 0; v < numVectors; ++v) {
-          if (i == 0)
-            right.push_back(amx::TileLoadOp::create(
-                b, factorType, product.right,
-                ValueRange{pair, b.index(2 * (firstVector + v) * kRows)}));
-          next.push_back(amx::TileMulFOp::create(b, sumType, left, right[v],
-                                                 running[i * numVectors + v]));
-        }
-      }
-      return next;
-    };
-    sums = b.loop(b.index(0), product.depth, kDepth, sums, step);
-    forEachSum([&](int64_t i, int64_t v, const Values &at) {
-      amx::TileStoreOp::create(b, product.sums, at, sums[i * numVectors + v]);
-    });
-  };
-  auto emitRows = [&](Value row, int64_t numTiles) {
-    for (int64_t v = 0; v < vectors; v += kSide)
-      emitSums(row, numTiles, v);
-  };
-  Value whole = b.roundDown(product.numRows, kSide * kRows);
-  b.loop(b.index(0), whole, kSide * kRows,
-         [&](Value row) { emitRows(row, kSide); });
-  b.loop(whole, product.numRows, kRows, [&](Value row) { emitRows(row, 1); });
-}
-
 /// The products of a segment's keys and the queries.
 void StreamKernel::scoreByAMX(const Segment &segment) {
   AMXProduct product;
@@ -207,8 +149,9 @@ void StreamKernel::scoreByAMX(const Segment &segment) {
   product.sums = scores;
   product.sumsRow = segment.scoreRow;
   product.numRows = roundUp(b, segment.count);
+  product.numColumns = b.index(tiles.getQueryLanes());
   product.depth = b.index(llvm::alignTo(width, kDepth));
-  multiplyByAMX(product);
+  product.emit(b);
 }
 
 /// The product with a segment's values.
@@ -221,8 +164,9 @@ void StreamKernel::accumulateByAMX(const Segment &segment) {
   product.rightRow = b.div(segment.scoreRow, 2);
   product.sums = amxSums;
   product.numRows = b.index(llvm::alignTo(valueWidth, kRows));
+  product.numColumns = b.index(tiles.getQueryLanes());
   product.depth = roundUp(b, segment.count);
-  multiplyByAMX(product);
+  product.emit(b);
   // Rows beyond the last one are zeros, unless they are rows of the source.
   bool hides = mayHide(segment);
   if (!hides && !packsRows())
@@ -306,5 +250,5 @@ void StreamKernel::multiplyVisible(const Segment &segment, AMXProduct product) {
   product.left = amxValues;
   product.leftColumn = segment.scoreRow;
   product.addsToSums = true;
-  multiplyByAMX(product);
+  product.emit(b);
 }

@@ -20,7 +20,7 @@ using namespace mlir;
 using namespace fovea::attn;
 
 /// Rows of a tile that are trimmed together: those of AMX's registers.
-static constexpr int64_t kUnit = StreamKernel::kAMXDepth;
+static constexpr int64_t kUnit = kAMXDepth;
 
 void StreamKernel::setScoreDerivatives(const ScoreDerivatives &derivatives) {
   scoreBody.setDerivatives(derivatives);

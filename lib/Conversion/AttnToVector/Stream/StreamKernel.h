@@ -27,6 +27,7 @@
 #ifndef FOVEA_LIB_CONVERSION_ATTNTOVECTOR_STREAM_STREAMKERNEL_H
 #define FOVEA_LIB_CONVERSION_ATTNTOVECTOR_STREAM_STREAMKERNEL_H
 
+#include "AMXProduct.h"
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
 #include "fovea/Kernels/KernelBuilder.h"
 #include "fovea/Kernels/ScoreAdmission.h"
@@ -97,9 +98,6 @@ public:
   /// Emits the code before the operation.
   mlir::LogicalResult emit();
 
-  /// Elements of a row of AMX's registers: segments begin at multiples of it.
-  static constexpr int64_t kAMXDepth = 32;
-
 protected:
   /// Rows of values in one turn of their product, where there is something to
   /// do in every turn.
@@ -155,14 +153,6 @@ protected:
   /// Rows and their copies for AMX.
   struct AMXRows {
     Value keys, values, packedKeys, packedValues;
-  };
-
-  /// `sums[row][query] += left[row][depth] right[depth][query]` by AMX. The
-  /// right factor is packed in pairs.
-  struct AMXProduct {
-    Value left, leftRow, leftColumn, right, rightRow, sums, sumsRow;
-    Value numRows, depth; // multiples of a tile's
-    bool addsToSums = false;
   };
 
   /// A source's operands for one batch entry and head, as 1-d and 2-d views.
@@ -256,7 +246,6 @@ protected:
   void packForAMX(const AMXRows &rows, llvm::function_ref<Value(Value)> rowOf,
                   Value count, Value target);
   Segment stageForAMX(Segment segment);
-  void multiplyByAMX(const AMXProduct &product);
   void scoreByAMX(const Segment &segment);
   void accumulateByAMX(const Segment &segment);
   void multiplyVisible(const Segment &segment, AMXProduct product);

@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "StreamRowsKernel.h"
+#include "AMXProduct.h"
 #include "fovea/Kernels/SoftmaxAlgebra.h"
 #include "fovea/Kernels/StreamRanges.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -56,6 +57,16 @@ StreamRowsKernel::StreamRowsKernel(StreamOp op, const KernelBuilder &builder,
                  return getElementTypeOrSelf(source.keys).isBF16() &&
                         getElementTypeOrSelf(source.values).isBF16();
                });
+  // As blocks of queries: weights are rounded as if the output were.
+  auto isNarrow = [](Value memref) {
+    return getElementTypeOrSelf(memref).isBF16();
+  };
+  usesAMX = options.amx && isSoftmax && !scoreBody && op.getCodes().empty() &&
+            maxRows > kColumnRows && lanes == kAMXRows &&
+            width % kAMXDepth == 0 && valueWidth % lanes == 0 &&
+            isNarrow(op.getQuery()) && isNarrow(op.getOutput()) &&
+            llvm::all_of(op.getKeys(), isNarrow) &&
+            llvm::all_of(op.getValues(), isNarrow);
   hasListsOfHeads =
       llvm::any_of(op.getSourceList(), [&](const StreamSource &source) {
         if (!source.rowList)
@@ -316,7 +327,7 @@ void StreamRowsKernel::allocateScratch() {
   bool hasBias = false, hasWeight = false, stagesKeys = false,
        stagesValues = false;
   auto isNarrow = [&](Value memref) {
-    return hasManyRows && getElementTypeOrSelf(memref) != state;
+    return hasManyRows && !usesAMX && getElementTypeOrSelf(memref) != state;
   };
   for (const StreamSource &source : op.getSourceList()) {
     hasBias |= source.bias != nullptr;
@@ -349,6 +360,8 @@ void StreamRowsKernel::allocateScratch() {
     stagedKeys = b.scratch({kColumnTile, paddedWidth}, state);
   if (stagesValues)
     stagedValues = b.scratch({kColumnTile, paddedValueWidth}, state);
+  if (usesAMX)
+    allocateForAMX();
 }
 
 StreamRowsKernel::SourceView
@@ -489,6 +502,8 @@ StreamRowsKernel::locate(Value row) {
 /// The rows, scaled, in base 2 unless a region comes between: one after the
 /// other, with zeros up to a whole vector, or transposed.
 void StreamRowsKernel::packRows() {
+  if (usesAMX && !alongColumns)
+    return packRowsForAMX();
   double scale = op.getScale().convertToDouble();
   if (isSoftmax && !scoreBody)
     scale *= softmax::kLog2E;

@@ -48,6 +48,7 @@ public:
   struct Options {
     bool manageCache;     // add prefetches
     int64_t numRegisters; // of vectors; half of them accumulate
+    bool amx;             // multiply bf16 by AMX
   };
   StreamRowsKernel(StreamOp op, const KernelBuilder &builder, Options options);
 
@@ -169,6 +170,14 @@ private:
   Plane getTableScores(const KeyTable &table);
   void lookUp(const Tile &tile);
 
+  // Products by AMX (StreamRowsAMX.cpp).
+  void allocateForAMX();
+  void packRowsForAMX();
+  void scoreByAMX(const Rows &keys, const Plane &target);
+  void packValuePairs(const Rows &values, bool onlyFinite);
+  void packWeights(Value count);
+  void accumulateByAMX(const Tile &tile);
+
   // Rows that lists name (StreamRowsLists.cpp).
   void attendList(const SourceView &source, const Interval &interval,
                   Value part, Value numParts);
@@ -205,7 +214,8 @@ private:
   void accumulatePanel(const Rows &values, Value firstKey, Value endKey,
                        Value row, int64_t numRows, Value column,
                        int64_t numVectors);
-  void accumulateVisible(const Rows &values);
+  Value isFinite(Value values);
+  void accumulateVisible(const Rows &values, bool onlyInfinite = false);
 
   /// Rows whose scores have vectors along the columns, at most: for more,
   /// adding up across lanes is no longer worth what it saves.
@@ -221,12 +231,14 @@ private:
   /// there may be.
   int64_t mostRows, maxRows;
   bool isSoftmax, manageCache, isMasked, alternates;
+  bool usesAMX; // for what has vectors of rows
   /// Whether lists differ from query head to query head: then sets have one.
   bool hasListsOfHeads;
 
   // Scratch.
   Value packed, outputs, maxima, sums, laneSums, rowFactors, queryOf;
   Value stagedKeys, stagedValues, biases, weights, factors;
+  Value amxRows, amxKeys, amxValues, amxWeights;
   /// Of a tile of listed rows and the next one: their numbers, and their
   /// positions as i32.
   Value listedRows, listedPositions;

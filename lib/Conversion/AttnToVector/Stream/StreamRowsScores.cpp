@@ -145,6 +145,8 @@ StreamRowsKernel::Value StreamRowsKernel::Plane::at(KernelBuilder &b, Value key,
 }
 
 void StreamRowsKernel::scoreKeys(const Rows &keys, const Plane &target) {
+  if (usesAMX && !alongColumns)
+    return scoreByAMX(keys, target);
   Rows rows = stage(keys, stagedKeys, width);
   if (!alongColumns)
     return scoreAlongRows(rows, target);

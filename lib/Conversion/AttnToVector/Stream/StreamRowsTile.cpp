@@ -407,6 +407,8 @@ void StreamRowsKernel::squarePositive(const Tile &tile) {
 /// `output += weights . values`. Where entries are removed, a weight of zero
 /// takes part as long as the values are finite; both ways add in one order.
 void StreamRowsKernel::accumulate(const Tile &tile) {
+  if (usesAMX && !alongColumns)
+    return accumulateByAMX(tile);
   const SourceView &source = tile.source;
   Rows values = stage(rowsOf(tile, source.values), stagedValues, valueWidth);
   auto accumulateAll = [&] {
@@ -522,8 +524,16 @@ void StreamRowsKernel::accumulatePanel(const Rows &values, Value firstKey,
                     {b.add(row, r), b.add(column, v * lanes)});
 }
 
-/// The same product without hidden entries, whose weights are marked.
-void StreamRowsKernel::accumulateVisible(const Rows &values) {
+StreamRowsKernel::Value StreamRowsKernel::isFinite(Value values) {
+  // Zero times what is not finite is NaN.
+  Value zeros = b.fmul(values, b.splat(0.0));
+  return arith::CmpFOp::create(b, arith::CmpFPredicate::ORD, zeros, zeros);
+}
+
+/// The same product without hidden entries, whose weights are marked, or of
+/// the values that are not finite alone.
+void StreamRowsKernel::accumulateVisible(const Rows &values,
+                                         bool onlyInfinite) {
   int64_t numVectors = getColumnVectors();
   auto addColumns = [&](Value row, Value column) {
     Values at, initial;
@@ -538,8 +548,12 @@ void StreamRowsKernel::accumulateVisible(const Rows &values) {
           Values next;
           for (auto [value, sum] : llvm::zip(
                    loadColumns(values.memref, {values.at(b, key), column}),
-                   sums))
-            next.push_back(softmax::addVisible(b, weight, value, sum));
+                   sums)) {
+            Value total = softmax::addVisible(b, weight, value, sum);
+            if (onlyInfinite)
+              total = arith::SelectOp::create(b, isFinite(value), sum, total);
+            next.push_back(total);
+          }
           return next;
         });
     for (int64_t v = 0; v < numVectors; ++v)

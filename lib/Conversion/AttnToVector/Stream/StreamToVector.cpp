@@ -41,7 +41,8 @@ static LogicalResult lowerStream(StreamOp op, OpBuilder &builder,
                {lowering.manageCache, lowering.cpu.bf16Pairs, lowering.cpu.amx})
         .emit();
   return StreamRowsKernel(op, b,
-                          {lowering.manageCache, lowering.cpu.numRegisters})
+                          {lowering.manageCache, lowering.cpu.numRegisters,
+                           lowering.cpu.amx})
       .emit();
 }
 

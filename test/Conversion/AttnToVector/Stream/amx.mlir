@@ -37,3 +37,33 @@ func.func @unrounded(%q: memref<1x2x256x64xbf16>, %k: memref<1x2x256x64xbf16>, %
       outs(%out : memref<1x2x256x64xf32>) {scale = 1.0 : f64}
   return
 }
+
+// More than eight query rows on the same keys, here of one query of each head:
+// keys are copied as they are, and tiles of 64 keys and 16 rows of scores are
+// stored where rows begin. Values are copied in pairs, weights are transposed.
+// CHECK-LABEL: func @rows
+// CHECK: memref.prefetch {{.+}} memref<?x64xbf16,
+// CHECK: amx.tile_mulf
+// CHECK: amx.tile_store {{.+}} : memref<?x?xf32, strided<[?, 1]>>
+// CHECK: arith.truncf {{.+}} : vector<16xf32> to vector<16xbf16>
+// CHECK: vector.interleave {{.+}} : vector<16xbf16> -> vector<32xbf16>
+// CHECK: amx.tile_load {{.+}} : memref<16x64xf32> into !amx.tile<16x16xf32>
+// CHECK: amx.tile_mulf
+// CHECK: amx.tile_store {{.+}} : memref<16x64xf32>
+// CHECK: return
+func.func @rows(%q: memref<1x16x1x64xbf16>, %k: memref<1x1x?x64xbf16>, %out: memref<1x16x1x64xbf16>) {
+  attn.stream query(%q : memref<1x16x1x64xbf16>)
+      source(%k, %k : memref<1x1x?x64xbf16>, memref<1x1x?x64xbf16>) ranges [affine_map<(b)[rows, n] -> (0, rows)>]
+      outs(%out : memref<1x16x1x64xbf16>) {scale = 1.0 : f64}
+  return
+}
+
+// Eight are multiplied along the columns.
+// CHECK-LABEL: func @eightRows
+// CHECK-NOT: amx.
+func.func @eightRows(%q: memref<1x8x1x64xbf16>, %k: memref<1x1x?x64xbf16>, %out: memref<1x8x1x64xbf16>) {
+  attn.stream query(%q : memref<1x8x1x64xbf16>)
+      source(%k, %k : memref<1x1x?x64xbf16>, memref<1x1x?x64xbf16>) ranges [affine_map<(b)[rows, n] -> (0, rows)>]
+      outs(%out : memref<1x8x1x64xbf16>) {scale = 1.0 : f64}
+  return
+}

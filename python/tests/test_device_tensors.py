@@ -9,9 +9,12 @@ import os
 
 import numpy as np
 import pytest
+from call_cases import case
 from test_device_arrays import CUDA, DeviceArray
 from test_exchange import DESCRIBE, GIVE, STREAM, Described, Table, Tensor, new_capsule
+from test_strides import change
 
+import fovea
 from fovea import _fovea
 
 # Kernels with these letters in their names are in every module.
@@ -231,6 +234,63 @@ def test_rows_are_read_and_written_where_they_lie():
     assert own[0] == 0 and own == costs(lambda: backward(d_out, q, k, v, places=gradients))
     found = backward(d_out, q, k, v, places=gradients)
     assert all(one is other for one, other in zip(found, gradients, strict=True))
+
+
+def test_arrays_by_dlpack_and_compiled_functions():
+    q, k, v, out = (turned() for _ in range(4))
+    # Memory for the output, or none.
+    assert costs(lambda: fovea.dense(q, k, v, target="gpu")) == (0, 1)
+    assert costs(lambda: fovea.dense(q, k, v, out=out, target="gpu")) == (0, 0)
+    kernel = fovea.compile(
+        """
+!rows = memref<1x2x37x64xf32, strided<[?, ?, ?, 1], offset: 0>>
+func.func @copy(%x: tensor<1x2x37x64xf32> {bufferization.buffer_layout = strided<[?, ?, ?, 1]>}, %y: !rows) {
+  bufferization.materialize_in_destination %x in writable %y : (tensor<1x2x37x64xf32>, !rows) -> ()
+  return
+}""",
+        target="gpu",
+    )
+    assert costs(lambda: kernel(q, out)) == (0, 0)
+    shifted = turned(1)
+    # Read from a copy, a plane of each head, and written back.
+    assert costs(lambda: kernel(q, shifted)) == (4, 1)
+
+
+def move(array):
+    """A float32 array of several axes, to a GPU; its axes but the last in another order in memory."""
+    if array.ndim < 2 or array.dtype != np.float32:
+        return array
+    order = (*range(1, array.ndim - 1), 0, array.ndim - 1)
+    # Rows begin at multiples of 16 bytes.
+    wide = np.zeros((*(array.shape[axis] for axis in order[:-1]), array.shape[-1] + -array.shape[-1] % 4), np.float32)
+    steps = np.array(wide.strides)[np.argsort(order)] // 4
+    made = DeviceArray(wide)
+    made.shape = (ctypes.c_int64 * array.ndim)(*array.shape)
+    made.own_strides = (ctypes.c_int64 * array.ndim)(*steps)
+    made.tensor.shape, made.tensor.strides = made.shape, made.own_strides
+    return made
+
+
+@pytest.mark.parametrize("name", [
+    "dense", "dense_backward", "fast_multipole", "fast_multipole_backward", "quantize", "vq", "low_rank", "low_rank_backward",
+    "conv", "pool", "rope", "tree_build", "tree_materialize", "tree_score", "stream", "stream_backward",
+])  # fmt: skip
+def test_no_function_copies_arrays_for_their_strides(name):
+    def cost(move):
+        function, arguments, options = case(name, "float32")
+        arguments, options = change(move, arguments), change(move, options)
+        return costs(lambda: function(*arguments, **options, target="gpu"))
+
+    def move_whole(array):
+        return DeviceArray(array) if array.ndim > 1 and array.dtype == np.float32 else array
+
+    assert cost(move) == cost(move_whole)
+
+
+def test_gradients_by_differentiation_are_contiguous():
+    function, arguments, options = case("tree_build_backward", "float32")
+    with pytest.raises(ValueError, match="^d_tree: found an array on a GPU that must be copied, .* contiguous, and all others$"):
+        function(*change(move, arguments), **options, target="gpu")
 
 
 def test_rows_with_gaps_between_their_elements():

@@ -26,7 +26,27 @@ from ._vq import sum_type
 
 TARGET = Argument("target", "str?", None)
 
+
+def is_differentiated(name: str) -> bool:
+    """Whether the compiler makes the gradient of a function, which reads and writes contiguous tensors on GPUs."""
+    return name.startswith("tree_")
+
+
+def with_contiguous_gradient(run: Callable[..., Any]) -> Callable[..., Any]:
+    """The gradient of a function that is differentiated, from a contiguous one of its result."""
+
+    def call(gradient: torch.Tensor | None, *values: Any, **options: Any) -> Any:
+        return run(None if gradient is None else gradient.contiguous(), *values, **options)
+
+    return call
+
+
 _ADAPTED = {**_vq.ADAPTED, **_varlen.ADAPTED}
+_ADAPTED |= {
+    f"{name}_backward": with_contiguous_gradient(getattr(_fovea.tensors, f"{name}_backward"))
+    for name, each in FUNCTIONS.items()
+    if is_differentiated(name) and each.backward
+}
 #: What computes the results of an operator, for the same values.
 KERNELS: dict[Any, Callable[..., Any]] = {}
 #: What computes the first result of a function alone, where flags ask for the others.
@@ -211,6 +231,8 @@ def _define_backward(name: str, declaration: Declaration) -> Any:
     flags = [names.index(ASKS + each) if ASKS + each in names else None for each in declaration.gradients]
 
     def find_places(values: Sequence[Any]) -> list[torch.Tensor | None] | None:
+        if is_differentiated(name) and _flat(values)[0].is_cuda:
+            return None
         for index in known:
             value = values[index]
             if value is not None and (isinstance(value, (list, tuple)) or not value.is_contiguous()):

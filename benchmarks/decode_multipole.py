@@ -9,12 +9,14 @@
 Prints a table: the time of a token, the sums of its group included, as a mean over
 whole groups; beside that of the shortest history, as the median of the ratios of
 neighbouring groups; what a token reads; and the time that NumPy's BLAS takes for dot
-products of as many bytes, which lie in caches as well. Exit status 1: results differ
-from those of the whole call.
+products of as many bytes, which lie in caches as well. --picture draws the times over
+the history, beside those of dense attention to as many keys. Exit status 1: results
+differ from those of the whole call.
 """
 
 import argparse
 import os
+import pathlib
 import statistics
 import sys
 import time
@@ -23,6 +25,7 @@ import time
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
+from fovea_bench import plot
 
 import fovea
 
@@ -35,6 +38,7 @@ def parse_arguments():
     parser.add_argument("--group", type=int, default=64)
     parser.add_argument("--rank", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=30, help="groups of each history")
+    parser.add_argument("--picture", type=pathlib.Path, help="an SVG file")
     return parser.parse_args()
 
 
@@ -98,6 +102,21 @@ def time_read(size, repeats):
     return (time.thread_time() - begin) / repeats
 
 
+def time_dense(arguments, token):
+    """Seconds of a token of `dense` after each history, whose keys repeat one row: memory is filled fast."""
+    k, v = (np.tile(token, (1, 1, arguments.histories[-1], 1)) for _ in "kv")
+    times = {}
+    for history in arguments.histories:
+        rows = [each[:, :, :history] for each in (k, v)]
+        found = []
+        for _ in range(6):
+            begin = time.thread_time()
+            fovea.dense(token, *rows)
+            found.append(time.thread_time() - begin)
+        times[history] = statistics.median(found[1:])
+    return times
+
+
 def main():
     arguments = parse_arguments()
     arguments.histories.sort()
@@ -127,6 +146,17 @@ def main():
         row = [history, f"{1e6 * statistics.median(own):.1f}", f"{ratio:.2f}", f"{size / 1e3:.0f}",
                f"{1e6 * statistics.median(read):.1f}"]  # fmt: skip
         print(f"| {' | '.join(map(str, row))} |")
+    if arguments.picture:
+        dense = time_dense(arguments, tokens[:, :, :1])
+        print("\n| tokens before | us a token of dense |\n|---|---|")
+        for history, seconds in dense.items():
+            print(f"| {history} | {1e6 * seconds:.0f} |")
+        series = {
+            "dense": list(dense.items()),
+            "fast multipole": [(history, statistics.median(own)) for history, own in zip(arguments.histories, times)],
+        }
+        title = f"A token of {arguments.heads} heads of width {arguments.width} after a history"
+        arguments.picture.write_text(plot.svg(series, title, "tokens before", "time of a token"))
     return 0 if is_right(arguments, tokens, weights) else 1
 
 

@@ -45,6 +45,13 @@ def _time_label(seconds):
     return f"{seconds / 1e-9:g} ns"
 
 
+def _count_label(count, most):
+    """Long numbers would overlap: then in powers of 1024."""
+    if most < 1 << 17 or count < 1024:
+        return f"{count:g}"
+    return f"{count / (1 << 20):g}M" if count >= 1 << 20 else f"{count / 1024:g}k"
+
+
 def svg(series, title, x_title="tokens N", y_title="time per head", y_is_time=True):
     """`series`: {name: [(N, seconds), ...]}, at least one point in all. Where y is no time,
     its axis is linear."""
@@ -72,7 +79,7 @@ def svg(series, title, x_title="tokens N", y_title="time per head", y_is_time=Tr
     for tick in x_axis.ticks:
         x = place(tick, x_axis, _LEFT, right)
         out.append(f'<path d="M{x:.1f} {_TOP}V{bottom}" stroke="#ddd"/>')
-        out.append(text(x, bottom + 18, f"{tick:g}"))
+        out.append(text(x, bottom + 18, _count_label(tick, x_axis.ticks[-1])))
     for tick in y_axis.ticks:
         y = place(tick, y_axis, bottom, _TOP)
         out.append(f'<path d="M{_LEFT} {y:.1f}H{right}" stroke="#ddd"/>')

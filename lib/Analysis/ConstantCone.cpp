@@ -387,8 +387,11 @@ std::optional<ConstantTensor> ConstantCones::compute(Value value) {
         }
         return result;
       })
-      .Case([&](linalg::LinalgOp) { return reduce(cast<OpResult>(value)); })
-      .Default([](Operation *) { return std::nullopt; });
+      .Case([&](linalg::LinalgOp op) {
+        return op.getNumReductionLoops() > 0 ? reduce(cast<OpResult>(value))
+                                             : evaluateAll(value);
+      })
+      .Default([&](Operation *) { return evaluateAll(value); });
 }
 
 /// Reductions whose order does not matter.

@@ -47,14 +47,15 @@ SymbolicExtents::SymbolicExtents(Operation *root) {
   });
 }
 
-int64_t SymbolicExtents::getSymbol(Value value, std::optional<unsigned> dim) {
+int64_t SymbolicExtents::getSymbol(Value value, std::optional<unsigned> dim,
+                                   std::optional<Sum> sum) {
   int64_t prime = symbols.empty() ? kLeastPrime : symbols.back().prime;
   do
     ++prime;
   while (!isPrime(prime) || llvm::any_of(large, [&](int64_t number) {
     return number % prime == 0;
   }));
-  symbols.push_back({prime, value, dim});
+  symbols.push_back({prime, value, dim, sum});
   return prime;
 }
 
@@ -63,6 +64,44 @@ static std::optional<int64_t> multiply(int64_t a, int64_t b) {
   if (llvm::MulOverflow(a, b, product))
     return std::nullopt;
   return product;
+}
+
+//===----------------------------------------------------------------------===//
+// Sums
+//===----------------------------------------------------------------------===//
+
+SymbolicExtents::Sum SymbolicExtents::getSum(int64_t index) const {
+  for (const Symbol &symbol : symbols)
+    if (symbol.prime == index && symbol.sum)
+      return *symbol.sum;
+  return {index, 0};
+}
+
+/// None where it is negative, or may be.
+std::optional<int64_t> SymbolicExtents::add(int64_t index, int64_t constant) {
+  Sum sum = getSum(index);
+  if (llvm::AddOverflow(sum.constant, constant, sum.constant) ||
+      sum.constant < 0 || sum.constant >= kLeastPrime)
+    return std::nullopt;
+  if (sum.constant == 0)
+    return sum.index;
+  if (isStatic(sum.index))
+    return sum.index + sum.constant;
+  for (const Symbol &symbol : symbols)
+    if (symbol.sum && symbol.sum->index == sum.index &&
+        symbol.sum->constant == sum.constant)
+      return symbol.prime;
+  return getSymbol(Value(), std::nullopt, sum);
+}
+
+std::optional<int64_t> SymbolicExtents::getLeast(int64_t a, int64_t b) const {
+  if ((a == 0 && isExtent(b)) || (b == 0 && isExtent(a)))
+    return 0;
+  Sum first = getSum(a);
+  Sum second = getSum(b);
+  if (first.index != second.index)
+    return std::nullopt;
+  return first.constant < second.constant ? a : b;
 }
 
 //===----------------------------------------------------------------------===//
@@ -122,9 +161,15 @@ std::optional<int64_t> SymbolicExtents::compute(Value shaped, unsigned dim) {
       })
       .Case([&](tensor::InsertSliceOp op) { return get(op.getDest(), dim); })
       .Case([&](tensor::ConcatOp op) -> std::optional<int64_t> {
-        if (op.getDim() == dim)
+        if (op.getDim() != dim)
+          return get(op.getInputs().front(), dim);
+        if (op.getInputs().size() != 2)
           return std::nullopt;
-        return get(op.getInputs().front(), dim);
+        int64_t first = get(op.getInputs()[0], dim);
+        int64_t second = get(op.getInputs()[1], dim);
+        if (isStatic(second))
+          return add(first, second);
+        return isStatic(first) ? add(second, first) : std::nullopt;
       })
       .Case([&](tensor::ReshapeOp op) -> std::optional<int64_t> {
         auto shape = op.getShape().getDefiningOp<tensor::FromElementsOp>();
@@ -181,6 +226,21 @@ std::optional<int64_t> SymbolicExtents::compute(Value index) {
           })
       .Case(
           [&](arith::IndexCastOp op) { return get(OpFoldResult(op.getIn())); })
+      .Case<arith::AddIOp, arith::SubIOp>(
+          [&](auto op) -> std::optional<int64_t> {
+            APInt constant;
+            int64_t added;
+            if (matchPattern(op.getRhs(), m_ConstantInt(&constant)))
+              added = constant.getSExtValue();
+            else if (!isStatic(added = get(OpFoldResult(op.getRhs()))))
+              return std::nullopt;
+            return add(get(OpFoldResult(op.getLhs())),
+                       isa<arith::AddIOp>(op) ? added : -added);
+          })
+      .Case([&](arith::MinSIOp op) {
+        return getLeast(get(OpFoldResult(op.getLhs())),
+                        get(OpFoldResult(op.getRhs())));
+      })
       .Case([&](arith::MulIOp op) {
         return multiply(get(OpFoldResult(op.getLhs())),
                         get(OpFoldResult(op.getRhs())));
@@ -217,7 +277,7 @@ std::optional<int64_t> SymbolicExtents::compute(Value index) {
 }
 
 /// Products of the operands, which affine maps have where symbols are
-/// multiplied.
+/// multiplied, quotients, and sums with constants.
 std::optional<int64_t> SymbolicExtents::computeExpr(AffineExpr expr,
                                                     ValueRange operands,
                                                     unsigned numDims) {
@@ -232,6 +292,9 @@ std::optional<int64_t> SymbolicExtents::computeExpr(AffineExpr expr,
     return get(OpFoldResult(operands[numDims + symbol.getPosition()]));
   auto binary = cast<AffineBinaryOpExpr>(expr);
   std::optional<int64_t> left = computeExpr(binary.getLHS(), operands, numDims);
+  auto constant = dyn_cast<AffineConstantExpr>(binary.getRHS());
+  if (expr.getKind() == AffineExprKind::Add && left && constant)
+    return add(*left, constant.getValue());
   std::optional<int64_t> right =
       computeExpr(binary.getRHS(), operands, numDims);
   if (!left || !right)
@@ -257,7 +320,8 @@ bool SymbolicExtents::isStatic(int64_t extent) const {
 
 bool SymbolicExtents::isExtent(int64_t index) const {
   return llvm::none_of(symbols, [&](const Symbol &symbol) {
-    return !symbol.dim && index % symbol.prime == 0;
+    return index % symbol.prime == 0 &&
+           (symbol.sum ? !isExtent(symbol.sum->index) : !symbol.dim);
   });
 }
 
@@ -281,7 +345,12 @@ OpFoldResult SymbolicExtents::materialize(OpBuilder &builder, Location loc,
     for (; extent % symbol.prime == 0; extent /= symbol.prime) {
       product = product * builder.getAffineSymbolExpr(operands.size());
       Value value = symbol.value;
-      if (symbol.dim && isa<MemRefType>(value.getType()))
+      if (symbol.sum) {
+        OpFoldResult index = materialize(builder, loc, symbol.sum->index);
+        operands.push_back(affine::makeComposedFoldedAffineApply(
+            builder, loc, builder.getAffineSymbolExpr(0) + symbol.sum->constant,
+            {index}));
+      } else if (symbol.dim && isa<MemRefType>(value.getType()))
         operands.push_back(
             builder.createOrFold<memref::DimOp>(loc, value, *symbol.dim));
       else if (symbol.dim)

@@ -55,7 +55,7 @@ public:
   /// One number of floating point that depends on nothing.
   std::optional<double> evaluateReal(AccessTrace &trace, const Access &access);
 
-  /// A tensor that is not computed element by element, as a whole.
+  /// A tensor as a whole.
   const ConstantTensor *getTensor(mlir::Value tensor);
 
 private:

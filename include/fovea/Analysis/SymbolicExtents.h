@@ -10,7 +10,8 @@
 // written as an integer in which a prime number stands for each that is not
 // known: no extent of the program is a multiple of it. So products, quotients
 // and comparisons of extents are those of integers, and an integer without such
-// primes is the extent itself.
+// primes is the extent itself. A sum with a constant is a symbol of its own,
+// which is taken apart where a constant is added to it.
 //
 //===----------------------------------------------------------------------===//
 
@@ -50,7 +51,16 @@ public:
 private:
   /// Whether the index is made up of extents, which are not negative.
   bool isExtent(int64_t index) const;
-  int64_t getSymbol(mlir::Value value, std::optional<unsigned> dim);
+  /// An index, and a constant that is added to it.
+  struct Sum {
+    int64_t index;
+    int64_t constant;
+  };
+  Sum getSum(int64_t index) const;
+  std::optional<int64_t> add(int64_t index, int64_t constant);
+  std::optional<int64_t> getLeast(int64_t a, int64_t b) const;
+  int64_t getSymbol(mlir::Value value, std::optional<unsigned> dim,
+                    std::optional<Sum> sum = std::nullopt);
   std::optional<int64_t> compute(mlir::Value shaped, unsigned dim);
   std::optional<int64_t> compute(mlir::Value index);
   std::optional<int64_t> computeExpr(mlir::AffineExpr expr,
@@ -64,6 +74,8 @@ private:
     int64_t prime;
     mlir::Value value;
     std::optional<unsigned> dim;
+    /// In place of the value, where there is one.
+    std::optional<Sum> sum;
   };
   llvm::SmallVector<Symbol> symbols;
   /// Numbers of the program that may have a factor of a symbol's size.

@@ -10,6 +10,7 @@
 #include "AccessWriter.h"
 #include "Attention.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/IR/Matchers.h"
 #include "mlir/IR/TypeUtilities.h"
 #include "llvm/Support/MathExtras.h"
@@ -21,8 +22,10 @@ using namespace fovea::attn::detail;
 
 /// Kernels take lower numbers as minus infinity.
 static constexpr double kHidden = 0x1p32 * llvm::numbers::ln2;
-/// What is added to a position may be as much, and a few such do not overflow.
+/// What is added to a position may be as much, and a few such do not overflow:
+/// an index, i64, or i32, where no program has 2^31 - 2^24 positions.
 static constexpr uint64_t kMostOffset = uint64_t(1) << 40;
+static constexpr uint64_t kMostOffset32 = uint64_t(1) << 20;
 
 namespace {
 /// Which keys which queries may read, as far as known when compiling.
@@ -42,6 +45,12 @@ struct Admitted {
   }
 };
 
+/// What positions of a query and a key, each once at most, and a constant add
+/// up to.
+struct PositionSum {
+  int64_t query = 0, key = 0, offset = 0;
+};
+
 /// Sorts the terms of one attention.
 class MaskFinder {
 public:
@@ -57,10 +66,13 @@ private:
   void add(const ScoreTerm &term);
   void addMask(const ScoreTerm &term);
   bool addConstant(const ScoreTerm &term);
-  bool addBound(const ScoreTerm &term);
+  std::optional<ConstantTensor> evaluate(const Access &number);
+  bool addBound(const PositionSum &sum);
+  bool addBounds(const ScoreTerm &term);
   std::optional<MaskAttr> getBounds();
   std::optional<ScoreTerm> asMask(const ScoreTerm &term);
   std::optional<MaskAttr> classify();
+  bool isKeyPosition(const Access &number);
   std::optional<KeyLengths> matchLengths(const ScoreTerm &term);
   bool differsWithoutKeys(bool hasMask) const;
   FloatType getType(const ScoreTerm &term) {
@@ -80,16 +92,38 @@ private:
 };
 } // namespace
 
+/// A number for each query and key, which may be read by batch entry, but is
+/// the same for all of them.
+std::optional<ConstantTensor> MaskFinder::evaluate(const Access &number) {
+  const IndexList &rows = attention.rows;
+  const IndexList &columns = attention.columns;
+  std::optional<ConstantTensor> values =
+      context.cones.evaluate(context.trace, number, {rows, columns});
+  if (!values)
+    values = context.cones.evaluate(context.trace, number,
+                                    {attention.batch, rows, columns});
+  if (!values)
+    return std::nullopt;
+  size_t size = admitted.rows * admitted.columns;
+  for (size_t k : llvm::seq(size, values->elements.size())) {
+    const ConstantElement &first = values->elements[k % size];
+    const ConstantElement &other = values->elements[k];
+    if (values->isReal() ? first.real != other.real
+                         : first.integer != other.integer)
+      return std::nullopt;
+  }
+  values->elements.resize(size);
+  return values;
+}
+
 /// Takes numbers that only hide for a part of the mask.
 bool MaskFinder::addConstant(const ScoreTerm &term) {
   // Of extents that are not known, what is the same for all of them.
   bool isSame = !context.trace.isStatic(attention.rows) ||
                 !context.trace.isStatic(attention.columns);
-  SmallVector<IndexList> lists;
-  if (!isSame)
-    lists = {attention.rows, attention.columns};
   std::optional<ConstantTensor> values =
-      context.cones.evaluate(context.trace, term.number, lists);
+      isSame ? context.cones.evaluate(context.trace, term.number)
+             : evaluate(term.number);
   if (!values)
     return false;
   std::vector<bool> admits(values->elements.size());
@@ -135,89 +169,113 @@ static arith::CmpIPredicate swapOperands(arith::CmpIPredicate predicate) {
   }
 }
 
-namespace {
-/// A position among queries or keys, and what is added to it.
-struct OffsetPosition {
-  bool isKey;
-  int64_t offset;
-};
-} // namespace
-
-static std::optional<OffsetPosition>
-matchPosition(AccessTrace &trace, const Attention &attention, Access number) {
-  int64_t offset = 0;
-  while (true) {
-    number = trace.open(number);
-    Operation *op = number.getDefiningOp();
-    if (auto index = dyn_cast_or_null<linalg::IndexOp>(op)) {
-      IndexList list = trace.resolve(number.indices[index.getDim()]);
-      for (bool isKey : {false, true})
-        if (list == trace.resolve(isKey ? attention.columns : attention.rows))
-          return OffsetPosition{isKey, offset};
-      return std::nullopt;
-    }
-    // Positions are far from the ends of i64.
-    Type type = getElementTypeOrSelf(number.value);
-    if (isa_and_nonnull<arith::IndexCastOp>(op) &&
-        (type.isInteger(64) || type.isIndex())) {
-      number = AccessTrace::getOperand(number, 0);
-      continue;
-    }
-    if (!isa_and_nonnull<arith::AddIOp, arith::SubIOp>(op))
-      return std::nullopt;
-    APInt constant;
-    Access right = trace.open(AccessTrace::getOperand(number, 1));
-    if (!matchPattern(right.value, m_ConstantInt(&constant)) ||
-        constant.abs().ugt(kMostOffset))
-      return std::nullopt;
-    offset += (isa<arith::AddIOp>(op) ? 1 : -1) * constant.getSExtValue();
-    number = AccessTrace::getOperand(number, 0);
-  }
+static PositionSum combine(const PositionSum &a, int64_t factor,
+                           const PositionSum &b) {
+  return {a.query + factor * b.query, a.key + factor * b.key,
+          a.offset + factor * b.offset};
 }
 
-/// Takes a comparison of the positions of a query and a key, of which there are
-/// as many, whatever that number is.
-bool MaskFinder::addBound(const ScoreTerm &term) {
+static std::optional<PositionSum> matchPosition(AccessTrace &trace,
+                                                const Attention &attention,
+                                                const Access &start) {
+  Access number = trace.open(start);
+  Operation *op = number.getDefiningOp();
+  if (auto index = dyn_cast_or_null<linalg::IndexOp>(op)) {
+    IndexList list = trace.resolve(number.indices[index.getDim()]);
+    if (list == trace.resolve(attention.rows))
+      return PositionSum{1, 0, 0};
+    if (list == trace.resolve(attention.columns))
+      return PositionSum{0, 1, 0};
+    return std::nullopt;
+  }
+  // Positions are far from the ends of these types.
+  Type type = getElementTypeOrSelf(number.value);
+  if (!type.isIndex() && !type.isInteger(64) && !type.isInteger(32))
+    return std::nullopt;
+  APInt constant;
+  if (matchPattern(number.value, m_ConstantInt(&constant))) {
+    if (constant.abs().ugt(type.isInteger(32) ? kMostOffset32 : kMostOffset))
+      return std::nullopt;
+    return PositionSum{0, 0, constant.getSExtValue()};
+  }
+  if (isa_and_nonnull<arith::IndexCastOp, arith::ExtSIOp, arith::TruncIOp>(op))
+    return matchPosition(trace, attention, AccessTrace::getOperand(number, 0));
+  if (!isa_and_nonnull<arith::AddIOp, arith::SubIOp>(op))
+    return std::nullopt;
+  std::optional<PositionSum> sides[2];
+  for (unsigned k : {0, 1}) {
+    sides[k] =
+        matchPosition(trace, attention, AccessTrace::getOperand(number, k));
+    if (!sides[k])
+      return std::nullopt;
+  }
+  PositionSum sum =
+      combine(*sides[0], isa<arith::AddIOp>(op) ? 1 : -1, *sides[1]);
+  if (std::abs(sum.query) > 1 || std::abs(sum.key) > 1)
+    return std::nullopt;
+  return sum;
+}
+
+/// Takes that a sum of positions is not negative: always so, or a bound of how
+/// far keys are from queries, of which there are as many, whatever that number
+/// is.
+bool MaskFinder::addBound(const PositionSum &sum) {
+  auto [query, key, offset] = sum;
+  if (query >= 0 && key >= 0 && offset >= 0)
+    return true;
+  if (std::abs(query) != 1 || key != -query ||
+      context.trace.getExtent(attention.rows) !=
+          context.trace.getExtent(attention.columns))
+    return false;
+  if (query == 1)
+    least = std::max(-offset, least.value_or(-offset));
+  else
+    greatest = std::min(offset, greatest.value_or(offset));
+  return true;
+}
+
+/// Takes a comparison of positions.
+bool MaskFinder::addBounds(const ScoreTerm &term) {
   AccessTrace &trace = context.trace;
-  if (trace.isStatic(attention.rows) ||
-      trace.getExtent(attention.rows) != trace.getExtent(attention.columns))
+  if (trace.isStatic(attention.rows) && trace.isStatic(attention.columns))
     return false;
   Access condition = trace.open(term.number);
   auto comparison = dyn_cast_or_null<arith::CmpIOp>(condition.getDefiningOp());
   if (!comparison)
     return false;
-  std::optional<OffsetPosition> sides[2];
-  for (unsigned k : {0, 1})
-    sides[k] =
-        matchPosition(trace, attention, AccessTrace::getOperand(condition, k));
-  if (!sides[0] || !sides[1] || sides[0]->isKey == sides[1]->isKey)
-    return false;
   arith::CmpIPredicate predicate = comparison.getPredicate();
   if (!term.admits)
     predicate = arith::invertPredicate(predicate);
-  if (!sides[0]->isKey) {
+  Access sides[2] = {AccessTrace::getOperand(condition, 0),
+                     AccessTrace::getOperand(condition, 1)};
+  // The lesser side first.
+  if (predicate == arith::CmpIPredicate::sgt ||
+      predicate == arith::CmpIPredicate::sge) {
     predicate = swapOperands(predicate);
     std::swap(sides[0], sides[1]);
   }
-  // key + offset0 < query + offset1, and the like, of the distance query - key.
-  int64_t bound = sides[0]->offset - sides[1]->offset;
-  switch (predicate) {
-  case arith::CmpIPredicate::slt:
-    ++bound;
-    [[fallthrough]];
-  case arith::CmpIPredicate::sle:
-    least = std::max(bound, least.value_or(bound));
-    break;
-  case arith::CmpIPredicate::sgt:
-    --bound;
-    [[fallthrough]];
-  case arith::CmpIPredicate::sge:
-    greatest = std::min(bound, greatest.value_or(bound));
-    break;
-  default:
+  if (predicate != arith::CmpIPredicate::slt &&
+      predicate != arith::CmpIPredicate::sle)
+    return false;
+  // |x| <= y is -x <= y and x <= y.
+  Access lesser = trace.open(sides[0]);
+  bool isAbsolute = isa_and_nonnull<math::AbsIOp>(lesser.getDefiningOp());
+  if (isAbsolute)
+    lesser = AccessTrace::getOperand(lesser, 0);
+  std::optional<PositionSum> low = matchPosition(trace, attention, lesser);
+  std::optional<PositionSum> high = matchPosition(trace, attention, sides[1]);
+  if (!low || !high)
+    return false;
+  if (predicate == arith::CmpIPredicate::slt)
+    --high->offset;
+  auto before = std::pair(least, greatest);
+  if (!addBound(combine(*high, -1, *low)) ||
+      (isAbsolute && !addBound(combine(*high, 1, *low)))) {
+    std::tie(least, greatest) = before;
     return false;
   }
-  bounds.push_back(term);
+  if (before != std::pair(least, greatest))
+    bounds.push_back(term);
   return true;
 }
 
@@ -274,7 +332,7 @@ void MaskFinder::addMask(const ScoreTerm &term) {
     }
     return;
   }
-  if (!addBound(term))
+  if (!addBounds(term))
     open.push_back(term);
 }
 
@@ -325,6 +383,19 @@ std::optional<MaskAttr> MaskFinder::classify() {
   return std::nullopt;
 }
 
+bool MaskFinder::isKeyPosition(const Access &number) {
+  if (!context.trace.isStatic(attention.columns)) {
+    std::optional<PositionSum> sum =
+        matchPosition(context.trace, attention, number);
+    return sum && sum->query == 0 && sum->key == 1 && sum->offset == 0;
+  }
+  std::optional<ConstantTensor> keys =
+      context.cones.evaluate(context.trace, number, {attention.columns});
+  return keys && llvm::all_of(llvm::enumerate(keys->elements), [](auto key) {
+           return key.value().integer == int64_t(key.index());
+         });
+}
+
 /// A mask that hides the keys from some number on, which each batch entry has.
 std::optional<KeyLengths> MaskFinder::matchLengths(const ScoreTerm &term) {
   AccessTrace &trace = context.trace;
@@ -344,13 +415,9 @@ std::optional<KeyLengths> MaskFinder::matchLengths(const ScoreTerm &term) {
     if (predicate != arith::CmpIPredicate::slt &&
         predicate != arith::CmpIPredicate::sle)
       continue;
-    std::optional<ConstantTensor> keys = context.cones.evaluate(
-        trace, AccessTrace::getOperand(condition, k), {attention.columns});
-    Access number = AccessTrace::getOperand(condition, 1 - k);
-    if (!keys || !llvm::all_of(llvm::enumerate(keys->elements), [](auto key) {
-          return key.value().integer == int64_t(key.index());
-        }))
+    if (!isKeyPosition(AccessTrace::getOperand(condition, k)))
       continue;
+    Access number = AccessTrace::getOperand(condition, 1 - k);
     const AtomSet found = trace.getDependencies(number);
     if (AccessWriter::canWrite(trace, number) &&
         llvm::all_of(found, [&](Atom atom) {

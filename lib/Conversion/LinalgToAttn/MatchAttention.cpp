@@ -73,6 +73,7 @@ private:
   bool findKey();
   bool canBeOperand(const Access &access);
   bool canBeSink(const Access &sink);
+  bool canBeFunction();
   bool canBeCompiled();
   void sortHeads(const IndexLists &weights, const AtomSet &outside,
                  const AtomSet &ofKeys);
@@ -129,15 +130,28 @@ bool RoleFinder::canBeSink(const Access &sink) {
   return true;
 }
 
+/// A query of a score region stands behind as many keys as there are more keys
+/// than queries: with what differs from row to row that number must be known.
+bool RoleFinder::canBeFunction() {
+  if ((trace.isStatic(attention.rows) && trace.isStatic(attention.columns)) ||
+      trace.getExtent(attention.rows) == trace.getExtent(attention.columns))
+    return true;
+  AtomSet rows;
+  rows.insert_range(attention.rows);
+  for (const FunctionStep &step : attention.function.steps)
+    if (step.kind == FunctionStep::Kind::Number &&
+        dependsOn(trace, step.number, rows))
+      return fail(scores.op, "a function of scores and rows needs to know how "
+                             "many more keys than queries there are");
+  return true;
+}
+
 /// Raised, it must compile for the target that it is compiled for as it is.
 bool RoleFinder::canBeCompiled() {
   if (!trace.isStatic(attention.depth) || !trace.isStatic(attention.width))
     return fail(scores.op, "the width of a head is not known");
   if (!context.isForGPU)
     return true;
-  if (!trace.isStatic(trace.getAtoms(attention.query).getArrayRef()) ||
-      !trace.isStatic(attention.columns))
-    return fail(scores.op, "extents are not known, on a GPU");
   for (const Access *operand :
        {&attention.query, &attention.key, &attention.value})
     if (getElementTypeOrSelf(operand->value).isF64())
@@ -152,10 +166,15 @@ bool RoleFinder::canBeCompiled() {
 /// Batch and heads, in the order of the weights.
 void RoleFinder::sortHeads(const IndexLists &weights, const AtomSet &outside,
                            const AtomSet &ofKeys) {
-  // What the query has in its first dimension, before all else, is a batch.
+  // What the query has in its first dimension, before all else, is a batch,
+  // also where rows follow it there.
   AtomSet first;
-  if (attention.query.indices.size() > 2)
-    first.insert_range(trace.resolve(attention.query.indices.front()));
+  IndexList leading = trace.resolve(attention.query.indices.front());
+  if (attention.query.indices.size() > 2 ||
+      llvm::any_of(attention.rows, [&](Atom atom) {
+        return llvm::is_contained(leading, atom);
+      }))
+    first.insert_range(leading);
   bool isBatch = true;
   for (const IndexList &dim : weights) {
     for (Atom atom : dim) {
@@ -243,7 +262,7 @@ bool RoleFinder::find(const Access &weightsAccess, const Access &value,
     return fail(attention.op, "the product sums over more than the keys");
   if (attention.softmax.sink && !canBeSink(*attention.softmax.sink))
     return false;
-  return canBeCompiled();
+  return canBeFunction() && canBeCompiled();
 }
 
 std::optional<Attention> fovea::attn::detail::matchAttention(

@@ -171,11 +171,12 @@ std::optional<Product> FunctionMatcher::match(const Access &number) {
   };
   if (!isFunction(number))
     return end("the scores are no product of queries and keys");
-  if (!trace.isStatic(trace.getAtoms(number).getArrayRef()))
-    return end("functions of scores are of positions that are known");
-  if (std::max(trace.getExtent(attention.softmax.axis.getArrayRef()),
-               trace.getExtent(trace.getAtoms(number).getArrayRef())) >=
-      kMaxScorePositions)
+  auto getKnownExtent = [&](const AtomSet &atoms) {
+    return trace.getExtent(llvm::filter_to_vector<2>(
+        atoms, [&](Atom atom) { return trace.isStatic(atom); }));
+  };
+  if (std::max(getKnownExtent(attention.softmax.axis),
+               getKnownExtent(trace.getAtoms(number))) >= kMaxScorePositions)
     return end("functions of scores are of fewer positions");
   if (!add(number))
     return std::nullopt;

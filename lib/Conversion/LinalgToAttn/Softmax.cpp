@@ -282,17 +282,17 @@ static std::optional<Softmax> matchSoftmaxOp(AccessTrace &trace,
 }
 
 /// The dimension along which a slice leaves out elements, if it is one.
-static std::optional<unsigned> getSlicedDim(tensor::ExtractSliceOp slice) {
-  RankedTensorType from = slice.getSourceType();
-  RankedTensorType to = slice.getResultType();
-  if (from.getRank() != to.getRank() || !from.hasStaticShape() ||
-      llvm::any_of(slice.getStaticOffsets(), ShapedType::isDynamic) ||
+static std::optional<unsigned> getSlicedDim(const AccessTrace &trace,
+                                            tensor::ExtractSliceOp slice) {
+  SmallVector<int64_t> from = trace.getShape(slice.getSource());
+  SmallVector<int64_t> to = trace.getShape(slice.getResult());
+  if (from.size() != to.size() ||
       llvm::any_of(slice.getStaticStrides(),
                    [](int64_t stride) { return stride != 1; }))
     return std::nullopt;
   std::optional<unsigned> sliced;
-  for (auto [dim, extent] : llvm::enumerate(from.getShape())) {
-    if (extent == to.getDimSize(dim))
+  for (auto [dim, extent] : llvm::enumerate(from)) {
+    if (extent == to[dim])
       continue;
     if (sliced)
       return std::nullopt;
@@ -301,16 +301,27 @@ static std::optional<unsigned> getSlicedDim(tensor::ExtractSliceOp slice) {
   return sliced;
 }
 
+/// Where the slice begins, as extents are written.
+static int64_t getOffset(const AccessTrace &trace, tensor::ExtractSliceOp slice,
+                         unsigned dim) {
+  if (SymbolicExtents *symbols = trace.getSymbols())
+    return symbols->get(slice.getMixedOffsets()[dim]);
+  return slice.getStaticOffsets()[dim];
+}
+
 /// A soft-max over scores and one more, whose weight is dropped: a sink.
 static std::optional<Softmax> matchSunkSoftmax(const MatchContext &context,
                                                const Access &kept,
                                                tensor::ExtractSliceOp slice) {
   AccessTrace &trace = context.trace;
-  std::optional<unsigned> dim = getSlicedDim(slice);
+  std::optional<unsigned> dim = getSlicedDim(trace, slice);
   if (!dim)
     return std::nullopt;
   Access whole{slice.getSource(), kept.indices};
-  whole.indices[*dim] = trace.addIndex(slice.getSourceType().getDimSize(*dim));
+  auto getExtent = [&](Value tensor, unsigned dim) {
+    return trace.getShape(tensor)[dim];
+  };
+  whole.indices[*dim] = trace.addIndex(getExtent(slice.getSource(), *dim));
   std::optional<Softmax> softmax = matchSoftmax(context, whole);
   if (!softmax)
     return std::nullopt;
@@ -337,11 +348,10 @@ static std::optional<Softmax> matchSunkSoftmax(const MatchContext &context,
   // Scores are where weights are kept, and one sink is before or behind.
   int64_t begin = 0;
   std::optional<unsigned> scores;
+  const int64_t offset = getOffset(trace, slice, *dim);
   for (auto [number, input] : llvm::enumerate(concat.getInputs())) {
-    int64_t size =
-        cast<RankedTensorType>(input.getType()).getDimSize(concat.getDim());
-    if (begin == slice.getStaticOffsets()[*dim] &&
-        size == slice.getResultType().getDimSize(*dim))
+    int64_t size = getExtent(input, concat.getDim());
+    if (begin == offset && size == getExtent(slice.getResult(), *dim))
       scores = number;
     else if (size != 1)
       return fail();

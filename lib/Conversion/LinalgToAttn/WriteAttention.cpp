@@ -123,25 +123,28 @@ static Value writeLengths(OpBuilder &builder, Location loc,
                           AccessWriter &writer, const Attention &attention,
                           int64_t columns) {
   const KeyLengths &lengths = *attention.lengths;
+  int64_t last = lengths.isLast ? 1 : 0;
+  Type wide = builder.getI64Type();
+  auto constant = [&](OpBuilder &b, int64_t value) -> Value {
+    return arith::ConstantOp::create(b, loc, b.getI64IntegerAttr(value));
+  };
+  Value most = arith::IndexCastOp::create(builder, loc, wide,
+                                          writer.createExtent(columns));
+  most = arith::SubIOp::create(builder, loc, most, constant(builder, last));
   Value numbers = writer.write(lengths.number, {attention.batch});
   Value empty = tensor::EmptyOp::create(
-      builder, loc, cast<RankedTensorType>(numbers.getType()).getShape(),
+      builder, loc, tensor::getMixedSizes(builder, loc, numbers),
       builder.getI32Type());
   AffineMap map = builder.getMultiDimIdentityMap(1);
   auto body = [&](OpBuilder &b, Location loc, ValueRange arguments) {
-    Type wide = b.getI64Type();
-    auto constant = [&](int64_t value) -> Value {
-      return arith::ConstantOp::create(b, loc, b.getI64IntegerAttr(value));
-    };
     Value number = arguments.front();
     if (number.getType().isIndex())
       number = arith::IndexCastOp::create(b, loc, wide, number);
     else if (number.getType() != wide)
       number = arith::ExtSIOp::create(b, loc, wide, number);
-    int64_t last = lengths.isLast ? 1 : 0;
-    number = arith::MaxSIOp::create(b, loc, number, constant(-last));
-    number = arith::MinSIOp::create(b, loc, number, constant(columns - last));
-    number = arith::AddIOp::create(b, loc, number, constant(last));
+    number = arith::MaxSIOp::create(b, loc, number, constant(b, -last));
+    number = arith::MinSIOp::create(b, loc, number, most);
+    number = arith::AddIOp::create(b, loc, number, constant(b, last));
     number = arith::TruncIOp::create(b, loc, b.getI32Type(), number);
     linalg::YieldOp::create(b, loc, number);
   };

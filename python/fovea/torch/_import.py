@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,7 +13,9 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from .. import _fovea
+from ._decompositions import DECOMPOSITIONS
 from ._dynamic import fold_positions, split_reshapes
+from ._experts import experts_at_once
 
 __all__ = ["import_module", "to_numpy"]
 
@@ -34,51 +35,6 @@ class _Stateless(nn.Module):
         args, kwargs = pytree.tree_unflatten(leaves, self.spec)
         result = torch.func.functional_call(self.model, dict(zip(self.names, state)), args, kwargs)
         return tuple(each for each in pytree.tree_leaves(result) if isinstance(each, Tensor))
-
-
-def _cumsum(x: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Tensor:
-    """Sums of 1, 2, 4, ... elements: what torch-mlir makes of aten.cumsum is in no dialect that we have.
-    How many such steps there are must be known; where the length is not, each sum is one of all that it has."""
-    if dtype is None:
-        dtype = x.dtype if x.dtype.is_floating_point else torch.int64
-    if x.dim() == 0:
-        return x.to(dtype)
-    # Narrow types are summed as PyTorch sums them.
-    sums = torch.float32 if dtype in (torch.bfloat16, torch.float16) else dtype
-    x = x.movedim(dim, -1).to(dtype).to(sums)
-    if isinstance(x.shape[-1], torch.SymInt):
-        n = torch.arange(x.shape[-1])
-        x = torch.where(n[:, None] >= n, x.unsqueeze(-2), torch.zeros((), dtype=sums)).sum(-1, dtype=sums)
-        return x.to(dtype).movedim(-1, dim)
-    reach = 1
-    while reach < x.shape[-1]:
-        x = torch.cat([x[..., :reach], x[..., reach:] + x[..., :-reach]], -1)
-        reach *= 2
-    return x.to(dtype).movedim(-1, dim)
-
-
-def _gelu(x: Tensor, *, approximate: str = "none") -> Tensor:
-    """torch-mlir has four digits of sqrt(2 / pi)."""
-    if approximate == "none":
-        return 0.5 * x * (1 + torch.erf(x * math.sqrt(0.5)))
-    return 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x)))
-
-
-def _attention(
-    query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, dropout_p: float = 0.0,
-    is_causal: bool = False, *, scale: float | None = None, enable_gqa: bool = False,
-) -> Tensor:  # fmt: skip
-    """By products whose layouts follow from their shapes, where PyTorch's own depend on what it runs on."""
-    if dropout_p:
-        raise NotImplementedError("dropout of attention")
-    if enable_gqa:
-        key, value = (each.repeat_interleave(query.shape[-3] // each.shape[-3], -3) for each in (key, value))
-    scores = torch.matmul(query * (1 / math.sqrt(query.shape[-1]) if scale is None else scale), key.transpose(-2, -1))
-    if is_causal:
-        scores = scores.masked_fill(torch.arange(query.shape[-2])[:, None] < torch.arange(key.shape[-2]), -math.inf)
-    if attn_mask is not None:
-        scores = scores.masked_fill(~attn_mask, -math.inf) if attn_mask.dtype == torch.bool else scores + attn_mask
-    return torch.matmul(torch.ops.aten._safe_softmax.default(scores, -1), value)
 
 
 def _name_inputs(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[str]:
@@ -135,12 +91,9 @@ def import_module(
         if each.device.type != "cpu":
             raise ValueError(f"{name}: found a tensor on {each.device.type}, needed one on the CPU")
     shapes = _dynamic_shapes(names, inputs, dynamic)
-    aten = torch.ops.aten
-    table = {**get_decomposition_table(), aten.cumsum.default: _cumsum, aten.gelu.default: _gelu}
-    if any(shapes):
-        table[aten.scaled_dot_product_attention.default] = _attention
+    table = {**get_decomposition_table(), **DECOMPOSITIONS}
     # None is no leaf of a call that is exported.
-    with torch.no_grad():
+    with torch.no_grad(), experts_at_once(model):
         call = _Stateless(model, list(state), leaves, spec)
         try:
             exported = torch.export.export(

@@ -7,6 +7,11 @@
 // RUN: fovea-run %s --entry=cross --random --shape=5x8 --shape=9x8 --compare=reference
 // RUN: fovea-run %s --entry=cross --random --shape=9x8 --shape=5x8 --compare=reference
 // RUN: fovea-run %s --entry=heads --random --shape=2x37x12 --compare=reference
+// RUN: fovea-run %s --entry=causal --random --shape=2x37x8 --target=gpu-sim --compare=reference
+// RUN: fovea-run %s --entry=window --random --shape=1x130x8 --target=gpu-sim --compare=reference
+// RUN: fovea-run %s --entry=both_sides --random --shape=3x65x8 --target=gpu-sim --compare=reference
+// RUN: fovea-run %s --entry=cross --random --shape=5x8 --shape=9x8 --target=gpu-sim --compare=reference
+// RUN: fovea-run %s --entry=heads --random --shape=2x37x12 --target=gpu-sim --compare=reference
 
 // Extents that are not known are compared by where they come from. Masks of positions are read from their comparisons.
 

@@ -3,6 +3,7 @@
 // RUN: fovea-opt %s --attn-raise --canonicalize | FileCheck %s
 // RUN: fovea-opt %s --attn-raise=fully-masked=refuse --canonicalize | FileCheck %s --check-prefix=REFUSE
 // RUN: fovea-run %s --entry=prefix --random --compare=reference
+// RUN: fovea-run %s --entry=by_batch --random --compare=reference
 
 #all = affine_map<(b, n, m) -> (b, n, m)>
 
@@ -73,4 +74,43 @@ func.func @lengths(%q: tensor<2x4x8xf32>, %k: tensor<2x6x8xf32>, %v: tensor<2x6x
   %none = linalg.fill ins(%zero : f32) outs(%result : tensor<2x4x8xf32>) -> tensor<2x4x8xf32>
   %o = linalg.batch_matmul ins(%p, %v : tensor<2x4x6xf32>, tensor<2x6x8xf32>) outs(%none : tensor<2x4x8xf32>) -> tensor<2x4x8xf32>
   return %o : tensor<2x4x8xf32>
+}
+
+// Positions that are read for each batch entry, but are the same for all.
+// CHECK-LABEL: func.func @by_batch(
+// CHECK:         attn.dense {{.*}} {mask = #attn.mask<causal>
+// REFUSE-LABEL: func.func @by_batch(
+// REFUSE:         attn.dense
+func.func @by_batch(%q: tensor<2x6x8xf32>) -> tensor<2x6x8xf32> {
+  %zero = arith.constant 0.0 : f32
+  %low = arith.constant 0xFF800000 : f32
+  %scores = tensor.empty() : tensor<2x6x6xf32>
+  %zeros = linalg.fill ins(%zero : f32) outs(%scores : tensor<2x6x6xf32>) -> tensor<2x6x6xf32>
+  %s = linalg.batch_matmul
+      indexing_maps = [affine_map<(b, n, m, d) -> (b, n, d)>, affine_map<(b, n, m, d) -> (b, m, d)>, affine_map<(b, n, m, d) -> (b, n, m)>]
+      ins(%q, %q : tensor<2x6x8xf32>, tensor<2x6x8xf32>) outs(%zeros : tensor<2x6x6xf32>) -> tensor<2x6x6xf32>
+  %e = tensor.empty() : tensor<2x6xindex>
+  %positions = linalg.generic {indexing_maps = [affine_map<(b, n) -> (b, n)>], iterator_types = ["parallel", "parallel"]}
+      outs(%e : tensor<2x6xindex>) {
+  ^bb0(%o: index):
+    %n = linalg.index 1 : index
+    linalg.yield %n : index
+  } -> tensor<2x6xindex>
+  %x = linalg.generic {indexing_maps = [#all, #all], iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%s : tensor<2x6x6xf32>) outs(%scores : tensor<2x6x6xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %b = linalg.index 0 : index
+    %n = linalg.index 1 : index
+    %m = linalg.index 2 : index
+    %i = tensor.extract %positions[%b, %n] : tensor<2x6xindex>
+    %j = tensor.extract %positions[%b, %m] : tensor<2x6xindex>
+    %c = arith.cmpi sle, %j, %i : index
+    %r = arith.select %c, %a, %low : f32
+    linalg.yield %r : f32
+  } -> tensor<2x6x6xf32>
+  %p = linalg.softmax dimension(2) ins(%x : tensor<2x6x6xf32>) outs(%scores : tensor<2x6x6xf32>) -> tensor<2x6x6xf32>
+  %result = tensor.empty() : tensor<2x6x8xf32>
+  %none = linalg.fill ins(%zero : f32) outs(%result : tensor<2x6x8xf32>) -> tensor<2x6x8xf32>
+  %o = linalg.batch_matmul ins(%p, %q : tensor<2x6x6xf32>, tensor<2x6x8xf32>) outs(%none : tensor<2x6x8xf32>) -> tensor<2x6x8xf32>
+  return %o : tensor<2x6x8xf32>
 }

@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """What tests of imported models share."""
 
+import re
 import subprocess
 import sys
 
@@ -18,9 +19,13 @@ def run_tool(name, *arguments):
     return run(sys.executable, "-c", code, name, *arguments)
 
 
-def count_raised(text, folder):
-    """How many attentions of a module are raised."""
+def find_raised(text, folder):
+    """The attentions of a module that are raised: the text of each."""
     source = folder / "source.mlir"
     source.write_text(text)
     passes = ["--inline", "--canonicalize", "--cse", "--canonicalize", "--attn-raise"]
-    return run_tool("fovea-opt", source, *passes).count("attn.dense")
+    return re.findall(r"attn\.dense(?:.|\n)*? outs\(.*", run_tool("fovea-opt", source, *passes))
+
+
+def count_raised(text, folder):
+    return len(find_raised(text, folder))

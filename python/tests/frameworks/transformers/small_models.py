@@ -34,6 +34,11 @@ CONFIGURATIONS = {
     "gpt_oss": lambda: transformers.GptOssConfig(
         **_GROUPED, sliding_window=5, num_local_experts=2, num_experts_per_tok=1, layer_types=_MIXED
     ),
+    "deepseek_v3": lambda: transformers.DeepseekV3Config(
+        **_SIZES, **_TOKENS, moe_intermediate_size=16, n_routed_experts=4, num_experts_per_tok=2, n_group=2, topk_group=1,
+        kv_lora_rank=8, q_lora_rank=16, qk_rope_head_dim=4, qk_nope_head_dim=8, v_head_dim=12, num_key_value_heads=4,
+        first_k_dense_replace=1,
+    ),
     "deepseek_v32": lambda: transformers.DeepseekV32Config(
         **_SIZES, **_TOKENS, moe_intermediate_size=16, n_routed_experts=4, num_experts_per_tok=2, n_group=1,
         topk_group=1, kv_lora_rank=8, q_lora_rank=16, qk_rope_head_dim=4, qk_nope_head_dim=8, v_head_dim=12,

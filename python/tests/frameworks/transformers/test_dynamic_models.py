@@ -6,7 +6,7 @@
 import numpy as np
 import pytest
 import torch
-from imported import count_raised
+from imported import find_raised
 from small_models import make
 
 import fovea
@@ -30,14 +30,21 @@ def tokens(shape):
 
 
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
-@pytest.mark.parametrize("name", ["bert", "gpt2", "llama", "mistral", "qwen3"])
+@pytest.mark.parametrize("name", ["bert", "modernbert", "gpt2", "llama", "mistral", "qwen3", "gemma2", "gpt_oss", "deepseek_v3"])
 def test_models(name, attention, tmp_path):
+    if name in ("gemma2", "gpt_oss") and attention == "sdpa":
+        pytest.skip("has no such attention")
     model = make(name)
     model.set_attn_implementation(attention)
-    options = {} if name == "bert" else {"use_cache": False}
+    options = {} if "bert" in name else {"use_cache": False}
     path = tmp_path / "model.mlir"
     program = fovea.import_torch(model, tokens((2, 9)), **options, dynamic=(0, 1), path=path)
-    assert count_raised(program.text, tmp_path) == 2
+    raised = find_raised(program.text, tmp_path)
+    assert len(raised) == 2
+    # All masks are of positions.
+    assert not any("bias(" in each for each in raised)
+    assert all(("#attn.mask<causal" in each) == ("bert" not in name) for each in raised)
+    assert ("#attn.mask<window = 4>" in raised[0]) == (name == "modernbert")
     loaded = fovea.load(path)
     for shape in SHAPES:
         ids = tokens(shape)
@@ -67,20 +74,28 @@ def test_backend_of_torch_compile(name):
     assert graphs == [2]
 
 
-def test_padding():
-    model = make("bert")
+@pytest.mark.parametrize("name", ["bert", "modernbert", "llama", "mistral"])
+def test_padding(name, tmp_path):
+    model = make(name)
+    model.set_attn_implementation("sdpa")
+    options = {} if "bert" in name else {"use_cache": False}
     program = fovea.import_torch(
         model, input_ids=tokens((2, 9)), attention_mask=torch.ones(2, 9, dtype=torch.long),
-        dynamic={"input_ids": (0, 1), "attention_mask": (0, 1)},
+        dynamic={"input_ids": (0, 1), "attention_mask": (0, 1)}, **options,
     )  # fmt: skip
+    raised = find_raised(program.text, tmp_path)
+    # A number for each key, not for each pair.
+    assert len(raised) == 2 and all("tensor<?x1x1x?xf32>" in each for each in raised)
+    assert all(("#attn.mask<causal" in each) == ("bert" not in name) for each in raised)
+    assert ("#attn.mask<window = 4>" in raised[0]) == (name == "modernbert")
     for batch, length in SHAPES:
         ids = tokens((batch, length))
         mask = (torch.arange(length) < torch.randint(1, length + 1, (batch, 1))).long()
         with torch.no_grad():
-            near(program(ids, mask), model(ids, attention_mask=mask).logits.numpy())
+            near(program(ids, mask), model(ids, attention_mask=mask, **options).logits.numpy())
     # A mask of fewer tokens or entries than there are is read at the end of neither.
     for other in (2, 12), (1, 13), (2, 1):
-        with pytest.raises(fovea.FoveaError, match="index [01] is out of bounds|mismatched size for broadcast"):
+        with pytest.raises(fovea.FoveaError, match="index [01] is out of bounds|mismatched size for broadcast|must have as many elements"):
             program(tokens((2, 13)), torch.ones(other, dtype=torch.long))
 
 

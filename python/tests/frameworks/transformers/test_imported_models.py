@@ -6,7 +6,7 @@
 import numpy as np
 import pytest
 import torch
-from imported import count_raised, run_tool
+from imported import count_raised, find_raised, run_tool
 from small_models import make, make_inputs
 
 import fovea
@@ -16,8 +16,11 @@ pytest.importorskip("torch_mlir")
 
 BOUND = 1e-5
 
-# How many attentions are raised.
-ATTENTIONS = {"bert": 2, "gpt2": 2, "llama": 2, "mistral": 2, "qwen3": 2, "t5": 6}
+# How many attentions are raised, and how many of them have causal masks.
+ATTENTIONS = {
+    "bert": (2, 0), "gpt2": (2, 2), "llama": (2, 2), "mistral": (2, 2), "qwen3": (2, 2), "t5": (6, 2), "gpt_oss": (2, 2),
+    "deepseek_v3": (2, 2),
+}  # fmt: skip
 
 
 def example(name):
@@ -45,13 +48,91 @@ def test_models(name, tmp_path):
     other = {name: (each + 5) % 90 + 3 for name, each in inputs.items()}
     near(program(**other), model(**other))
     near(fovea.load(path)(**other), model(**other))
-    assert count_raised(program.text, tmp_path) == ATTENTIONS[name]
+    raised = find_raised(program.text, tmp_path)
+    assert (len(raised), sum("#attn.mask<causal" in each for each in raised)) == ATTENTIONS[name]
+    # Masks of positions are no array; T5 has a bias for each pair.
+    assert name == "t5" or not any("bias(" in each for each in raised)
+    assert name != "gpt_oss" or all("sink(" in each for each in raised)
     # Weights are no part of the text, and those of the model.
     assert len(program.text) < 200_000
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.mul_(0.9)
     near(program(**inputs), model(**inputs))
+
+
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+@pytest.mark.parametrize("name", ["bert", "gpt2", "llama"])
+def test_padding(name, attention, tmp_path):
+    """Masks of tokens are biases of keys alone, beside causal masks."""
+    model, inputs, options = example(name)
+    model.set_attn_implementation(attention)
+    mask = torch.ones(2, 13, dtype=torch.long)
+    program = fovea.import_torch(model, **inputs, attention_mask=mask, **options)
+    for each in find_raised(program.text, tmp_path):
+        assert "bias(" in each and "tensor<2x1x1x13xf32>" in each
+        assert ("#attn.mask<causal" in each) == (name != "bert")
+    mask[1, 9:] = 0
+    found = program(**inputs, attention_mask=mask)
+    found = found[0] if isinstance(found, tuple) else found
+    with torch.no_grad():
+        expected = model(**inputs, attention_mask=mask, **options).logits.numpy()
+    present = mask.bool().numpy()
+    assert np.abs(found - expected)[present].max() <= BOUND * np.abs(expected).max()
+
+
+@pytest.mark.parametrize("tokens", [1, 13])
+def test_experts(tokens):
+    """Of few tokens the weights of their experts are gathered; the model is as it was."""
+    model, _, options = example("gpt_oss")
+    forwards = [vars(module).get("forward") for module in model.modules()]
+    ids = torch.randint(3, 90, (1, tokens))
+    program = fovea.import_torch(model, ids, **options)
+    near(program(ids), model(ids, **options))
+    assert forwards == [vars(module).get("forward") for module in model.modules()]
+
+
+class TopK(torch.nn.Module):
+    def __init__(self, *options):
+        super().__init__()
+        self.options = options
+
+    def forward(self, x):
+        return torch.topk(x, *self.options)
+
+
+@pytest.mark.parametrize("largest", [True, False])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64])
+@pytest.mark.parametrize("k, dim", [(1, -1), (3, 1), (7, -1), (2, 0)])
+def test_topk(k, dim, dtype, largest):
+    # No two are equal, but for infinities, of which the first counts.
+    x = torch.randperm(28).reshape(4, 7).to(dtype) - 14
+    program = fovea.import_torch(TopK(k, dim, largest), x)
+    for found, expected in zip(program(x), torch.topk(x, k, dim, largest)):
+        assert np.array_equal(found, expected.numpy())
+    if dtype == torch.float32:
+        x[1] = float("-inf") if largest else float("inf")
+        values, indices = program(x)
+        assert np.array_equal(values, torch.topk(x, k, dim, largest).values.numpy())
+        assert np.array_equal(np.take_along_axis(x.numpy(), indices, dim), values)
+        assert all(len(set(row)) == k for row in np.moveaxis(indices, dim, -1).reshape(-1, k))
+
+
+def test_topk_with_nan():
+    x = torch.tensor([[1.0, float("nan"), 5.0, float("nan")]])
+    values, indices = fovea.import_torch(TopK(3), x)(x)
+    assert np.array_equal(np.isnan(values), [[True, True, False]]) and np.array_equal(indices, [[1, 3, 2]])
+
+
+class Scatter(torch.nn.Module):
+    def forward(self, x, index):
+        return x.scatter(1, index, 7.0), x.scatter(0, index, -1.0)
+
+
+def test_scatter():
+    x, index = torch.randn(3, 3), torch.tensor([[2, 0, 0], [1, 1, 1], [0, 2, 1]])
+    for found, expected in zip(fovea.import_torch(Scatter(), x, index)(x, index), Scatter()(x, index)):
+        assert np.array_equal(found, expected.numpy())
 
 
 def test_shapes_are_checked():

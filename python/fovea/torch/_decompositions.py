@@ -1,0 +1,100 @@
+# Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Operations of PyTorch as others, where torch-mlir makes of them what no dialect of ours has, or loses digits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+__all__ = ["DECOMPOSITIONS"]
+
+aten = torch.ops.aten
+
+
+def _cumsum(x: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Tensor:
+    """Sums of 1, 2, 4, ... elements. How many such steps there are must be known; where the length is not, each sum is
+    one of all that it has."""
+    if dtype is None:
+        dtype = x.dtype if x.dtype.is_floating_point else torch.int64
+    if x.dim() == 0:
+        return x.to(dtype)
+    # Narrow types are summed as PyTorch sums them.
+    sums = torch.float32 if dtype in (torch.bfloat16, torch.float16) else dtype
+    x = x.movedim(dim, -1).to(dtype).to(sums)
+    if isinstance(x.shape[-1], torch.SymInt):
+        n = torch.arange(x.shape[-1])
+        x = torch.where(n[:, None] >= n, x.unsqueeze(-2), torch.zeros((), dtype=sums)).sum(-1, dtype=sums)
+        return x.to(dtype).movedim(-1, dim)
+    reach = 1
+    while reach < x.shape[-1]:
+        x = torch.cat([x[..., :reach], x[..., reach:] + x[..., :-reach]], -1)
+        reach *= 2
+    return x.to(dtype).movedim(-1, dim)
+
+
+def _gelu(x: Tensor, *, approximate: str = "none") -> Tensor:
+    """torch-mlir has four digits of sqrt(2 / pi)."""
+    if approximate == "none":
+        return 0.5 * x * (1 + torch.erf(x * math.sqrt(0.5)))
+    return 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x)))
+
+
+def _attention(
+    query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, dropout_p: float = 0.0,
+    is_causal: bool = False, *, scale: float | None = None, enable_gqa: bool = False,
+) -> Tensor:  # fmt: skip
+    """By products whose layouts follow from their shapes, where PyTorch's own depend on what it runs on."""
+    if dropout_p:
+        raise NotImplementedError("dropout of attention")
+    if enable_gqa:
+        key, value = (each.repeat_interleave(query.shape[-3] // each.shape[-3], -3) for each in (key, value))
+    scores = torch.matmul(query * (1 / math.sqrt(query.shape[-1]) if scale is None else scale), key.transpose(-2, -1))
+    if is_causal:
+        scores = scores.masked_fill(torch.arange(query.shape[-2])[:, None] < torch.arange(key.shape[-2]), -math.inf)
+    if attn_mask is not None:
+        scores = scores.masked_fill(~attn_mask, -math.inf) if attn_mask.dtype == torch.bool else scores + attn_mask
+    return torch.matmul(torch.ops.aten._safe_softmax.default(scores, -1), value)
+
+
+def _topk(x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> tuple[Tensor, Tensor]:
+    """The greatest of what is left, k times: the first of equals, NaN before all numbers."""
+    if x.dim() == 0:
+        x, dim = x.unsqueeze(0), 0
+    x = x.movedim(dim, -1)
+    limits = torch.finfo(x.dtype) if x.dtype.is_floating_point else torch.iinfo(x.dtype)
+    last = limits.min if largest else limits.max
+    if x.dtype.is_floating_point:
+        last = -math.inf if largest else math.inf
+    positions = torch.arange(x.shape[-1])
+    left = torch.ones_like(x, dtype=torch.bool)
+    values, indices = [], []
+    for _ in range(k):
+        candidates = torch.where(left, x, last)
+        best = candidates.amax(-1, keepdim=True) if largest else candidates.amin(-1, keepdim=True)
+        found = left & ((x == best) | (x != x))
+        index = torch.where(found, positions, x.shape[-1]).amin(-1, keepdim=True)
+        left = left & (positions != index)
+        values.append(best)
+        indices.append(index)
+    return torch.cat(values, -1).movedim(-1, dim), torch.cat(indices, -1).movedim(-1, dim)
+
+
+def _scatter_value(x: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
+    """One comparison for each index of a row."""
+    if index.dim() == 0 or any(a != b for k, (a, b) in enumerate(zip(index.shape, x.shape)) if k != dim % x.dim()):
+        return NotImplemented
+    x, index = x.movedim(dim, -1), index.movedim(dim, -1)
+    hit = (torch.arange(x.shape[-1]) == index.unsqueeze(-1)).any(-2)
+    return torch.where(hit, torch.full((), value, dtype=x.dtype), x).movedim(-1, dim)
+
+
+DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
+    aten.cumsum.default: _cumsum, aten.gelu.default: _gelu, aten.scaled_dot_product_attention.default: _attention,
+    aten.topk.default: _topk, aten.scatter.value: _scatter_value,
+}  # fmt: skip

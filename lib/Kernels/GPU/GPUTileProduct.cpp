@@ -212,7 +212,9 @@ Values SquareTile::multiply(int64_t depth, Element left, Element right) {
                              /*rightAlongDepth=*/true);
 }
 
-void SquareTile::keep(ValueRange numbers, double factor) {
+void SquareTile::keepAt(
+    ValueRange numbers, double factor,
+    function_ref<std::pair<Value, Value>(Value, Value)> place) {
   // All threads have read the tile before.
   b.barrier();
   Value isHiding = b.i1(false);
@@ -220,8 +222,9 @@ void SquareTile::keep(ValueRange numbers, double factor) {
     Value isRead = isWeight(b, number);
     Value product = makeRead(b, b.fmul(number, b.scalar(factor)));
     isHiding = b.select(isRead, isHiding, b.i1(true));
+    auto [toRow, toColumn] = place(row, column);
     b.storeScalar(b.select(isRead, product, getHiddenWeight(b)), tile,
-                  {row, column});
+                  {toRow, toColumn});
   });
   hides = b.anyThread(isHiding);
 }

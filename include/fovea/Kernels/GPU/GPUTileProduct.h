@@ -101,7 +101,13 @@ public:
   Values multiply(int64_t depth, Element left, Element right);
   /// Puts a tile, times `factor`, in shared memory for all threads. Numbers may
   /// be hidden weights.
-  void keep(ValueRange numbers, double factor);
+  void keep(ValueRange numbers, double factor) {
+    keepAt(numbers, factor,
+           [](Value row, Value column) { return std::pair(row, column); });
+  }
+  /// The same, with each number at the place that `place(row, column)` says.
+  void keepAt(ValueRange numbers, double factor,
+              llvm::function_ref<std::pair<Value, Value>(Value, Value)> place);
   Value loadKept(Value row, Value column);
   /// Adds `kept tile` times a matrix of 64 rows, `element(column, row)`.
   Values addKept(ValueRange sums, Element element);

@@ -17,6 +17,8 @@
 //             gradient of the value of any older token with that code
 //   values    U summed over later blocks, and added to dV by the token's code
 //   bias      for each 64 queries of a block and 64 columns: dS
+//   distances for each 64 distances and part of the queries of a head: sums of
+//             dS, and of its products with the queries (VQDistanceSums.h)
 //
 // Tiles of scores and their gradients are made again in each.
 //
@@ -33,6 +35,7 @@
 
 #include "GPUVQTile.h"
 #include "fovea/Kernels/GPU/WarpTeamBuilder.h"
+#include "fovea/Kernels/VQDistanceSums.h"
 
 namespace fovea::attn {
 
@@ -59,6 +62,7 @@ private:
   void emitCodes();
   void storeValues();
   void emitBias();
+  void emitDistances();
   Values loopOverHeads(GPUKernelBuilder &k, Value keyHead, ValueRange running,
                        llvm::function_ref<Values(Value head, ValueRange)> body);
   /// Stores parts of 64 columns, from `column` on, of rows `first .. end - 1`.
@@ -83,6 +87,7 @@ private:
   /// tokens, E], and of the value of any older token with a code, [B, G, groups
   /// of queries, S, E].
   Value valueSums, numGroups, codeSums;
+  VQDistanceSums distanceSums;
 };
 
 } // namespace fovea::attn

@@ -25,6 +25,11 @@ VQTile::Query VQTile::loadQuery(const Place &place, Value number) {
   // Threads without a query repeat the last one.
   query.row = b.min(row, b.sub(window.length, b.index(1)));
   query.token = b.add(query.row, window.numBefore);
+  if (op.hasDistances()) {
+    int64_t block = problem.getBlock();
+    query.memoryBegin = b.sub(b.mul(b.div(query.token, block), block),
+                              b.index(problem.getMemory() * block));
+  }
   if (op.getPadded())
     query.exists = b.both(query.exists, isPresent(place, query.token));
   if (!problem.isSoftmax())
@@ -109,15 +114,23 @@ Value VQTile::loadValue(const Place &place, Value number, Value column) {
   });
 }
 
-/// Columns of a bias count from the first block of the query's memory.
+/// What is added to the score of a token. Columns of a bias count from the
+/// first block of the query's memory.
 Value VQTile::loadBias(const Place &place, const Query &query, Value row) {
-  Value bias = op.getBias();
+  Value bias = op.getBias(), byDistance;
+  if (Value terms = op.getDistanceBias())
+    byDistance = b.loadScalar(terms, {b.broadcastIndex(terms, 0, place.head),
+                                      b.sub(query.token, row)});
+  if (!bias)
+    return byDistance;
   int64_t block = problem.getBlock();
   Value begin = b.mul(b.div(query.token, block), block);
   Value column = b.add(b.sub(row, begin), problem.getMemory() * block);
-  return b.loadScalar(bias, {b.broadcastIndex(bias, 0, place.batch),
-                             b.broadcastIndex(bias, 1, place.head),
-                             b.broadcastIndex(bias, 2, query.row), column});
+  Value term =
+      b.loadScalar(bias, {b.broadcastIndex(bias, 0, place.batch),
+                          b.broadcastIndex(bias, 1, place.head),
+                          b.broadcastIndex(bias, 2, query.row), column});
+  return byDistance ? b.fadd(term, byDistance) : term;
 }
 
 void VQTile::weigh(const Place &place, const Query &query, const Row &row,
@@ -132,10 +145,12 @@ void VQTile::weigh(const Place &place, const Query &query, const Row &row,
   Value exists = b.both(query.exists, row.exists);
   exists = b.both(exists, isCache ? isAbove(row.count, 0.0)
                                   : b.less(row.index, b.add(query.token, 1)));
+  if (op.hasDistances() && !isCache)
+    exists = b.both(exists, b.less(query.memoryBegin, b.add(row.index, 1)));
   // Scores are in base 2 for the exponential.
   double base = isSoftmax ? softmax::kLog2E : 1.0;
   score = b.fmul(score, b.scalar(op.getScale().convertToDouble() * base));
-  if (op.getBias() && !isCache) {
+  if ((op.getBias() || op.getDistanceBias()) && !isCache) {
     Value bias =
         loadOr0(exists, [&] { return loadBias(place, query, row.index); });
     exists =
@@ -181,6 +196,11 @@ VQTile::Entries VQTile::compute(const Place &place, bool rowsAreQueries,
     return multiplyPairs(rowsAreQueries, getWidth(memref), queries, rows);
   };
   Values scores = multiplyBy(problem.window.queries, &VQTile::loadKey);
+  if (op.getRelativeKeys() && !place.isCache) {
+    Values terms = multiplyByDistance(place, rowsAreQueries);
+    for (auto [score, term] : llvm::zip_equal(scores, terms))
+      score = b.fadd(score, term);
+  }
   Values products(scores.size());
   if (hasGradients)
     products = multiplyBy(problem.window.dOutputs, &VQTile::loadValue);
@@ -204,5 +224,99 @@ Values VQTile::addQueries(const Place &place, ValueRange sums, Value memref,
                           Value column) {
   return addKept(sums, [&](Value number, Value query) {
     return loadQueryElement(place, memref, query, b.add(number, column));
+  });
+}
+
+//===----------------------------------------------------------------------===//
+// Terms by distance
+//===----------------------------------------------------------------------===//
+
+Value VQTile::loadRelativeKey(const Place &place, Value distance,
+                              Value column) {
+  Value keys = op.getRelativeKeys();
+  auto shape = getMemRefType(keys).getShape();
+  Value exists = b.both(b.less(b.index(-1), distance),
+                        b.less(distance, b.index(shape[1])));
+  exists = b.both(exists, b.less(column, b.index(shape[2])));
+  return loadOr0(exists, [&] {
+    Value set = b.broadcastIndex(keys, 0, place.head);
+    return b.loadScalar(keys, {set, distance, column});
+  });
+}
+
+Value VQTile::loadRelativeQuery(const Place &place, Value number,
+                                Value column) {
+  Value queries = problem.window.queries, bias = op.getRelativeBias();
+  Value exists = b.less(column, b.index(getWidth(queries)));
+  return loadOr0(exists, [&] {
+    Value set = b.broadcastIndex(bias, 0, place.head);
+    return b.fadd(loadQueryElement(place, queries, number, column),
+                  b.loadScalar(bias, {set, column}));
+  });
+}
+
+/// The products of queries and relative keys, of two tiles of distances.
+Values VQTile::multiplyByDistance(const Place &place, bool rowsAreQueries) {
+  Values terms;
+  for (bool isOwn : {false, true}) {
+    Value first = b.sub(getFirstToken(place), place.firstRow);
+    if (!isOwn)
+      first = b.sub(first, b.index(kSize));
+    Values products = multiply(
+        getWidth(op.getQuery()),
+        [&](Value number, Value k) {
+          return loadRelativeQuery(place, number, k);
+        },
+        [&](Value number, Value k) {
+          return loadRelativeKey(place, b.add(first, number), k);
+        });
+    keep(products, 1.0);
+    auto toIndex = [&](Value number) { return b.toIndex(number); };
+    forEachPair(rowsAreQueries, toIndex, toIndex,
+                [&](Value query, Value row, int64_t i) {
+                  Value number = b.add(b.sub(query, row), kSize);
+                  Value term = loadKept(query, b.rem(number, kSize));
+                  if (!isOwn)
+                    return terms.push_back(term);
+                  terms[i] = b.select(b.less(query, row), terms[i], term);
+                });
+  }
+  return terms;
+}
+
+void VQTile::keepByDistance(Place place, Value firstDistance,
+                            bool rowsAreDistances, double factor) {
+  auto computeGradients = [&](Value distance) {
+    place.firstRow = b.sub(getFirstToken(place), distance);
+    return compute(place, /*rowsAreQueries=*/true, /*hasGradients=*/true)
+        .gradients;
+  };
+  Values before = computeGradients(b.add(firstDistance, kSize));
+  Values gradients = computeGradients(firstDistance);
+  auto toIndex = [&](Value number) { return b.toIndex(number); };
+  forEachPair(/*rowsAreQueries=*/true, toIndex, toIndex,
+              [&](Value query, Value row, int64_t i) {
+                gradients[i] =
+                    b.select(b.less(query, row), before[i], gradients[i]);
+              });
+  keepAt(gradients, factor, [&](Value query, Value row) {
+    Value number = b.rem(b.add(b.sub(query, row), kSize), kSize);
+    return rowsAreDistances ? std::pair(number, query)
+                            : std::pair(query, number);
+  });
+}
+
+Values VQTile::addRelativeKeys(const Place &place, ValueRange sums,
+                               Value firstDistance, Value column) {
+  return addKept(sums, [&](Value number, Value distance) {
+    return loadRelativeKey(place, b.add(firstDistance, distance),
+                           b.add(number, column));
+  });
+}
+
+Values VQTile::addRelativeQueries(const Place &place, ValueRange sums,
+                                  Value column) {
+  return addKept(sums, [&](Value number, Value query) {
+    return loadRelativeQuery(place, query, b.add(number, column));
   });
 }

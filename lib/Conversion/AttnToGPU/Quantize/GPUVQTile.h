@@ -39,6 +39,12 @@ struct VQGradient {
 ///
 /// or P = max(s, 0)^2, dS = 2 max(s, 0) T. The weight of a codeword is that of
 /// one token; its gradient that of all the tokens which it stands for.
+///
+/// Query c of a tile and token r are `d + c - r` apart, where d is the distance
+/// of the first ones. So a tile of 64 distances by queries holds the entries of
+/// two tiles of tokens that follow each other: in the later one those of
+/// queries c >= r, in the earlier one the others, each at distance `(c - r) mod
+/// 64`.
 class VQTile : public SquareTile {
 public:
   /// Which queries and rows a tile has; rows are numbers of tokens.
@@ -63,9 +69,19 @@ public:
   Values addQueries(const Place &place, ValueRange sums, Value memref,
                     Value column);
 
+  /// Keeps the gradients of 64 distances from `firstDistance` on: a row for
+  /// each query, or for each distance.
+  void keepByDistance(Place place, Value firstDistance, bool rowsAreDistances,
+                      double factor);
+  /// Adds `kept tile` times 64 columns of relative keys, or of queries with
+  /// their bias.
+  Values addRelativeKeys(const Place &place, ValueRange sums,
+                         Value firstDistance, Value column);
+  Values addRelativeQueries(const Place &place, ValueRange sums, Value column);
+
 private:
   struct Query {
-    Value token, row, exists, offset, delta;
+    Value token, row, exists, offset, delta, memoryBegin;
   };
   struct Row {
     Value index, exists, count;
@@ -80,6 +96,13 @@ private:
   Value loadKey(const Place &place, Value number, Value column);
   Value loadValue(const Place &place, Value number, Value column);
   Value loadBias(const Place &place, const Query &query, Value row);
+  Value loadRelativeKey(const Place &place, Value distance, Value column);
+  Value loadRelativeQuery(const Place &place, Value number, Value column);
+  Values multiplyByDistance(const Place &place, bool rowsAreQueries);
+  /// The token of the tile's first query.
+  Value getFirstToken(const Place &place) {
+    return b.add(place.firstQuery, problem.window.numBefore);
+  }
   void weigh(const Place &place, const Query &query, const Row &row,
              Value score, Value product, Entries &entries);
   /// A codeword of the cache.

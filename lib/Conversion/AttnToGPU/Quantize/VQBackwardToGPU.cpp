@@ -20,6 +20,8 @@ using Values = KernelBuilder::Values;
 static constexpr int64_t kTile = SquareTile::kSize;
 /// Queries that add to the same sums of codewords where nothing is causal.
 static constexpr int64_t kGroupQueries = 512;
+/// Parts of the queries of a head that sum by distance on their own.
+static constexpr int64_t kDistanceParts = 8;
 
 //===----------------------------------------------------------------------===//
 // Kernels
@@ -54,7 +56,8 @@ VQBackwardLoops::VQBackwardLoops(OpBuilder &builder, VQBackwardOp op,
       batches(b.extent(op.getQuery(), 0)), heads(b.extent(op.getQuery(), 1)),
       keyHeads(b.extent(op.getValue(), 1)),
       // Without heads there are no key heads to divide by.
-      headsOfKey(b.max(b.div(heads, b.max(keyHeads, 1)), 1)) {
+      headsOfKey(b.max(b.div(heads, b.max(keyHeads, 1)), 1)),
+      distanceSums(b, loops, op) {
   numCodes = problem.getNumCodes();
   Value numTokens = problem.window.numTokens;
   int64_t block = problem.getBlock();
@@ -138,7 +141,24 @@ void VQBackwardLoops::emitQueries() {
         k.mul(k.sub(at[2], k.index(problem.getMemory())), blockLength);
     begin = k.max(begin, 0);
     Value end = k.min(k.add(place.firstQuery, kTile), place.endQuery);
-    addRows(begin, k.add(end, problem.window.numBefore), /*isCache=*/false);
+    end = k.add(end, problem.window.numBefore);
+    addRows(begin, end, /*isCache=*/false);
+    if (Value keys = op.getRelativeKeys()) {
+      Value reach =
+          k.min(k.sub(end, begin), k.index(getMemRefType(keys).getDimSize(1)));
+      sums = k.loop(zero, k.select(isTile, reach, zero), kTile, sums,
+                    [&](Value firstDistance, ValueRange running) -> Values {
+                      tile.keepByDistance(place, firstDistance,
+                                          /*rowsAreDistances=*/false,
+                                          op.getScale().convertToDouble());
+                      Values next;
+                      for (int64_t part = 0; part < getNumParts(width); ++part)
+                        next.append(tile.addRelativeKeys(
+                            place, running.slice(part * size, size),
+                            firstDistance, k.index(part * kTile)));
+                      return next;
+                    });
+    }
     hasCache = k.less(k.index(firstCached - 1), at[2]);
   }
   addRows(zero, k.select(hasCache, k.index(numCodes), zero),
@@ -358,6 +378,71 @@ void VQBackwardLoops::emitBias() {
          });
 }
 
+/// Each part of the queries of a head sums what they give 64 distances.
+void VQBackwardLoops::emitDistances() {
+  distanceSums.allocate(b.index(kDistanceParts));
+  Value terms =
+      op.getRelativeKeys() ? op.getRelativeKeys() : op.getDistanceBias();
+  int64_t numTerms = getMemRefType(terms).getDimSize(1);
+  VQTile::Columns columns;
+  if (op.getRelativeKeys())
+    columns = VQTile::divideColumns(width);
+  GPUKernelBuilder k = makeBuilder();
+  Values at =
+      beginBlocks(k,
+                  {batches, heads, b.index(kDistanceParts),
+                   b.index(getNumParts(numTerms)), b.index(columns.numBlocks)},
+                  VQTile::getSharedBytes());
+  VQTile tile(k, problem);
+  Place place = {at[0], at[1], k.div(at[1], headsOfKey)};
+  Value zero = k.index(0), firstDistance = k.mul(at[3], kTile);
+  Value firstColumn = k.mul(at[4], columns.getStep());
+  // No query reads tokens that are further away than its memory.
+  Value numTiles = k.mul(numBlocks, tilesOfBlock);
+  Value isRead = k.less(firstDistance,
+                        k.mul(blockLength, k.index(problem.getMemory() + 1)));
+  isRead = k.both(isRead, k.less(zero, problem.window.length));
+  numTiles = k.select(isRead, numTiles, zero);
+  Value perPart = k.ceilDiv(numTiles, kDistanceParts);
+  Value begin = k.mul(at[2], perPart);
+  Value row = k.rem(k.toIndex(k.thread()), k.index(kTile));
+  Values sums = makeSums(tile, columns.numParts);
+  size_t size = tile.makeSums().size();
+  // The sum of a distance, which a thread has for it, is behind the others.
+  sums.push_back(k.scalar(0.0));
+  sums =
+      k.loop(begin, k.min(k.add(begin, perPart), numTiles), 1, sums,
+             [&](Value number, ValueRange running) {
+               setQueries(k, place, k.div(number, tilesOfBlock),
+                          k.rem(number, tilesOfBlock));
+               tile.keepByDistance(place, firstDistance,
+                                   /*rowsAreDistances=*/true, 1.0);
+               Values next;
+               for (int64_t part = 0; part < columns.numParts; ++part)
+                 next.append(tile.addRelativeQueries(
+                     place, running.slice(part * size, size),
+                     k.add(firstColumn, part * kTile)));
+               next.append(k.loop(zero, k.index(kTile), 1, running.take_back(1),
+                                  [&](Value query, ValueRange sum) -> Values {
+                                    Value entry = tile.loadKept(row, query);
+                                    return {k.fadd(sum[0], entry)};
+                                  }));
+               return next;
+             });
+  Value end = k.index(numTerms);
+  if (op.getRelativeKeys())
+    store(k, tile, ValueRange(sums).drop_back(), distanceSums.keys,
+          {at[0], at[1], at[2]}, firstDistance, end, firstColumn);
+  Value distance = k.add(firstDistance, row);
+  Value isOwn = k.both(k.less(k.toIndex(k.thread()), k.index(kTile)),
+                       k.both(k.less(distance, end), k.equal(at[4], zero)));
+  k.ifThen(isOwn, [&] {
+    k.storeScalar(sums.back(), distanceSums.distances,
+                  {at[0], at[1], at[2], distance});
+  });
+  distanceSums.store(op.getScale().convertToDouble());
+}
+
 void VQBackwardLoops::emit() {
   bool isCausal = op.getCausal();
   Type number = b.getF32Type();
@@ -404,15 +489,13 @@ void VQBackwardLoops::emit() {
   storeValues();
   if (op.getDBias())
     emitBias();
+  if (op.hasDistances())
+    emitDistances();
   loops.freeBuffers();
 }
 
 static LogicalResult lowerVQBackward(VQBackwardOp op, OpBuilder &builder,
                                      GPULowering &lowering) {
-  if (op.hasDistances())
-    return op.emitOpError(
-        "has no form for GPUs with terms by distance; compile "
-        "it for the CPU");
   if (failed(verifyGPUElementTypes(op)) ||
       failed(verifyGPUWidths(op, {op.getQuery()})))
     return failure();

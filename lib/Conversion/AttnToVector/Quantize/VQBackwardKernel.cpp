@@ -9,6 +9,7 @@
 #include "VQBackwardKernel.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 
 using namespace mlir;
@@ -32,7 +33,8 @@ VQBackwardKernel::VQBackwardKernel(TeamBuilder &builder, VQBackwardOp op)
       valueWidth(getType(op.getValue()).getDimSize(3)),
       numCodes(getType(op.getCodebook()).getDimSize(1)), block(op.getBlock()),
       memory(op.getMemory()),
-      isSoftmax(op.getWeighting() == Weighting::Softmax) {}
+      isSoftmax(op.getWeighting() == Weighting::Softmax),
+      distanceSums(builder, loops, op) {}
 
 //===----------------------------------------------------------------------===//
 // All tasks
@@ -94,7 +96,9 @@ void VQBackwardKernel::emit() {
     b.forAll({batches, heads, numChunks},
              [&](ValueRange at) { emitTask(at[0], at[1], at[2]); });
   addChunks();
-  storeDistanceGradients();
+  // Queries were scaled, and in base 2 for the exponential.
+  if (op.hasDistances())
+    distanceSums.store(/*keyFactor=*/1.0 / getScoreFactor());
   storeTokenSums(dKey, op.getDKey(), /*part=*/1);
   storeTokenSums(dValue, op.getDValue(), /*part=*/2);
   if (dBias != op.getDBias())
@@ -120,7 +124,8 @@ void VQBackwardKernel::emitTask(Value batchIndex, Value headIndex,
   factors = b.scratch({numCodes, tile}, state);
   dScores = b.scratch({numCodes, tile}, state);
   weights = b.scratch({kStep, tile}, state);
-  dLocal = b.scratch({kStep, tile}, state);
+  if (!op.hasDistances())
+    dLocal = b.scratch({kStep, tile}, state);
   if (op.hasLocalTerms())
     biases = b.scratch({kStep, tile}, state);
   beginDistances();
@@ -446,21 +451,18 @@ void VQBackwardKernel::emitCache() {
        }});
 }
 
-/// Codewords go by in blocks that stay in the first cache level for all rows.
-void VQBackwardKernel::emitQueryGradient() {
-  b.loop(zero, count, 1, [&](Value row) {
-    b.forColumns(width, [&](KernelBuilder &k, Value column) {
-      k.storeVector(k.splat(0.0), dQueries, {row, column});
-    });
-  });
+/// Rows go by in blocks that stay in the first cache level for all queries.
+void VQBackwardKernel::addQueryGradients(
+    Value gradients, int64_t firstGradient, Value rows, Value numRows,
+    function_ref<Value(KernelBuilder &, Value)> hides) {
   auto addBlock = [&](Value low, Value depth) {
     b.emitProduct({count, depth, width,
                    [&](KernelBuilder &kb, Value row, Value k) {
-                     return kb.loadScalar(dScores, {kb.add(low, k), row});
+                     Value gradient = kb.add(kb.add(low, k), firstGradient);
+                     return kb.loadScalar(gradients, {gradient, row});
                    },
                    [&](KernelBuilder &kb, Value k, Value column) {
-                     return kb.loadVector(op.getCodebook(),
-                                          {word, kb.add(low, k), column});
+                     return kb.loadVector(rows, {kb.add(low, k), column});
                    },
                    [&](KernelBuilder &kb, Value row, Value column, Value sum) {
                      Value old = kb.loadVector(dQueries, {row, column});
@@ -468,19 +470,29 @@ void VQBackwardKernel::emitQueryGradient() {
                    },
                    /*startRow=*/{},
                    /*startTile=*/{},
-                   /*firstStep=*/{},
-                   [&](KernelBuilder &kb, Value gradient) -> Value {
-                     // A codeword that is read and not finite has made it NaN.
-                     return arith::CmpFOp::create(kb, arith::CmpFPredicate::OEQ,
-                                                  gradient, kb.splat(0.0));
-                   }});
+                   /*firstStep=*/{}, hides});
   };
-  int64_t whole = numCodes / kStep * kStep;
-  b.loop(zero, b.index(whole), kStep,
-         [&](Value low) { addBlock(low, b.index(kStep)); });
-  if (whole != numCodes)
-    addBlock(b.index(whole), b.index(numCodes - whole));
-  addDistanceGradientsOfQueries();
+  Value whole = b.roundDown(numRows, kStep);
+  b.loop(zero, whole, kStep, [&](Value low) { addBlock(low, b.index(kStep)); });
+  Value rest = b.sub(numRows, whole);
+  if (getConstantIntValue(rest) != 0)
+    addBlock(whole, rest);
+}
+
+void VQBackwardKernel::emitQueryGradient() {
+  b.loop(zero, count, 1, [&](Value row) {
+    b.forColumns(width, [&](KernelBuilder &k, Value column) {
+      k.storeVector(k.splat(0.0), dQueries, {row, column});
+    });
+  });
+  addQueryGradients(
+      dScores, /*firstGradient=*/0, b.rowView(op.getCodebook(), word),
+      b.index(numCodes), [](KernelBuilder &kb, Value gradient) -> Value {
+        // A codeword that is read and not finite has made it NaN.
+        return arith::CmpFOp::create(kb, arith::CmpFPredicate::OEQ, gradient,
+                                     kb.splat(0.0));
+      });
+  takeDistanceGradients();
   double scale = getScale();
   b.loop(zero, count, 1, [&](Value row) {
     b.forColumns(width, [&](KernelBuilder &k, Value column) {

@@ -37,9 +37,9 @@
 #define FOVEA_LIB_CONVERSION_ATTNTOVECTOR_QUANTIZE_VQBACKWARDKERNEL_H
 
 #include "fovea/Kernels/ProductBuilder.h"
-#include "fovea/Kernels/ShiftedProduct.h"
+#include "fovea/Kernels/SkewedRows.h"
 #include "fovea/Kernels/SoftmaxAlgebra.h"
-#include "fovea/Kernels/VQWindow.h"
+#include "fovea/Kernels/VQDistanceSums.h"
 
 namespace fovea::attn {
 
@@ -75,17 +75,15 @@ private:
   void addValueGradients(Value low, Value high, Value chunk);
 
   // Terms by distance (VQBackwardDistances.cpp).
-  DistanceColumns getDistanceColumns();
-  ShiftedTile getShiftedTile(Value low, Value number);
+  DistanceRows getDistanceRows();
+  Value getDistanceEnd();
   void layOutDistances();
   void beginDistances();
   void beginDistancesOfHead();
   void loadDistanceQueries();
   void addDistanceTerms(Value low, Value number);
   void addDistanceGradients(Value low, Value number);
-  void addDistanceGradientsOfQueries();
-  void storeDistanceGradients();
-  void storeDistanceSums(Value sums, Value gradient, double factor);
+  void takeDistanceGradients();
 
   // One task.
   void emitTask(Value batch, Value head, Value chunk);
@@ -110,6 +108,11 @@ private:
   void clearBiasGradient();
   void emitCache();
   void emitQueryGradient();
+  /// Adds `gradients^T rows` to the gradients of the tile's queries, where the
+  /// gradients for row 0 begin at row `firstGradient`.
+  void addQueryGradients(
+      Value gradients, int64_t firstGradient, Value rows, Value numRows,
+      llvm::function_ref<Value(KernelBuilder &, Value gradient)> hides);
   void addToSums();
 
   /// `gradient = U[code]` or 0 for tokens of the present batch entry and head.
@@ -153,13 +156,15 @@ private:
       blockBegin, blockEnd, first, firstRow, count;
   TokenRows rows;
 
-  // Terms by distance. Of all tasks: those of each head in columns, and for
-  // each batch entry, head and chunk what tokens give them, [B, H, chunks, ..].
-  Value relativeKeys, distanceBias, keySums, biasSums, distanceSums;
-  // Of a task: queries with their bias and what relative keys give them, both
-  // transposed; and of the present head views of the above.
-  Value relativeQueries, relativeGradients, headKeys, headTerms, headKeySums,
-      headBiasSums, headDistanceSums;
+  // Terms by distance. Of all tasks: the bias of each head in rows, and for
+  // each chunk what tokens give terms.
+  Value distanceBias;
+  VQDistanceSums distanceSums;
+  // Of a task: `dLocal` with rows around it; queries with their bias, also
+  // transposed, their products with relative keys and gradients, by distance;
+  // and of the present head views of the above.
+  Value localRows, relativeRows, relativeQueries, products, distanceGradients,
+      headKeys, headTerms, headKeySums, headDistanceSums;
 };
 
 } // namespace fovea::attn

@@ -7,13 +7,15 @@
 //===----------------------------------------------------------------------===//
 //
 // What relative keys and biases by distance add to the scores of a tile of rows
-// goes where a bias of these rows would be packed. Keys are transposed once for
-// a head, queries and their bias once for a block (see ShiftedProduct.h).
+// goes where a bias of these rows would be packed. Products with relative keys
+// are computed once for a block of queries and all distances that it needs, and
+// skewed for each tile (see SkewedRows.h).
 //
 //===----------------------------------------------------------------------===//
 
 #include "StreamKernel.h"
 #include "fovea/Kernels/SoftmaxAlgebra.h"
+#include "mlir/IR/TypeUtilities.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/MathExtras.h"
 
@@ -32,12 +34,18 @@ void StreamKernel::allocateDistanceTerms() {
         source.relativeBias,
         source.distanceBias,
         {cast<MemRefType>(any.getType()).getDimSize(1), queries}};
-    int64_t count = terms.columns.getCount(lanes);
+    const DistanceRows &distances = terms.distances;
+    int64_t count = distances.getCount(), padding = distances.padding;
     if (source.relativeKeys) {
       int64_t paddedWidth = llvm::alignTo(width, lanes);
-      terms.keys = b.scratch({width, count}, state);
+      if (getElementTypeOrSelf(source.relativeKeys) != state)
+        terms.staged = b.scratch({distances.numTerms, width}, state);
       terms.bias = b.scratch({paddedWidth}, state);
       terms.queries = b.scratch({paddedWidth, queries}, state);
+      terms.products = b.scratch({count, queries}, state);
+      fillRows(b, terms.products, b.index(0), b.index(padding), 0.0);
+      fillRows(b, terms.products, b.index(count - padding), b.index(count),
+               0.0);
     }
     if (source.distanceBias)
       terms.numbers = b.scratch({count}, state);
@@ -61,14 +69,19 @@ void StreamKernel::layOutDistanceTerms(Value head) {
   auto viewOf = [&](Value operand) {
     return b.rowView(operand, b.broadcastIndex(operand, 0, head));
   };
-  for (const DistanceTerms &terms : distanceTerms) {
+  for (DistanceTerms &terms : distanceTerms) {
     if (terms.numbers)
       copyByDistance(b, viewOf(terms.distanceBias), terms.numbers,
-                     isSoftmax ? softmax::kLog2E : 1.0, terms.columns);
-    if (!terms.keys)
+                     isSoftmax ? softmax::kLog2E : 1.0, terms.distances);
+    if (!terms.products)
       continue;
-    transposeByDistance(b, viewOf(terms.relativeKeys), terms.keys,
-                        terms.columns);
+    terms.keys = viewOf(terms.relativeKeys);
+    if (terms.staged) {
+      b.loop(b.index(0), b.index(terms.distances.numTerms), 1, [&](Value row) {
+        b.copyRow(terms.keys, row, terms.staged, row, width);
+      });
+      terms.keys = terms.staged;
+    }
     b.overVectors(llvm::alignTo(width, lanes), [&](Value column) {
       b.storeVector(b.splat(0.0), terms.bias, column);
     });
@@ -79,11 +92,59 @@ void StreamKernel::layOutDistanceTerms(Value head) {
   }
 }
 
-void StreamKernel::packDistanceQueries(Value query, Value numQueries) {
-  for (const DistanceTerms &terms : distanceTerms)
-    if (terms.keys)
-      packRows({queryRows, stagedQueries, terms.queries, width, terms.bias},
-               query, numQueries, b.splat(getScoreScale()));
+/// The distance of the block's query 0 from row 0 of a segment.
+Value StreamKernel::getDistance(const Segment &segment) {
+  Value position = b.add(firstRow, blockQuery);
+  return b.sub(b.sub(position, sources[segment.source].origin), segment.row);
+}
+
+/// The products of the block's queries and relative keys, for the distances
+/// from rows of `segments`.
+void StreamKernel::multiplyDistances(Value query, Value numQueries,
+                                     ArrayRef<Segment> segments) {
+  for (const DistanceTerms &terms : distanceTerms) {
+    if (!terms.products)
+      continue;
+    packRows({queryRows, stagedQueries, terms.queries, width, terms.bias},
+             query, numQueries, b.splat(getScoreScale()));
+    auto multiplyKeys = [&](Value low, Value high, int64_t step) {
+      b.loop(low, high, step, [&](Value distance) {
+        Values keys;
+        for (int64_t i = 0; i < step; ++i)
+          keys.push_back(b.add(distance, i));
+        Values products = multiply(Segment(), distance, keys, /*firstVector=*/0,
+                                   {terms.keys, terms.queries, width});
+        for (int64_t i = 0; i < step; ++i)
+          for (int64_t v = 0; v < vectors; ++v)
+            b.storeVector(
+                products[i * vectors + v], terms.products,
+                {terms.distances.getRow(b, keys[i]), b.index(v * lanes)});
+      });
+    };
+    // A segment whose rows follow those of another shares distances with it.
+    Value numTerms = b.index(terms.distances.numTerms);
+    Value doneLow = b.index(0), doneHigh = b.index(0);
+    for (const Segment &segment : segments) {
+      if (sources[segment.source].distanceTerms != &terms)
+        continue;
+      Value nearest = b.sub(getDistance(segment), segment.skip);
+      Value high =
+          b.clamp(b.add(nearest, tiles.getQueryLanes()), b.index(0), numTerms);
+      Value low = b.add(b.sub(getDistance(segment), segment.count), 1);
+      low = b.select(b.less(segment.skip, segment.count),
+                     b.clamp(low, b.index(0), high), high);
+      Value follows =
+          b.both(b.both(b.less(low, doneLow), b.less(doneLow, b.add(high, 1))),
+                 b.less(high, b.add(doneHigh, 1)));
+      Value end = b.select(follows, doneLow, high);
+      Value length = b.sub(end, low);
+      Value whole = b.add(low, b.roundDown(length, tiles.getKeys()));
+      multiplyKeys(low, whole, tiles.getKeys());
+      multiplyKeys(whole, end, 1);
+      doneHigh = b.select(follows, doneHigh, high);
+      doneLow = low;
+    }
+  }
 }
 
 /// Adds the terms of a segment's rows to its packed bias, or makes them one.
@@ -92,16 +153,13 @@ void StreamKernel::packDistances(const Segment &segment) {
   if (!source.distanceTerms)
     return;
   const DistanceTerms &terms = *source.distanceTerms;
-  Value position = b.sub(b.add(firstRow, blockQuery), source.origin);
-  ShiftedTile tile = {
-      segment.skip, segment.count,   b.sub(position, segment.row),
-      vectors,      tiles.getKeys(), terms.columns};
-  emitShiftedProduct(
-      b, tile, terms.keys, terms.queries, width,
-      [&](Value row, int64_t v, Value column, Value total) {
-        Value at[] = {b.add(segment.scoreRow, row), b.index(v * lanes)};
+  SkewedTile tile = {segment.skip, segment.count, getDistance(segment),
+                     tiles.getQueryLanes(), terms.distances};
+  tile.forEachVector(
+      b, terms.products, [&](Value row, Value query, Value place, Value total) {
+        Value at[] = {b.add(segment.scoreRow, row), query};
         if (terms.numbers)
-          total = b.fadd(total, b.loadVector(terms.numbers, column));
+          total = b.fadd(total, b.loadVector(terms.numbers, place));
         if (source.bias)
           total = b.fadd(total, b.loadVector(packedBias, at));
         if (hasBiasThatHides(segment))

@@ -312,7 +312,6 @@ void StreamKernel::emitQueryBlock(Value query, Value numQueries,
   if (isAny(Arithmetic::InPlace) || isAny(Arithmetic::Packed) ||
       isAny(Arithmetic::Converted))
     packQueries(query, numQueries);
-  packDistanceQueries(query, numQueries);
   for (SourceView &source : sources) {
     if (source.valueBlocks)
       source.values = b.rowView(source.valueBlocks, blockIndex);
@@ -329,6 +328,7 @@ void StreamKernel::emitQueryBlock(Value query, Value numQueries,
   llvm::append_range(all, shorts);
   Values start = state.maximum;
   scoreTables(all, state.maximum);
+  multiplyDistances(query, numQueries, all);
   if (sink && !keyTables.empty())
     for (int64_t v = 0; v < vectors; ++v)
       state.sum[v] = b.fmul(

@@ -32,7 +32,7 @@
 #include "fovea/Kernels/KernelBuilder.h"
 #include "fovea/Kernels/ScoreAdmission.h"
 #include "fovea/Kernels/ScoreBody.h"
-#include "fovea/Kernels/ShiftedProduct.h"
+#include "fovea/Kernels/SkewedRows.h"
 #include "fovea/Kernels/StreamRanges.h"
 
 namespace fovea::attn {
@@ -135,11 +135,13 @@ protected:
   /// a head and a block of queries (StreamDistances.cpp).
   struct DistanceTerms {
     Value relativeKeys, relativeBias, distanceBias; // of the op, null for none
-    DistanceColumns columns;
-    Value keys = {};    // scratch [D][columns], transposed
-    Value bias = {};    // scratch [D], added to the queries
-    Value queries = {}; // scratch [D][L], times scale * log2(e)
-    Value numbers = {}; // scratch [columns], times log2(e)
+    DistanceRows distances;
+    Value keys = {};     // 2-d view of the head's, or `staged`
+    Value staged = {};   // scratch in the state's type, where keys have another
+    Value bias = {};     // scratch [D], added to the queries
+    Value queries = {};  // scratch [D][L], times scale * log2(e)
+    Value products = {}; // scratch [rows by distance][L]
+    Value numbers = {};  // scratch [rows by distance], times log2(e)
   };
 
   /// Copies of the rows of a source that is alone, without gaps.
@@ -333,7 +335,9 @@ protected:
   void allocateDistanceTerms();
   const DistanceTerms *findDistanceTerms(const StreamOp::Source &source);
   void layOutDistanceTerms(Value head);
-  void packDistanceQueries(Value query, Value numQueries);
+  Value getDistance(const Segment &segment);
+  void multiplyDistances(Value query, Value numQueries,
+                         llvm::ArrayRef<Segment> segments);
   void packDistances(const Segment &segment);
 
   // Entries that are not read (StreamHidden.cpp).

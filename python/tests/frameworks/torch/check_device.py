@@ -34,7 +34,6 @@ SIZES = ((torch.float32, 70), (torch.bfloat16, 70), (torch.float16, 11))
 LACKS = {
     "dense-score-captures": "gradients of captures, which are not computed on GPUs",
     "stream-captures": "gradients of captures, which are not computed on GPUs",
-    "vq-relative": "no form for GPUs with terms by distance",
 }
 
 

@@ -61,9 +61,6 @@ def run(index, case):
     N, S, dtype = case["N"], case["codes"], case["dtype"]
     if not case["causal"]:
         case = case | {"bias": None, "position": None, "next": False, "relative": None, "distance_bias": None}
-    if check.library.target != "cpu":
-        # GPUs have no gradients of terms by distance.
-        case = case | {"relative": None, "distance_bias": None}
     if case["weighting"] != "softmax" and case["bias"] == "masked":
         case = case | {"bias": "full"}
     arrays = {

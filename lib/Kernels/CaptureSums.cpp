@@ -14,6 +14,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "fovea/Kernels/ScoreBody.h"
+#include "fovea/Kernels/SumLanes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -21,11 +22,6 @@
 
 using namespace mlir;
 using namespace fovea::attn;
-
-static Value sumLanes(KernelBuilder &b, Value vector) {
-  return vector::ReductionOp::create(b, vector::CombiningKind::ADD, vector,
-                                     arith::FastMathFlags::reassoc);
-}
 
 /// Whether an index is within a dimension of `memref`.
 static Value isWithin(KernelBuilder &b, Value index, Value memref,

@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "fovea/Kernels/RowBuilder.h"
+#include "fovea/Kernels/SumLanes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
@@ -73,5 +74,5 @@ Value RowBuilder::dotPacked(Value a, Value aRow, Value b, Value bRow,
                                   loadVector(b, {bRow, column}), sums.front())};
                     })
                    .front();
-  return vector::ReductionOp::create(*this, vector::CombiningKind::ADD, sums);
+  return sumLanes(*this, sums);
 }

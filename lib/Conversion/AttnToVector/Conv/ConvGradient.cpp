@@ -8,6 +8,7 @@
 
 #include "ConvGradient.h"
 #include "fovea/Kernels/ConvAlgebra.h"
+#include "fovea/Kernels/SumLanes.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 
 using namespace mlir;
@@ -154,8 +155,7 @@ Value RowGradients::dot(Value row, function_ref<Value(Value)> other) {
     Value gradient = loadGradient(row, column);
     return Values{b.fma(gradient, other(column), running[0])};
   };
-  return b.reduce(vector::CombiningKind::ADD,
-                  b.overColumns(b.width, b.splat(0.0), addProducts)[0]);
+  return sumLanes(b, b.overColumns(b.width, b.splat(0.0), addProducts)[0]);
 }
 
 Value RowGradients::dotOutput(Value row) {

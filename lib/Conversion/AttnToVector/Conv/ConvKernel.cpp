@@ -8,6 +8,7 @@
 
 #include "ConvKernel.h"
 #include "fovea/Kernels/ConvAlgebra.h"
+#include "fovea/Kernels/SumLanes.h"
 #include <limits>
 
 using namespace mlir;
@@ -133,8 +134,7 @@ Value RowWeights::sum(Value row, Value top,
       return Values{next};
     });
   };
-  return b.reduce(vector::CombiningKind::ADD,
-                  forEachSegment(row, b.splat(0.0), visit)[0]);
+  return sumLanes(b, forEachSegment(row, b.splat(0.0), visit)[0]);
 }
 
 void RowWeights::forEachEntry(Value row, Value top, Value firstLag,

@@ -8,6 +8,7 @@
 
 #include "ConvNormalisers.h"
 #include "fovea/Kernels/ConvAlgebra.h"
+#include "fovea/Kernels/SumLanes.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include <algorithm>
@@ -274,7 +275,7 @@ Value RowSums::addLongSegments() {
                        [&](Value firstSegment, ValueRange carried) {
                          return addGroup(firstSegment, size, carried);
                        });
-  return b.fadd(b.reduce(vector::CombiningKind::ADD, sums[0]), sums[1]);
+  return b.fadd(sumLanes(b, sums[0]), sums[1]);
 }
 
 Values RowSums::addGroup(Value firstSegment, int64_t size, ValueRange carried) {

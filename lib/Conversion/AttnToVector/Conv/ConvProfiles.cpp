@@ -8,6 +8,7 @@
 
 #include "ConvProfiles.h"
 #include "fovea/Kernels/ConvAlgebra.h"
+#include "fovea/Kernels/SumLanes.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include <limits>
@@ -178,7 +179,7 @@ void ConvProfiles::storeWeights() {
       return Values{b.fadd(carried[0], numbers), top};
     };
     auto finish = [&](Value segment, ValueRange carried) {
-      Value sum = b.reduce(vector::CombiningKind::ADD, carried[0]);
+      Value sum = sumLanes(b, carried[0]);
       b.storeScalar(sum, chunkSums, {segment, b.div(first, kLagChunk)});
       return Values{b.splat(0.0), carried[1]};
     };

@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "VQBackwardKernel.h"
+#include "fovea/Kernels/SumLanes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
@@ -279,9 +280,7 @@ Value VQBackwardKernel::emitDot(Value left, Value right, Values row) {
                return Values{b.fma(b.loadVector(left, at(column)),
                                    b.loadVector(right, at(column)), sum[0])};
              });
-  Value sum =
-      vector::ReductionOp::create(b, vector::CombiningKind::ADD, sums[0]);
-  return b.loop(b.index(whole), b.index(valueWidth), 1, sum,
+  return b.loop(b.index(whole), b.index(valueWidth), 1, sumLanes(b, sums[0]),
                 [&](Value column, ValueRange sum) {
                   Value product = b.fmul(b.loadScalar(left, at(column)),
                                          b.loadScalar(right, at(column)));

@@ -8,6 +8,7 @@
 
 #include "StreamBackwardKernel.h"
 #include "fovea/Kernels/SoftmaxAlgebra.h"
+#include "fovea/Kernels/SumLanes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
@@ -273,7 +274,7 @@ void StreamBackwardKernel::prepareRows() {
                               b.loadVector(outputView, {query, column}),
                               running.front())};
         })[0];
-    Value delta = sumLanes(sum);
+    Value delta = sumLanes(b, sum);
     for (int64_t column = valueWidth / lanes * lanes; column < valueWidth;
          ++column)
       delta = b.fadd(

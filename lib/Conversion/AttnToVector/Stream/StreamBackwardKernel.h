@@ -173,7 +173,6 @@ private:
   bool isExclusiveBias(const StreamSourceGradient &source);
   void addTo(Value target, mlir::ValueRange indices, Value scalar);
   Value liveGradients(Value gradients, Value row, Value first);
-  Value sumLanes(Value vector);
 
   /// Calls `body(column, count)` for tiles of `count` vectors of columns.
   void forEachColumns(int64_t columns,

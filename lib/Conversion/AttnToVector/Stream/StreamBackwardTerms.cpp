@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "StreamBackwardKernel.h"
+#include "fovea/Kernels/SumLanes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -115,12 +116,6 @@ void StreamBackwardKernel::addTo(Value target, ValueRange indices,
   b.storeScalar(b.fadd(b.loadScalar(target, indices), scalar), target, indices);
 }
 
-/// The sum of the elements of a vector, by halves.
-Value StreamBackwardKernel::sumLanes(Value vector) {
-  return vector::ReductionOp::create(b, vector::CombiningKind::ADD, vector,
-                                     arith::FastMathFlags::reassoc);
-}
-
 /// The gradients of a row of the tile, a vector from query `first` on: zero in
 /// lanes without a query.
 Value StreamBackwardKernel::liveGradients(Value gradients, Value row,
@@ -148,7 +143,7 @@ void StreamBackwardKernel::addRowSums(const Segment &tile) {
     for (int64_t v = 1; v < vectors; ++v)
       sum = b.fadd(sum,
                    liveGradients(scoreGradients, offset, b.index(v * lanes)));
-    Value total = sumLanes(sum), row = sourceRow(tile, offset);
+    Value total = sumLanes(b, sum), row = sourceRow(tile, offset);
     if (sums.logWeight)
       addTo(sums.logWeight, b.index(0), total);
     else if (view.logWeight)

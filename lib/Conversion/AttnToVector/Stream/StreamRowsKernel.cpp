@@ -10,6 +10,7 @@
 #include "AMXProduct.h"
 #include "fovea/Kernels/SoftmaxAlgebra.h"
 #include "fovea/Kernels/StreamRanges.h"
+#include "fovea/Kernels/SumLanes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
@@ -432,10 +433,7 @@ void StreamRowsKernel::emitSet(Value part, Value numParts) {
     orderColumns();
     b.loop(b.index(0), setRows, 1, [&](Value row) {
       Value total = b.loadVector(laneSums, b.mul(row, lanes));
-      b.storeScalar(vector::ReductionOp::create(b, vector::CombiningKind::ADD,
-                                                total,
-                                                arith::FastMathFlags::reassoc),
-                    sums, row);
+      b.storeScalar(sumLanes(b, total), sums, row);
     });
   };
   if (mostRows <= kColumnRows)

@@ -115,8 +115,10 @@ void fovea::attn::registerDifferentiableOpInterfaceExternalModels(
     DialectRegistry &registry) {
   registerArithRules(registry);
   registerAttnRules(registry);
+  registerBranchRules(registry);
   registerLinalgRules(registry);
   registerLoopRules(registry);
+  registerSecondRules(registry);
   registerTensorRules(registry);
   registerTreeRules(registry);
 }

@@ -74,11 +74,50 @@ static void collectUnknown(Block &body, const Adjoints &adjoints,
       Adjoints inner = adjoints;
       activateBody(loop, inner);
       collectUnknown(*loop.getBody(), inner, unknown);
+    } else if (auto branch = dyn_cast<scf::IfOp>(op)) {
+      Adjoints inner = adjoints;
+      for (Block *block : {branch.thenBlock(), branch.elseBlock()}) {
+        for (Operation &op : block->without_terminator())
+          inner.activateResults(&op);
+        collectUnknown(*block, inner, unknown);
+      }
     } else if (!op.hasTrait<OpTrait::IsTerminator>() &&
                !isa<DifferentiableOpInterface>(op)) {
       unknown.push_back(&op);
     }
   }
+}
+
+/// Replaces what has no gradient itself and depends on `wanted` arguments by
+/// what has: loops of unknown length, and gradients of attention.
+static LogicalResult replaceByDifferentiable(func::FuncOp function,
+                                             ArrayRef<unsigned> wanted) {
+  Block &body = function.getBody().front();
+  Adjoints adjoints;
+  for (unsigned index : wanted)
+    adjoints.activate(body.getArgument(index));
+  SmallVector<Operation *> found;
+  eraseDeadOps(body);
+  for (Operation &op : body.without_terminator()) {
+    adjoints.activateResults(&op);
+    bool isActive = llvm::any_of(op.getResults(), [&](Value result) {
+      return adjoints.isActive(result);
+    });
+    if (!isActive)
+      continue;
+    // Inner operations before those around them.
+    op.walk([&](Operation *inner) {
+      if (isa<scf::WhileOp, DenseBackwardOp>(inner))
+        found.push_back(inner);
+    });
+  }
+  for (Operation *op : found) {
+    auto loop = dyn_cast<scf::WhileOp>(op);
+    if (failed(loop ? countIterations(loop)
+                    : expandGradient(cast<DenseBackwardOp>(op))))
+      return failure();
+  }
+  return success();
 }
 
 namespace {
@@ -245,6 +284,8 @@ LogicalResult DifferentiatePass::run() {
   builder.setInsertionPointAfter(*primal);
   auto gradient = cast<func::FuncOp>(builder.clone(**primal));
   gradient.setSymName(symbol);
+  if (failed(replaceByDifferentiable(gradient, *wanted)))
+    return failure();
   prepare(gradient);
   if (failed(emitGradients(gradient, primal->getSymName(), *wanted)))
     return failure();

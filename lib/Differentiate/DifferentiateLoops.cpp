@@ -17,19 +17,18 @@
 //
 // What f computes on the way is computed again. Of what the loop carries, that
 // is kept for all iterations which the gradient uses: a state that a product
-// reads, but neither a sum nor a tensor that is filled slice by slice.
+// reads, but neither a sum nor a tensor that is filled slice by slice. Of a
+// tensor that is read by slices, these are kept.
 //
 //===----------------------------------------------------------------------===//
 
 #include "DifferentiateRules.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
-#include "mlir/Dialect/ControlFlow/IR/ControlFlowOps.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/IRMapping.h"
 #include "mlir/IR/PatternMatch.h"
-#include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "mlir/Interfaces/ValueBoundsOpInterface.h"
 #include "mlir/Transforms/RegionUtils.h"
 #include "llvm/ADT/SetVector.h"
@@ -116,7 +115,6 @@ private:
   LogicalResult emitIteration(scf::ForOp backward, const Counter &counter);
   LogicalResult keepStates(scf::ForOp backward, const Counter &counter);
   bool hasFixedExtents(unsigned state);
-  Value getAdjoint(const Adjoints &from, Value value);
 
   scf::ForOp loop;
   OpBuilder &b;
@@ -129,6 +127,19 @@ private:
   /// What stands for the states, one after the other, in the loop that runs
   /// backwards, until it is known which of them it uses.
   SmallVector<UnrealizedConversionCastOp> placeholders;
+  /// Slices of states, by what computes them again in that loop.
+  llvm::DenseMap<Operation *, tensor::ExtractSliceOp> slices;
+  /// What is kept of an iteration.
+  struct Kept {
+    /// A state, or a slice of one.
+    unsigned state;
+    tensor::ExtractSliceOp slice;
+    /// What stands for it in the loop that runs backwards.
+    Value used;
+
+    Value getForward(scf::ForOp loop) const;
+  };
+  SmallVector<Kept> chooseKept(unsigned state);
 };
 } // namespace
 
@@ -191,18 +202,7 @@ void LoopGradient::collectActive() {
 }
 
 LogicalResult LoopGradient::check() {
-  WalkResult effects = loop.getBody()->walk([&](Operation *op) {
-    // Iterations are computed again; an assertion holds then as well.
-    bool isRepeatable = isa<cf::AssertOp>(op) ||
-                        op->hasTrait<OpTrait::HasRecursiveMemoryEffects>() ||
-                        isMemoryEffectFree(op);
-    if (isRepeatable)
-      return WalkResult::advance();
-    op->emitOpError("is in a loop that has no gradient, because of its side "
-                    "effects");
-    return WalkResult::interrupt();
-  });
-  if (effects.wasInterrupted())
+  if (failed(checkRepeatable(loop)))
     return failure();
   for (Value init : loop.getInits())
     if (!isa<RankedTensorType>(init.getType()) &&
@@ -219,14 +219,6 @@ LogicalResult LoopGradient::check() {
   return success();
 }
 
-/// The adjoint of `value`, or zeros, in the type that adjoints have.
-Value LoopGradient::getAdjoint(const Adjoints &from, Value value) {
-  if (Value adjoint = from.find(value))
-    return adjoint;
-  return createZerosLike(b, loc, value,
-                         getStateType(getElementTypeOrSelf(value)));
-}
-
 LogicalResult LoopGradient::emit() {
   collectActive();
   if (failed(check()))
@@ -235,11 +227,11 @@ LogicalResult LoopGradient::emit() {
   Counter counter(loop, before);
   SmallVector<Value> inits, targets;
   for (unsigned state : states) {
-    inits.push_back(getAdjoint(adjoints, loop.getResult(state)));
+    inits.push_back(getAdjointOrZeros(b, loc, adjoints, loop.getResult(state)));
     targets.push_back(loop.getInits()[state]);
   }
   for (Value capture : captures)
-    inits.push_back(getAdjoint(adjoints, capture));
+    inits.push_back(getAdjointOrZeros(b, loc, adjoints, capture));
   for (Value init : loop.getInits())
     placeholders.push_back(UnrealizedConversionCastOp::create(
         b, loc, init.getType(), ValueRange()));
@@ -284,6 +276,8 @@ LogicalResult LoopGradient::emitIteration(scf::ForOp backward,
   SmallVector<Operation *> ops;
   for (Operation &op : loop.getBody()->without_terminator()) {
     ops.push_back(b.clone(op, values));
+    if (auto slice = dyn_cast<tensor::ExtractSliceOp>(op))
+      slices[ops.back()] = slice;
     inner.activateResults(ops.back());
   }
 
@@ -302,9 +296,9 @@ LogicalResult LoopGradient::emitIteration(scf::ForOp backward,
 
   SmallVector<Value> yielded;
   for (unsigned state : states)
-    yielded.push_back(getAdjoint(inner, getState(state)));
+    yielded.push_back(getAdjointOrZeros(b, loc, inner, getState(state)));
   for (Value capture : captures)
-    yielded.push_back(getAdjoint(inner, capture));
+    yielded.push_back(getAdjointOrZeros(b, loc, inner, capture));
   scf::YieldOp::create(b, loc, yielded);
   eraseDeadOps(*backward.getBody());
   return success();
@@ -368,31 +362,63 @@ bool LoopGradient::hasFixedExtents(unsigned state) {
   });
 }
 
-/// Has the loop fill a tape with each state that the loop that runs backwards
-/// uses, and that one read it.
+/// The value in an iteration of the loop.
+Value LoopGradient::Kept::getForward(scf::ForOp loop) const {
+  if (slice)
+    return slice->getResult(0);
+  return loop.getRegionIterArg(state);
+}
+
+/// What the loop that runs backwards uses of a state: slices, if these are all
+/// and smaller.
+SmallVector<LoopGradient::Kept> LoopGradient::chooseKept(unsigned state) {
+  Value whole = placeholders[state].getResult(0);
+  SmallVector<Kept> parts;
+  int64_t numElements = 0;
+  for (Operation *user : whole.getUsers()) {
+    auto slice = slices.lookup(user);
+    if (!slice || !slice.getType().hasStaticShape())
+      return {{state, nullptr, whole}};
+    numElements += slice.getType().getNumElements();
+    parts.push_back({state, slice, user->getResult(0)});
+  }
+  auto type = dyn_cast<RankedTensorType>(whole.getType());
+  if (type && type.hasStaticShape() && type.getNumElements() <= numElements)
+    return {{state, nullptr, whole}};
+  return parts;
+}
+
+/// Has the loop fill a tape with all that the loop that runs backwards uses of
+/// states, and that one read it.
 LogicalResult LoopGradient::keepStates(scf::ForOp backward,
                                        const Counter &counter) {
   IRRewriter rewriter(b);
   rewriter.setInsertionPoint(loop);
-  SmallVector<unsigned> kept;
+  SmallVector<Kept> kept;
+  for (auto [state, placeholder] : llvm::enumerate(placeholders)) {
+    Value init = loop.getInits()[state];
+    bool isFixed = placeholder.use_empty() || hasFixedExtents(state);
+    for (Operation *user : llvm::make_early_inc_range(placeholder->getUsers()))
+      if (auto dim = dyn_cast<tensor::DimOp>(user); dim && isFixed)
+        dim.getSourceMutable().assign(init);
+    for (const Kept &part : chooseKept(state)) {
+      if (!part.slice && !isFixed)
+        return loop.emitOpError("has no gradient: expected what it carries to "
+                                "have one shape, but the extents of value ")
+               << state << " of type " << placeholder.getResult(0).getType()
+               << " may change";
+      if (!part.used.use_empty())
+        kept.push_back(part);
+    }
+  }
   SmallVector<Tape> tapes;
   SmallVector<Value> empty;
-  for (auto [state, placeholder] : llvm::enumerate(placeholders)) {
-    if (!placeholder.use_empty() && !hasFixedExtents(state))
-      return loop.emitOpError("has no gradient: expected what it carries to "
-                              "have one shape, but the extents of value ")
-             << state << " of type " << placeholder.getResult(0).getType()
-             << " may change";
-    Value init = loop.getInits()[state];
-    for (Operation *user : llvm::make_early_inc_range(placeholder->getUsers()))
-      if (auto dim = dyn_cast<tensor::DimOp>(user))
-        dim.getSourceMutable().assign(init);
-    if (placeholder.use_empty())
-      continue;
-    kept.push_back(state);
-    tapes.emplace_back(rewriter, loc, counter.count, init);
+  for (const Kept &part : kept) {
+    Value like =
+        part.slice ? part.getForward(loop) : loop.getInits()[part.state];
+    tapes.emplace_back(rewriter, loc, counter.count, like);
     empty.push_back(tensor::EmptyOp::create(rewriter, loc, tapes.back().sizes,
-                                            getElementTypeOrSelf(init)));
+                                            getElementTypeOrSelf(like)));
   }
   if (!kept.empty()) {
     FailureOr<LoopLikeOpInterface> keeping = loop.replaceWithAdditionalYields(
@@ -404,21 +430,30 @@ LogicalResult LoopGradient::keepStates(scf::ForOp backward,
           b.setInsertionPointToStart(body);
           Value number = counter.getNumber(b, body->getArgument(0));
           SmallVector<Value> filled;
-          for (auto [state, tape, value] :
-               llvm::zip_equal(kept, tapes, unfilled))
-            filled.push_back(tape.write(b, loc, body->getArgument(state + 1),
-                                        value, number));
+          for (auto [part, tape, value] :
+               llvm::zip_equal(kept, tapes, unfilled)) {
+            OpBuilder::InsertionGuard guard(b);
+            if (part.slice)
+              b.setInsertionPointAfter(part.slice);
+            Value entry =
+                part.getForward(cast<scf::ForOp>(body->getParentOp()));
+            filled.push_back(tape.write(b, loc, entry, value, number));
+          }
           return filled;
         });
     rewriter.setInsertionPointToStart(backward.getBody());
     Value number = counter.countDown(rewriter, backward.getInductionVar());
     ResultRange filled = (*keeping)->getResults().take_back(kept.size());
-    for (auto [state, tape, value] : llvm::zip_equal(kept, tapes, filled))
-      rewriter.replaceAllUsesWith(placeholders[state].getResult(0),
+    for (auto [part, tape, value] : llvm::zip_equal(kept, tapes, filled))
+      rewriter.replaceAllUsesWith(part.used,
                                   tape.read(rewriter, loc, value, number));
   }
-  for (UnrealizedConversionCastOp placeholder : placeholders)
+  for (UnrealizedConversionCastOp placeholder : placeholders) {
+    // Slices that are read from tapes now.
+    for (Operation *user : llvm::make_early_inc_range(placeholder->getUsers()))
+      user->erase();
     placeholder.erase();
+  }
   return success();
 }
 

@@ -19,14 +19,29 @@ namespace fovea::attn {
 /// Models of DifferentiableOpInterface for the operations of a dialect: arith
 /// and math on numbers, everything else on tensors.
 void registerArithRules(mlir::DialectRegistry &registry);
+void registerBranchRules(mlir::DialectRegistry &registry);
 void registerLinalgRules(mlir::DialectRegistry &registry);
 void registerLoopRules(mlir::DialectRegistry &registry);
+void registerSecondRules(mlir::DialectRegistry &registry);
 void registerTensorRules(mlir::DialectRegistry &registry);
 void registerAttnRules(mlir::DialectRegistry &registry);
 void registerTreeRules(mlir::DialectRegistry &registry);
 
 /// Activates what depends on active values in an iteration of a loop.
 void activateBody(mlir::scf::ForOp loop, Adjoints &adjoints);
+
+/// An error unless the regions of a branch or loop can be run again.
+llvm::LogicalResult checkRepeatable(mlir::Operation *op);
+
+/// The adjoint of `value`, or zeros, in the type that adjoints have.
+mlir::Value getAdjointOrZeros(mlir::OpBuilder &b, mlir::Location loc,
+                              const Adjoints &adjoints, mlir::Value value);
+
+/// Replaces a loop by one that counts its iterations, and one of that many.
+llvm::LogicalResult countIterations(mlir::scf::WhileOp loop);
+
+/// Replaces the gradient of attention by products of tiles of its queries.
+llvm::LogicalResult expandGradient(DenseBackwardOp op);
 
 /// Erases operations that nothing needs, and takes from loops what they carry
 /// for nothing.

@@ -17,8 +17,8 @@ using namespace mlir;
 using namespace fovea::attn;
 
 namespace {
-/// The values of a block, and of the bodies of its loops, that its terminator
-/// or an operation with side effects needs. What a loop carries only to make
+/// The values of a block, and of its loops and branches, that its terminator or
+/// an operation with side effects needs. What a loop carries only to make
 /// itself, such as a tensor that nobody reads, is none of them.
 class NeededValues {
 public:
@@ -46,6 +46,7 @@ private:
       add(bound);
   }
   void addState(scf::ForOp loop, unsigned state);
+  void addBranch(scf::IfOp branch);
   void follow(Value value);
 
   llvm::DenseSet<Value> values;
@@ -62,6 +63,8 @@ NeededValues::NeededValues(Block &block) {
         return;
       if (auto loop = dyn_cast<scf::ForOp>(inner))
         addBounds(loop);
+      else if (auto branch = dyn_cast<scf::IfOp>(inner))
+        addBranch(branch);
       else
         addOperands(inner);
     });
@@ -76,6 +79,14 @@ void NeededValues::addState(scf::ForOp loop, unsigned state) {
   add(loop.getYieldedValues()[state]);
 }
 
+/// A branch keeps all of its results.
+void NeededValues::addBranch(scf::IfOp branch) {
+  add(branch.getCondition());
+  for (Region &region : branch->getRegions())
+    if (!region.empty())
+      addOperands(region.front().getTerminator());
+}
+
 void NeededValues::follow(Value value) {
   if (auto argument = dyn_cast<BlockArgument>(value)) {
     auto loop = dyn_cast<scf::ForOp>(argument.getOwner()->getParentOp());
@@ -86,6 +97,8 @@ void NeededValues::follow(Value value) {
   auto result = cast<OpResult>(value);
   if (auto loop = dyn_cast<scf::ForOp>(result.getOwner()))
     return addState(loop, result.getResultNumber());
+  if (auto branch = dyn_cast<scf::IfOp>(result.getOwner()))
+    return addBranch(branch);
   result.getOwner()->walk([&](Operation *op) { addOperands(op); });
 }
 
@@ -137,6 +150,10 @@ static void eraseOthers(Block &block, const NeededValues &needed,
     else if (auto loop = dyn_cast<scf::ForOp>(op))
       eraseOthers(*keepStates(loop, needed.getStates(loop)).getBody(), needed,
                   except);
+    else if (auto branch = dyn_cast<scf::IfOp>(op))
+      for (Region &region : branch->getRegions())
+        for (Block &inner : region)
+          eraseOthers(inner, needed, except);
   }
 }
 

@@ -48,7 +48,7 @@ func.func @f_vjp(%x: f32) -> f32 {
 
 // -----
 
-// Everything that has no gradient is in one error, in loops as well.
+// Everything that has no gradient is in one error, in loops and branches as well.
 
 func.func @branches(%x: tensor<4xf32>, %n: index, %c: i1) -> tensor<4xf32> {
   %zero = arith.constant 0 : index
@@ -59,9 +59,10 @@ func.func @branches(%x: tensor<4xf32>, %n: index, %c: i1) -> tensor<4xf32> {
     %s = func.call @step(%y) : (tensor<4xf32>) -> tensor<4xf32>
     scf.yield %s : tensor<4xf32>
   }
-  // expected-note @below {{'scf.if' op has none, either}}
   %z = scf.if %c -> tensor<4xf32> {
-    scf.yield %y : tensor<4xf32>
+    // expected-note @below {{'func.call' op has none, either}}
+    %s = func.call @step(%y) : (tensor<4xf32>) -> tensor<4xf32>
+    scf.yield %s : tensor<4xf32>
   } else {
     scf.yield %x : tensor<4xf32>
   }
@@ -108,7 +109,9 @@ func.func @vectors(%x: f32, %n: index) -> f32 {
   %one = arith.constant 1 : index
   // expected-error @below {{'scf.for' op has no gradient: expected it to carry tensors and numbers, but got 'vector<4xi32>'}}
   %y, %w = scf.for %i = %zero to %n step %one iter_args(%y = %x, %w = %v) -> (f32, vector<4xi32>) {
-    %s = arith.mulf %y, %x : f32
+    %e = vector.extract %w[0] : i32 from vector<4xi32>
+    %f = arith.sitofp %e : i32 to f32
+    %s = arith.mulf %y, %f : f32
     scf.yield %s, %w : f32, vector<4xi32>
   }
   return %y : f32
@@ -242,18 +245,17 @@ func.func @codes(%q: tensor<1x1x4x2xf32>, %k: tensor<1x1x2x2xf32>, %v: tensor<1x
 
 // -----
 
-// A gradient has none itself: there are no second derivatives.
+// Gradients of most attention have none, those of dense attention do.
 
-func.func @second(%q: tensor<1x1x4x2xf32>, %l: tensor<1x1x4xf32>, %n: tensor<1x1x4xi32>) -> tensor<1x1x4x2xf32> {
+func.func @second(%q: tensor<1x1x4x2xf32>, %l: tensor<1x1x4xf32>, %f: tensor<1x1x4x6xf32>) -> tensor<1x1x4x2xf32> {
   %o = tensor.empty() : tensor<1x1x4x2xf32>
-  // expected-error @below {{'attn.dense_backward' op has no gradient, but results of '@second' depend on it}}
   %d:3 = attn.dense_backward ins(%q, %q, %q : tensor<1x1x4x2xf32>, tensor<1x1x4x2xf32>, tensor<1x1x4x2xf32>)
       forward(%q, %l : tensor<1x1x4x2xf32>, tensor<1x1x4xf32>) gradient(%q : tensor<1x1x4x2xf32>)
       outs(%o, %o, %o : tensor<1x1x4x2xf32>, tensor<1x1x4x2xf32>, tensor<1x1x4x2xf32>)
       -> tensor<1x1x4x2xf32>, tensor<1x1x4x2xf32>, tensor<1x1x4x2xf32>
-  // expected-note @below {{'attn.rope_backward' op has none, either}}
-  %r = attn.rope_backward ins(%n : tensor<1x1x4xi32>) gradient(%d#0 : tensor<1x1x4x2xf32>)
-      outs(%o : tensor<1x1x4x2xf32>) -> tensor<1x1x4x2xf32>
+  // expected-error @below {{'attn.polynomial_features_backward' op has no gradient, but results of '@second' depend on it}}
+  %r = attn.polynomial_features_backward ins(%d#0 : tensor<1x1x4x2xf32>) gradient(%f : tensor<1x1x4x6xf32>)
+      outs(%o : tensor<1x1x4x2xf32>) {degree = 2 : i64, scale = 1.0 : f64} -> tensor<1x1x4x2xf32>
   return %r : tensor<1x1x4x2xf32>
 }
 
@@ -291,4 +293,37 @@ func.func @capture(%q: tensor<1x1x4x2xf32>, %t: f32) -> tensor<1x1x4x2xf32> {
         attn.yield %p : f32
       } outs(%q : tensor<1x1x4x2xf32>) -> tensor<1x1x4x2xf32>
   return %r : tensor<1x1x4x2xf32>
+}
+
+// -----
+
+// A loop of unknown length is run twice.
+
+func.func @effects(%x: f32) -> f32 {
+  %y = scf.while (%s = %x) : (f32) -> f32 {
+    %zero = arith.constant 0.0 : f32
+    %more = arith.cmpf ogt, %s, %zero : f32
+    scf.condition(%more) %s : f32
+  } do {
+  ^bb0(%s: f32):
+    // expected-error @below {{'func.call' op is in a loop that has no gradient, because of its side effects}}
+    %t = func.call @next(%s) : (f32) -> f32
+    scf.yield %t : f32
+  }
+  return %y : f32
+}
+func.func private @next(f32) -> f32
+
+// -----
+
+func.func @twice(%q: tensor<1x1x4x2xf32>, %w: tensor<1x1x4xf32>, %o: tensor<1x1x4x2xf32>, %l: tensor<1x1x4xf32>, %d: tensor<1x1x4x2xf32>)
+    -> tensor<1x1x4x2xf32> {
+  %e = tensor.empty() : tensor<1x1x4x2xf32>
+  // expected-error @below {{'attn.dense_backward' op has no gradient: a second derivative of attention with log weights is not known}}
+  %dq, %dk, %dv = attn.dense_backward ins(%q, %q, %q : tensor<1x1x4x2xf32>, tensor<1x1x4x2xf32>, tensor<1x1x4x2xf32>)
+      log_weight(%w : tensor<1x1x4xf32>) forward(%o, %l : tensor<1x1x4x2xf32>, tensor<1x1x4xf32>)
+      gradient(%d : tensor<1x1x4x2xf32>)
+      outs(%e, %e, %e : tensor<1x1x4x2xf32>, tensor<1x1x4x2xf32>, tensor<1x1x4x2xf32>)
+      -> tensor<1x1x4x2xf32>, tensor<1x1x4x2xf32>, tensor<1x1x4x2xf32>
+  return %dq : tensor<1x1x4x2xf32>
 }

@@ -128,3 +128,25 @@ func.func @asserted(%x: f32, %n: index) -> f32 {
   }
   return %y : f32
 }
+
+// -----
+
+// Of a tensor that is read by slices, these are kept.
+
+// CHECK-LABEL: func.func @slices_vjp(
+//       CHECK:   %[[TAPE:.*]] = tensor.empty() : tensor<4x6xf32>
+//       CHECK:   scf.for {{.*}} iter_args(%{{.*}} = %{{.*}}, %{{.*}} = %[[TAPE]]) -> (tensor<5x6xf32>, tensor<4x6xf32>)
+//   CHECK-NOT:   tensor<4x5x6xf32>
+func.func @slices(%x: tensor<5x6xf32>) -> tensor<5x6xf32> {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c4 = arith.constant 4 : index
+  %r = scf.for %i = %c0 to %c4 step %c1 iter_args(%s = %x) -> tensor<5x6xf32> {
+    %xi = tensor.extract_slice %s[%i, 0] [1, 6] [1, 1] : tensor<5x6xf32> to tensor<6xf32>
+    %t = math.sin %xi : tensor<6xf32>
+    %j = arith.addi %i, %c1 : index
+    %o = tensor.insert_slice %t into %s[%j, 0] [1, 6] [1, 1] : tensor<6xf32> into tensor<5x6xf32>
+    scf.yield %o : tensor<5x6xf32>
+  }
+  return %r : tensor<5x6xf32>
+}

@@ -33,7 +33,10 @@ def DifferentiatePass : Pass<"attn-differentiate", "::mlir::ModuleOp"> {
     | `linalg`, named or generic, in any layout: element by element, sums of anything, maxima and minima | the same loops with the maps exchanged; the derivative of a body is taken operation by operation (`arith`, `math`) |
     | `tensor`: slices, reshapes, casts, `pad`, `concat`, `extract`, `insert` | their transposes |
     | `scf.for`, with any bounds | a loop over the iterations from the last to the first, see below |
+    | `scf.while` | the same, once a copy of the loop has counted its iterations |
+    | `scf.if` | a branch on the same condition, which computes again what it needs |
     | patterns of this dialect | their `attn.*_backward` |
+    | `attn.dense_backward` without terms, sinks, lengths or functions; `attn.rope_backward` | products of tiles of queries with all keys: quadratic time, linear memory; turns |
 
     Equal maxima share their adjoint evenly. Rounding, comparisons and integers pass
     nothing on, nor does an operation with the attribute `attn.stop_gradient`.
@@ -47,11 +50,13 @@ def DifferentiatePass : Pass<"attn-differentiate", "::mlir::ModuleOp"> {
     A loop computes what is within an iteration again, from the values that it
     carries into it. Of these, it keeps for all iterations those that the gradient
     reads, in tensors with one entry for each; sums, and tensors that iterations
-    fill, are not among them. What is kept has the same extents in all iterations,
-    and iterations have no side effects but assertions.
+    fill, are not among them, and of a tensor that is read by slices these are kept.
+    What is kept has the same extents in all iterations, and iterations and
+    branches have no side effects but assertions.
 
     The gradient is a function like any other: it has one itself where the
-    operations that it is made of do, `linalg`, `tensor`, `arith`, `math` and loops.
+    operations that it is made of do, `linalg`, `tensor`, `arith`, `math`, loops,
+    branches, dense attention and `attn.rope`.
 
     With `recompute`, elementwise results that the gradient needs are computed a
     second time rather than kept, where everything that takes is kept anyway.

@@ -284,5 +284,16 @@ def attention_cases():
             "%r:2 = attn.conv_apply ins(%b, %n, %v : tensor<1x2x2x6x$T>, tensor<1x2x2xi32>, tensor<1x2x6x3x$T>)"
             " outs(%e, %c : tensor<1x2x6x3x$T>, tensor<1x2xi32>) -> tensor<1x2x6x3x$T>, tensor<1x2xi32>", returned="%r#0")),
     ]  # fmt: skip
-    # Gradients of attention have none.
-    return [dict(case, second=False) for case in cases]
+    # Gradients of most attention have none.
+    cases = [dict(case, second=case["name"] == "rope") for case in cases]
+    for name, shapes, attributes in [
+        ("any", [q, k, k], "scale = 0.4 : f64"),
+        ("causal, rows that read nothing", [(1, 2, 7, 3), (1, 1, 5, 3), (1, 1, 5, 2)], "mask = #attn.mask<causal>"),
+        ("window", [(1, 2, 5, 2), (1, 1, 9, 2), (1, 1, 9, 3)], "mask = #attn.mask<window = 2>"),
+        ("prefix", [(1, 1, 6, 2), (1, 1, 6, 2), (1, 1, 6, 1)], "mask = #attn.mask<causal, prefix = 3>"),
+        ("tiles", [(1, 1, 67, 1)] * 3, "causal"),
+    ]:
+        output = (*shapes[0][:3], shapes[2][3])
+        cases.append(dict(name=f"dense twice, {name}", text=attention("dense", shapes, 3, output, attributes), inputs=shapes,
+                          types=("f64", "f32")))  # fmt: skip
+    return cases

@@ -4,7 +4,7 @@
 """Loops to differentiate, each with the same program unrolled. `$T` is the element type."""
 
 import numpy as np
-from gradients import function
+from gradients import function, positive
 
 
 def loop(name, arguments, inputs, carried, body, *, trips, setup=(), before=(), kind="index", **more):
@@ -130,6 +130,61 @@ def nested(i, states, tag):
     ], [f"%t{tag}#0", f"%t{tag}#1"]  # fmt: skip
 
 
+def chain(i, states, tag):
+    """A tensor whose rows are made of the ones before them, which are kept, not the tensor."""
+    kind = "tensor<5x4x$T>"
+    return [
+        f"%x{tag} = tensor.extract_slice {states[0]}[{i}, 0] {ONE_ROW} : {kind} to {ROW}",
+        f"%p{tag} = arith.mulf %x{tag}, %w : {ROW}", f"%q{tag} = math.sin %p{tag} : {ROW}",
+        f"%j{tag} = arith.addi {i}, %one : index",
+        f"%o{tag} = tensor.insert_slice %q{tag} into {states[0]}[%j{tag}, 0] {ONE_ROW} : {ROW} into {kind}",
+    ], [f"%o{tag}"]  # fmt: skip
+
+
+def branches(i, states, tag):
+    """A branch in every other iteration, which reads another value in each."""
+    odd, even = f"%a{tag} = arith.mulf {states[0]}, %x : {ROW}", f"%b{tag} = math.sin {states[0]} : {ROW}"
+    if tag != "_i":
+        return ([odd], [f"%a{tag}"]) if int(tag[1:]) % 2 else ([even], [f"%b{tag}"])
+    return [
+        f"%m = arith.remui {i}, %two : index", "%odd = arith.cmpi eq, %m, %one : index",
+        f"%r_i = scf.if %odd -> {ROW} {{", odd, f"scf.yield %a{tag} : {ROW}", "} else {", even, f"scf.yield %b{tag} : {ROW}", "}",
+    ], ["%r_i"]  # fmt: skip
+
+
+def while_loop(name, trips):
+    """What the condition hands over is computed once more than the rest of an iteration."""
+    text = [
+        "%zeroth = arith.constant 0 : index", "%one = arith.constant 1 : index",
+        f"%r:2 = scf.while (%s = %x, %i = %zeroth) : ({ROW}, index) -> ({ROW}, index) {{",
+        f"%t = arith.mulf %s, %y : {ROW}", "%more = arith.cmpi slt, %i, %n : index",
+        f"scf.condition(%more) %t, %i : {ROW}, index", "} do {", f"^bb0(%u: {ROW}, %j: index):",
+        f"%v = math.sin %u : {ROW}", "%k = arith.addi %j, %one : index", f"scf.yield %v, %k : {ROW}, index", "}",
+    ]  # fmt: skip
+    same, state = [], "%x"
+    for number in range(trips):
+        same += [f"%t{number} = arith.mulf {state}, %y : {ROW}", f"%v{number} = math.sin %t{number} : {ROW}"]
+        state = f"%v{number}"
+    same.append(f"%last = arith.mulf {state}, %y : {ROW}")
+    arguments = f"%x: {ROW}, %y: {ROW}, %n: index"
+    return dict(name=f"while loop, {name}", text=function(arguments, ROW, *text, returned="%r#0"),
+                same=function(arguments, ROW, *same, returned="%last"), inputs=[(4,), (4,), integer(trips)],
+                types=("f64", "f32"))  # fmt: skip
+
+
+def until_small():
+    """As long as data says, in a branch."""
+    text = [
+        "%least = arith.constant 0.2 : $T", "%half = arith.constant 0.5 : $T", "%small = arith.constant 0.01 : $T",
+        "%large = arith.cmpf ogt, %x, %least : $T", "%r = scf.if %large -> $T {",
+        "%w = scf.while (%s = %x) : ($T) -> $T {", "%more = arith.cmpf ogt, %s, %least : $T", "scf.condition(%more) %s : $T",
+        "} do {", "^bb0(%u: $T):", "%p = arith.mulf %u, %half : $T", "%q = math.sin %p : $T", "%a = arith.mulf %small, %y : $T",
+        "%b = arith.addf %q, %a : $T", "scf.yield %b : $T", "}", "scf.yield %w : $T", "} else {", "scf.yield %y : $T", "}",
+    ]  # fmt: skip
+    return dict(name="while loop in a branch", text=function("%x: $T, %y: $T", "$T", *text), inputs=[positive(()), ()],
+                types=("f64", "f32"))  # fmt: skip
+
+
 def integer(value):
     return lambda rng: np.asarray(value)
 
@@ -152,11 +207,16 @@ def loop_cases():
         loop("dynamic extents", "%x: tensor<?x3x$T>", [(5, 3)], [("tensor<?x3x$T>", "%x")], grown, trips=range(4),
              types=("f64", "f32"), second=False),
         loop("sequences", f"%q: {SEQUENCES}, %k: {SEQUENCES}, %v: {SEQUENCES}", sizes, [(SEQUENCES, "%all")], sequences,
-             trips=range(3), setup=[f"%all = tensor.empty() : {SEQUENCES}"], second=False),
+             trips=range(3), setup=[f"%all = tensor.empty() : {SEQUENCES}"]),
         loop("packed sequences", "%q: tensor<1x2x9x3x$T>, %k: tensor<1x2x9x3x$T>, %v: tensor<1x2x9x3x$T>,"
              " %offsets: tensor<4xindex>", [(1, 2, 9, 3)] * 3 + [integer([0, 4, 5, 9])], [("tensor<1x2x9x3x$T>", "%all")],
              packed, trips=range(3), setup=["%all = tensor.empty() : tensor<1x2x9x3x$T>", "%one = arith.constant 1 : index"],
              types=("f64", "f32"), second=False),
+        loop("slices", f"%x: tensor<5x4x$T>, %w: {ROW}", [(5, 4), (4,)], [("tensor<5x4x$T>", "%x")], chain, trips=range(4),
+             setup=["%one = arith.constant 1 : index"], types=("f64", "f32")),
+        loop("branches", f"%x: {ROW}, %y: {ROW}", [(4,), (4,)], [(ROW, "%y")], branches, trips=range(5),
+             setup=["%one = arith.constant 1 : index", "%two = arith.constant 2 : index"], types=("f64", "f32")),
+        while_loop("3 iterations", 3), while_loop("none", 0), until_small(),
         loop("nested", f"%x: tensor<3x4x$T>, %y: {ROW}", [(3, 4), (4,)], [(ROW, "%y"), ("tensor<3x2x4x$T>", "%all")], nested,
              trips=range(3), setup=["%all = tensor.empty() : tensor<3x2x4x$T>", "%zeroth = arith.constant 0 : index",
                                     "%one = arith.constant 1 : index", "%two = arith.constant 2 : index"], types=("f64", "f32")),

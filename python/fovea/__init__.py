@@ -28,6 +28,7 @@ from . import (
     _quantize,
     _rope,
     _stream,
+    _suggest,
     _trace,
     _varlen,
     _vq,
@@ -49,6 +50,7 @@ from ._program import *
 from ._quantize import *
 from ._rope import *
 from ._stream import *
+from ._suggest import *
 from ._trace import *
 from ._varlen import *
 from ._vq import *
@@ -72,6 +74,7 @@ __all__ = (
     + _quantize.__all__
     + _rope.__all__
     + _stream.__all__
+    + _suggest.__all__
     + _trace.__all__
     + _varlen.__all__
     + _vq.__all__

@@ -165,6 +165,13 @@ def record_kernels(call: Callable[[], Any]) -> list[tuple[Kernel, list[list[int]
 def explain(kernel: Kernel, shapes: list[list[int]], data: list[Any]) -> tuple[str, str, str]:
     """A kernel explained as text, as a page and as JSON, for arguments of integers that are not None."""
 
+def probe_attention(text: str, entry: str | None = None) -> tuple[str, list[tuple[str, str, bool, float]]]:
+    """A module whose function also returns query, key and value of its dense attention, and for each of these its place,
+    why it is left out, whether it is causal, and its scale."""
+
+def count_flops(kernel: Kernel, shapes: list[list[int]]) -> float | None:
+    """Useful floating-point operations of a kernel, where they are known."""
+
 def run_tool(name: str, arguments: list[str]) -> int:
     """Runs one of the command-line tools in this process, and returns its status."""
 

@@ -15,9 +15,11 @@
 #include "fovea/ExecutionEngine/Elements.h"
 #include "fovea/ExecutionEngine/InvocationScope.h"
 #include "fovea/ExecutionEngine/KernelOrigin.h"
+#include "fovea/Tools/Explain/AttentionProbe.h"
 #include "fovea/Tools/Explain/Explain.h"
 #include "llvm/ADT/SmallPtrSet.h"
 #include "llvm/ADT/Twine.h"
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -126,7 +128,38 @@ explainKernel(const Kernel &kernel,
   });
 }
 
+//===----------------------------------------------------------------------===//
+// fovea-suggest
+//===----------------------------------------------------------------------===//
+
+/// A module that returns what its attention reads, and for each attention its
+/// place, the reason why that is left out, whether it is causal, and its scale.
+static nb::tuple probeText(const std::string &text,
+                           std::optional<std::string> entry) {
+  CompileOptions options;
+  options.entry = entry.value_or("");
+  AttentionProbe probe =
+      runKernels({}, [&] { return probeAttention(text, options); });
+  nb::list found;
+  for (const ProbedAttention &each : probe.attention)
+    found.append(
+        nb::make_tuple(each.place, each.reason, each.isCausal, each.scale));
+  return nb::make_tuple(probe.text, found);
+}
+
+static std::optional<double>
+countKernelFlops(const Kernel &kernel,
+                 const std::vector<std::vector<int64_t>> &given) {
+  ArgumentShapes shapes;
+  for (const std::vector<int64_t> &shape : given)
+    shapes.emplace_back(shape.begin(), shape.end());
+  return countFlops(getOrigin(kernel).text, kernel.getName(), shapes);
+}
+
 void python::defineTools(nb::module_ &m) {
+  m.def("probe_attention", &probeText, nb::arg("text"),
+        nb::arg("entry") = nb::none());
+  m.def("count_flops", &countKernelFlops, nb::arg("kernel"), nb::arg("shapes"));
   m.def("record_kernels", &recordKernels, nb::arg("call"));
   m.def("explain", &explainKernel, nb::arg("kernel"), nb::arg("shapes"),
         nb::arg("data"));

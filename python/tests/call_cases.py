@@ -269,7 +269,7 @@ class Cases:
 OTHERS = {
     "capture", "clear_cache", "compile", "explain", "fast_multipole_decode", "gpu_stream", "hierarchical_weights",
     "import_jax", "import_torch", "key_weights_from_conv1d", "load", "num_threads", "rope_frequencies", "set_num_threads",
-    "set_shapes", "shapes",
+    "set_shapes", "shapes", "suggest",
 }  # fmt: skip
 FUNCTIONS = sorted(name for name in fovea.__all__ if inspect.isfunction(getattr(fovea, name)) and name not in OTHERS)
 

@@ -84,7 +84,8 @@ def functions():
     found = {}
     for name in fovea.__all__:
         function = getattr(fovea, name)
-        others = ("fovea.compiler", "fovea._caches", "fovea._explain", "fovea._program", "fovea._trace", "fovea._weights")
+        others = ("fovea.compiler", "fovea._caches", "fovea._explain", "fovea._program", "fovea._suggest", "fovea._trace",
+                  "fovea._weights")  # fmt: skip
         if inspect.isfunction(function) and function.__module__ not in others:
             found[name] = inspect.signature(function)
     return found

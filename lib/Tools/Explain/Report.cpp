@@ -24,8 +24,7 @@ static constexpr int64_t kMaxExtent = int64_t(1) << 24;
 // Operations
 //===----------------------------------------------------------------------===//
 
-/// Where the text has the operation, if it is from a text.
-static std::string getPlace(Operation *op) {
+std::string explanation::getPlace(Operation *op) {
   auto place = op->getLoc()->findInstanceOf<FileLineColLoc>();
   if (!place)
     return "";

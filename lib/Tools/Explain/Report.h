@@ -114,6 +114,9 @@ std::vector<Fact> getFacts(const Report &report);
 std::vector<Fact> getFacts(const OperationReport &operation,
                            const Report &report);
 
+/// Where the text has an operation, or empty if it is not from a text.
+std::string getPlace(mlir::Operation *op);
+
 /// Headings of these, and sentences.
 std::string describeFunction(const Report &report);
 std::string describePlace(const OperationReport &operation);

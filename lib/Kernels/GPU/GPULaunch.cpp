@@ -28,12 +28,13 @@ LogicalResult fovea::attn::verifyGPUElementTypes(Operation *op,
   return success();
 }
 
-LogicalResult fovea::attn::verifyGPUWidths(Operation *op, ValueRange operands) {
+LogicalResult fovea::attn::verifyGPUWidths(Operation *op, ValueRange operands,
+                                           int64_t most) {
   for (Value operand : operands) {
     int64_t width = cast<ShapedType>(operand.getType()).getShape().back();
-    if (width > kMaxHeadWidth)
+    if (width > most)
       return op->emitOpError("has heads of width ")
-             << width << ", but GPU kernels take at most " << kMaxHeadWidth;
+             << width << ", but GPU kernels take at most " << most;
   }
   return success();
 }

@@ -3,7 +3,7 @@
 // RUN: not fovea-run %s --entry=f64 --target=gpu-sim --random 2>&1 | FileCheck %s --check-prefix=TYPE
 // TYPE: error: 'attn.stream' op has data of type 'f64', but GPU kernels take f16, bf16 and f32
 // RUN: not fovea-run %s --entry=broad --target=gpu-sim --random 2>&1 | FileCheck %s --check-prefix=WIDTH
-// WIDTH: error: 'attn.stream' op has heads of width 300, but GPU kernels take at most 256
+// WIDTH: error: 'attn.stream' op has heads of width 1100, but GPU kernels take at most 1024
 // RUN: not fovea-run %s --entry=good --target=gpu-sim --chip=sm_70 --random 2>&1 | FileCheck %s --check-prefix=OLD
 // OLD: error: GPU 'sm_70' is too old: kernels need 'sm_80' or later
 // RUN: not fovea-run %s --entry=good --target=gpu-sim --chip=h200 --random 2>&1 | FileCheck %s --check-prefix=CHIP
@@ -34,11 +34,11 @@ func.func @f64(%q: tensor<1x1x4x8xf64>) -> tensor<1x1x4x8xf64> {
   return %r : tensor<1x1x4x8xf64>
 }
 
-func.func @broad(%q: tensor<1x1x4x300xf16>) -> tensor<1x1x4x300xf16> {
-  %o = tensor.empty() : tensor<1x1x4x300xf16>
-  %r = attn.dense ins(%q, %q, %q : tensor<1x1x4x300xf16>, tensor<1x1x4x300xf16>, tensor<1x1x4x300xf16>)
-      outs(%o : tensor<1x1x4x300xf16>) -> tensor<1x1x4x300xf16>
-  return %r : tensor<1x1x4x300xf16>
+func.func @broad(%q: tensor<1x1x4x1100xf16>) -> tensor<1x1x4x1100xf16> {
+  %o = tensor.empty() : tensor<1x1x4x1100xf16>
+  %r = attn.dense ins(%q, %q, %q : tensor<1x1x4x1100xf16>, tensor<1x1x4x1100xf16>, tensor<1x1x4x1100xf16>)
+      outs(%o : tensor<1x1x4x1100xf16>) -> tensor<1x1x4x1100xf16>
+  return %r : tensor<1x1x4x1100xf16>
 }
 
 func.func @host(%q: tensor<4xf32>) -> f32 {

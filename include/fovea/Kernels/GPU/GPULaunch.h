@@ -26,7 +26,8 @@ constexpr int64_t kMaxHeadWidth = 256;
 
 /// An error for heads of operands that are wider than kernels take.
 mlir::LogicalResult verifyGPUWidths(mlir::Operation *op,
-                                    mlir::ValueRange operands);
+                                    mlir::ValueRange operands,
+                                    int64_t most = kMaxHeadWidth);
 
 /// A launch of `numBlocks` blocks in a row, with an empty body.
 mlir::gpu::LaunchOp createLaunch(mlir::OpBuilder &builder, mlir::Location loc,

@@ -38,10 +38,14 @@ FloatType fovea::attn::getProductType(StreamOp op) {
   return isMixed ? FloatType(Float32Type::get(op.getContext())) : type;
 }
 
+/// The widest queries: more columns would be more code than shared memory for
+/// them is worth.
+static constexpr int64_t kMaxQueryWidth = 1024;
+
 LogicalResult fovea::attn::verifyGPUStream(StreamOp op) {
   // Data is f64 altogether, if at all; captures of a region may be, too.
   if (failed(verifyGPUElementTypes(op, {op.getQuery()})) ||
-      failed(verifyGPUWidths(op, {op.getQuery()})))
+      failed(verifyGPUWidths(op, {op.getQuery()}, kMaxQueryWidth)))
     return failure();
   // Threads count rows and positions in 32 bits, with room for differences.
   for (const StreamOp::Source &source : op.getSourceList()) {

@@ -7,8 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "fovea/Functions/KVCache.h"
-#include "ArrayFile.h"
-#include "NewTokens.h"
+#include "TokenFile.h"
 #include "TokenMask.h"
 #include "fovea/ExecutionEngine/Elements.h"
 #include "llvm/ADT/STLExtras.h"
@@ -29,32 +28,15 @@ Expected<KVCache> KVCache::create(int64_t batch, int64_t heads, int64_t width,
                                   const KVCacheOptions &options) {
   Checker check;
   check.integer("batch", batch, 1);
-  check.integer("heads", heads, 1);
-  check.integer("width", width, 1);
-  int64_t valueWidth =
-      check.integer("value_width", options.valueWidth.value_or(width), 1);
   check.integer("capacity", capacity, 1);
-  check.check(isFloat(options.elementType),
-              "dtype: found " + getArrayTypeName(options.elementType) +
-                  ", needed a floating-point type");
-  if (check.hasFailed())
-    return check.takeError();
   KVCache cache;
   cache.capacity = capacity;
-  cache.tokensFirst = options.tokensFirst;
-  for (auto [memory, columns] :
-       {std::pair(&cache.keys, width), std::pair(&cache.values, valueWidth)}) {
-    Shape shape{batch, heads, capacity + 1, columns};
-    if (options.tokensFirst)
-      std::swap(shape[1], shape[2]);
-    Expected<OwnedTensor> made = allocateTensor(options.elementType, shape);
-    if (!made)
-      return createStringError(
-          std::make_error_code(std::errc::not_enough_memory),
-          "capacity: found " + Twine(capacity) +
-              " tokens, needed memory for them: " + toString(made.takeError()));
-    *memory = std::move(*made);
-  }
+  Expected<TokenMemory> memory =
+      makeTokenMemory(check, "capacity: found " + Twine(capacity) + " tokens",
+                      batch, heads, capacity + 1, width, options);
+  if (!memory)
+    return memory.takeError();
+  cache.memory = std::move(*memory);
   cache.lengths.assign(batch, 0);
   return std::move(cache);
 }
@@ -63,12 +45,10 @@ Expected<KVCache> KVCache::create(int64_t batch, int64_t heads, int64_t width,
 // Tokens
 //===----------------------------------------------------------------------===//
 
-Error KVCache::append(const TensorRef &k, const TensorRef &v,
+Error KVCache::append(const TensorRef &k, const std::optional<TensorRef> &v,
                       const std::optional<TensorRef> &given) {
   Checker check;
-  StridedView own[] = {toHeadsFirst(keys, tokensFirst),
-                       toHeadsFirst(values, tokensFirst)};
-  NewTokens tokens(check, k, v, own[0], own[1]);
+  NewTokens tokens(check, k, v, memory, getBatch());
   SmallVector<int64_t, 4> added =
       countNewTokens(check, given, getBatch(), tokens.getLength());
   if (check.hasFailed())
@@ -84,9 +64,9 @@ Error KVCache::append(const TensorRef &k, const TensorRef &v,
   if (Error error = tokens.makeReadable())
     return error;
   for (auto [entry, count, length] : enumerate(added, lengths)) {
-    for (auto [side, memory] : enumerate(own))
+    for (auto [side, own] : enumerate(getHeadsFirst(memory)))
       copyElements(tokens.getRows(side, 0, count).slice(0, entry, 1),
-                   memory.slice(2, length, count).slice(0, entry, 1));
+                   own.slice(2, length, count).slice(0, entry, 1));
     length += count;
   }
   return Error::success();
@@ -106,8 +86,8 @@ Expected<AttentionResult> KVCache::attend(const TensorRef &q,
     call.lengths = TensorRef{const_cast<int64_t *>(lengths.data()),
                              ElementType::I64, shape};
   int64_t length = *max_element(lengths);
-  return dense(q, toHeadsFirst(keys, tokensFirst).slice(2, 0, length),
-               toHeadsFirst(values, tokensFirst).slice(2, 0, length), call);
+  auto [keys, values] = getKeysAndValues(memory);
+  return dense(q, keys.slice(2, 0, length), values.slice(2, 0, length), call);
 }
 
 Error KVCache::truncate(ArrayRef<int64_t> found, StringRef name) {
@@ -139,63 +119,62 @@ Error KVCache::truncate(const TensorRef &given) {
 //===----------------------------------------------------------------------===//
 
 Expected<KVCache> KVCache::fork() const {
-  TensorRef ownKeys = keys.getRef(), ownValues = values.getRef();
-  unsigned headAxis = tokensFirst ? 2 : 1;
-  Expected<KVCache> copy =
-      create(getBatch(), ownKeys.shape[headAxis], ownKeys.shape[3], capacity,
-             {ownValues.shape[3], getElementType(), tokensFirst});
+  Expected<KVCache> copy = create(
+      getBatch(), memory.getNumHeads(), memory.getWidth(), capacity,
+      {getValueWidth(), getElementType(), isTokensFirst(), hasValuesInKeys()});
   if (!copy)
     return copy;
   int64_t length = *max_element(lengths);
-  unsigned rowAxis = tokensFirst ? 1 : 2;
-  copyElements(StridedView(ownKeys).slice(rowAxis, 0, length),
-               StridedView(copy->keys.getRef()).slice(rowAxis, 0, length));
-  copyElements(StridedView(ownValues).slice(rowAxis, 0, length),
-               StridedView(copy->values.getRef()).slice(rowAxis, 0, length));
+  for (auto [from, to] :
+       zip_equal(getHeadsFirst(memory), getHeadsFirst(copy->memory)))
+    copyElements(from.slice(2, 0, length), to.slice(2, 0, length));
   copy->lengths = lengths;
   return copy;
 }
 
 Error KVCache::save(StringRef path) const {
   int64_t length = *max_element(lengths);
-  StridedView ownKeys = toHeadsFirst(keys, tokensFirst).slice(2, 0, length),
-              ownValues = toHeadsFirst(values, tokensFirst).slice(2, 0, length);
+  SmallVector<StridedView, 2> sides = getHeadsFirst(memory);
+  for (StridedView &side : sides)
+    side = side.slice(2, 0, length);
   SmallVector<int64_t, 1> shape{getBatch()};
   TensorRef counts{const_cast<int64_t *>(lengths.data()), ElementType::I64,
                    shape};
-  return writeArrays(
-      path, kKind, {{"capacity", capacity}, {"tokens_first", tokensFirst}},
-      {{"keys", ownKeys}, {"values", ownValues}, {"lengths", counts}});
+  return writeArrays(path, kKind,
+                     {{"capacity", capacity},
+                      {"tokens_first", isTokensFirst()},
+                      {"values_in_keys", getValuesInKeys(memory)}},
+                     nameArrays(sides, {{"lengths", counts}}));
 }
 
 Expected<KVCache> KVCache::load(StringRef path) {
-  Expected<ArrayFile> file =
-      ArrayFile::read(path, kKind, {"capacity", "tokens_first"});
+  Expected<ArrayFile> file = ArrayFile::read(
+      path, kKind, {"capacity", "tokens_first", "values_in_keys"});
   if (!file)
     return file.takeError();
-  Expected<TensorRef> stored = file->find("keys", 4),
-                      storedValues = file->find("values", 4);
-  if (!stored || !storedValues)
-    return joinErrors(stored.takeError(), storedValues.takeError());
-  bool tokensFirst = file->getNumber("tokens_first");
+  Expected<TensorRef> stored = file->find("keys", 4);
+  if (!stored)
+    return stored.takeError();
+  Expected<int64_t> valueWidth = findValueWidth(*file);
+  if (!valueWidth)
+    return valueWidth.takeError();
   int64_t length = stored->shape[2];
-  Expected<KVCache> cache =
-      create(stored->shape[0], stored->shape[1], stored->shape[3],
-             file->getNumber("capacity"),
-             {storedValues->shape[3], stored->elementType, tokensFirst});
+  Expected<KVCache> cache = create(
+      stored->shape[0], stored->shape[1], stored->shape[3],
+      file->getNumber("capacity"),
+      {*valueWidth, stored->elementType, file->getNumber("tokens_first") != 0,
+       file->getNumber("values_in_keys") != 0});
   if (!cache)
     return cache;
   if (length > cache->capacity)
     return file->fail("which has more tokens than its capacity");
   SmallVector<int64_t, 1> shape{cache->getBatch()};
   TensorRef counts{cache->lengths.data(), ElementType::I64, shape};
-  for (auto [name, to] :
-       {std::pair(StringRef("keys"),
-                  toHeadsFirst(cache->keys, tokensFirst).slice(2, 0, length)),
-        {"values",
-         toHeadsFirst(cache->values, tokensFirst).slice(2, 0, length)},
-        {"lengths", StridedView(counts)}})
-    if (Error error = file->load(name, to))
+  SmallVector<StridedView, 2> sides = getHeadsFirst(cache->memory);
+  for (StridedView &side : sides)
+    side = side.slice(2, 0, length);
+  for (const NamedArray &each : nameArrays(sides, {{"lengths", counts}}))
+    if (Error error = file->load(each.name, each.array))
       return std::move(error);
   if (any_of(cache->lengths,
              [&](int64_t count) { return count < 0 || count > length; }))

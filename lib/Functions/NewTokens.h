@@ -12,17 +12,42 @@
 #include "Memory.h"
 #include "StridedView.h"
 #include "TokenMask.h"
+#include "fovea/Functions/TokenMemory.h"
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/SmallVector.h"
 #include <algorithm>
+#include <array>
 
 namespace fovea::functions {
 
-/// The memory of keys or values, tokens before heads or behind them, with heads
-/// first.
-inline StridedView toHeadsFirst(const OwnedTensor &memory, bool tokensFirst) {
-  StridedView view(memory.getRef());
-  return tokensFirst ? view.swap(1, 2) : view;
+/// Checks sizes and takes the memory.
+llvm::Error allocateTokens(Checker &check, const llvm::Twine &found,
+                           std::array<int64_t, 3> extents, int64_t width,
+                           ElementType type, TokenMemory &memory);
+
+/// Memory for keys [count,heads,rows,width], and for values. `options` are
+/// those of a cache, and `found` is what takes so much memory.
+template <typename Options>
+llvm::Expected<TokenMemory>
+makeTokenMemory(Checker &check, const llvm::Twine &found, int64_t count,
+                int64_t heads, int64_t rows, int64_t width,
+                const Options &options) {
+  TokenMemory memory;
+  memory.hasTokensFirst = options.tokensFirst;
+  memory.valuesAreKeys = options.valuesAreKeys;
+  memory.valueWidth = options.valueWidth.value_or(width);
+  if (llvm::Error error = allocateTokens(check, found, {count, heads, rows},
+                                         width, options.elementType, memory))
+    return std::move(error);
+  return std::move(memory);
 }
+
+/// The sides of memory that are kept: keys, and values where they are not
+/// columns of keys. As they lie, and with heads first.
+llvm::SmallVector<StridedView, 2> getSides(const TokenMemory &memory);
+llvm::SmallVector<StridedView, 2> getHeadsFirst(const TokenMemory &memory);
+/// Keys and values with heads first.
+std::pair<StridedView, StridedView> getKeysAndValues(const TokenMemory &memory);
 
 /// How many of `length` tokens each batch entry gets: `given` [B] of them, or
 /// all.
@@ -53,16 +78,20 @@ class NewTokens {
 public:
   /// Checks that they fit to the memory of a cache, [B,G,M,D] and [B,G,M,E].
   NewTokens(Checker &check, const TensorRef &k, const TensorRef &v,
-            const TensorRef &ownKeys, const TensorRef &ownValues)
-      : arrays{checkArray(check, "k", "[B,G,N,D]", k, ownKeys),
-               checkArray(check, "v", "[B,G,N,E]", v, ownValues)} {
-    check.match("v", "length", arrays[1].shape[2], getLength());
+            const TensorRef &ownKeys, const TensorRef &ownValues) {
+    arrays.push_back(checkArray(check, "k", "[B,G,N,D]", k, ownKeys));
+    addValues(check, v, ownValues);
   }
+  /// The same, for batch entries whose heads and widths are those of `memory`.
+  NewTokens(Checker &check, const TensorRef &k,
+            const std::optional<TensorRef> &v, const TokenMemory &memory,
+            int64_t batch);
 
   int64_t getLength() const { return arrays[0].shape[2]; }
 
   /// Fails unless they can be read. What is to be checked comes before.
   llvm::Error makeReadable() {
+    copies.resize(arrays.size());
     for (auto [array, copy] : llvm::zip_equal(arrays, copies)) {
       llvm::Expected<TensorRef> readable =
           prepare(array, /*takesStrides=*/true, copy,
@@ -80,6 +109,10 @@ public:
   }
 
 private:
+  void addValues(Checker &check, const TensorRef &v, const TensorRef &own) {
+    arrays.push_back(checkArray(check, "v", "[B,G,N,E]", v, own));
+    check.match("v", "length", arrays[1].shape[2], getLength());
+  }
   static Argument checkArray(Checker &check, llvm::StringRef name,
                              llvm::StringRef layout, const TensorRef &array,
                              const TensorRef &own) {
@@ -91,8 +124,8 @@ private:
     return argument;
   }
 
-  Argument arrays[2];
-  OwnedTensor copies[2];
+  llvm::SmallVector<Argument, 2> arrays;
+  llvm::SmallVector<OwnedTensor, 2> copies;
 };
 
 } // namespace fovea::functions

@@ -13,33 +13,15 @@ using namespace llvm;
 using namespace fovea;
 using namespace fovea::functions;
 
-Expected<std::shared_ptr<PagePool>>
-PagePool::create(int64_t pages, int64_t page, int64_t heads, int64_t width,
-                 int64_t valueWidth, ElementType type, bool tokensFirst) {
-  auto pool = std::make_shared<PagePool>();
-  pool->tokensFirst = tokensFirst;
-  for (auto [memory, columns] :
-       {std::pair(&pool->keys, width), std::pair(&pool->values, valueWidth)}) {
-    Shape shape{pages, heads, page, columns};
-    if (tokensFirst)
-      std::swap(shape[1], shape[2]);
-    Expected<OwnedTensor> made = allocateTensor(type, shape);
-    if (!made)
-      return createStringError(
-          std::make_error_code(std::errc::not_enough_memory),
-          "pages: found " + Twine(pages) +
-              ", needed memory for them: " + toString(made.takeError()));
-    *memory = std::move(*made);
-  }
-  pool->numOwners.assign(pages, 0);
-  for (int64_t number = pages; number-- > 0;)
-    pool->freePages.push_back(static_cast<int32_t>(number));
-  return std::move(pool);
+PagePool::PagePool(TokenMemory taken)
+    : memory(std::move(taken)), numOwners(getNumPages(), 0) {
+  for (int64_t number = getNumPages(); number-- > 0;)
+    freePages.push_back(static_cast<int32_t>(number));
 }
 
 void PagePool::copyPage(int32_t from, int32_t to, int64_t rows) const {
-  for (size_t side : {0, 1}) {
-    StridedView pages = getPages(side).slice(2, 0, rows);
+  for (const StridedView &side : getHeadsFirst(memory)) {
+    StridedView pages = side.slice(2, 0, rows);
     copyElements(pages.slice(0, from, 1), pages.slice(0, to, 1));
   }
 }

@@ -21,23 +21,11 @@ namespace fovea::functions {
 /// owner only is written by that one alone.
 class PagePool {
 public:
-  /// With sizes that are checked, all pages free.
-  static llvm::Expected<std::shared_ptr<PagePool>>
-  create(int64_t pages, int64_t page, int64_t heads, int64_t width,
-         int64_t valueWidth, ElementType type, bool tokensFirst);
+  /// Of all pages in `memory`, which are free.
+  explicit PagePool(TokenMemory memory);
 
-  bool isTokensFirst() const { return tokensFirst; }
-  int64_t getNumPages() const { return keys.getShape()[0]; }
-  int64_t getPage() const { return keys.getShape()[tokensFirst ? 1 : 2]; }
-  int64_t getNumHeads() const { return keys.getShape()[tokensFirst ? 2 : 1]; }
-  /// Keys, side 0, or values, in the order of their memory, and with heads
-  /// first.
-  const OwnedTensor &getMemory(size_t side) const {
-    return side == 0 ? keys : values;
-  }
-  StridedView getPages(size_t side) const {
-    return toHeadsFirst(getMemory(side), tokensFirst);
-  }
+  const TokenMemory &getMemory() const { return memory; }
+  int64_t getNumPages() const { return memory.keys.getShape()[0]; }
   /// Copies the first `rows` of a page.
   void copyPage(int32_t from, int32_t to, int64_t rows) const;
 
@@ -52,8 +40,7 @@ public:
   void claim(llvm::ArrayRef<int32_t> pages);
 
 private:
-  bool tokensFirst = false;
-  OwnedTensor keys, values;
+  TokenMemory memory;
   mutable std::mutex mutex;
   /// Of each page.
   std::vector<int32_t> numOwners;

@@ -70,7 +70,8 @@ PageRows::PageRows(Checker &check, const Argument &pages)
                            "needed contiguous ones");
   Shape given = getStrides(pages.getRef());
   // A single row, or a page alone, may have any.
-  int64_t row = page == 1 ? pages.shape[3] : given[2], run = row * page;
+  int64_t row = page != 1 ? given[2] : numPages > 1 ? given[0] : pages.shape[3];
+  int64_t run = row * page;
   int64_t step = numPages > 1 ? given[0] : run;
   check.check(run > 0 && step >= 0 && step % run == 0,
               pages.name + ": found pages that begin " + Twine(step) +

@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "ArrayFile.h"
 #include "PagePool.h"
+#include "TokenFile.h"
 #include "TokenMask.h"
 #include "fovea/ExecutionEngine/Elements.h"
 #include "fovea/Functions/Paged.h"
@@ -39,19 +39,26 @@ PagedCache::~PagedCache() {
 
 int64_t PagedCache::getNumPages() const { return pool->getNumPages(); }
 int64_t PagedCache::getNumFreePages() const { return pool->getNumFree(); }
-int64_t PagedCache::getPage() const { return pool->getPage(); }
-bool PagedCache::isTokensFirst() const { return pool->isTokensFirst(); }
+int64_t PagedCache::getPage() const { return pool->getMemory().getNumRows(); }
 
 int64_t PagedCache::getValueWidth() const {
-  return pool->getMemory(1).getShape().back();
+  return pool->getMemory().valueWidth;
+}
+
+bool PagedCache::hasValuesInKeys() const {
+  return pool->getMemory().valuesAreKeys;
+}
+
+bool PagedCache::isTokensFirst() const {
+  return pool->getMemory().hasTokensFirst;
 }
 
 ElementType PagedCache::getElementType() const {
-  return pool->getMemory(0).getElementType();
+  return pool->getMemory().getElementType();
 }
 
 int64_t PagedCache::getNumBytes() const {
-  return pool->getMemory(0).getNumBytes() + pool->getMemory(1).getNumBytes();
+  return pool->getMemory().getNumBytes();
 }
 
 Expected<PagedCache> PagedCache::create(int64_t pages, int64_t page,
@@ -62,42 +69,24 @@ Expected<PagedCache> PagedCache::create(int64_t pages, int64_t page,
   check.check(pages <= std::numeric_limits<int32_t>::max(),
               "pages: found " + Twine(pages) + ", needed at most 2147483647");
   check.integer("page", page, 1);
-  check.integer("heads", heads, 1);
-  check.integer("width", width, 1);
-  int64_t valueWidth =
-      check.integer("value_width", options.valueWidth.value_or(width), 1);
   check.integer("batch", options.batch, 1);
-  check.check(isFloat(options.elementType),
-              "dtype: found " + getArrayTypeName(options.elementType) +
-                  ", needed a floating-point type");
-  if (check.hasFailed())
-    return check.takeError();
-  Expected<std::shared_ptr<PagePool>> pool =
-      PagePool::create(pages, page, heads, width, valueWidth,
-                       options.elementType, options.tokensFirst);
-  if (!pool)
-    return pool.takeError();
-  return PagedCache(std::move(*pool), options.batch);
+  Expected<TokenMemory> memory =
+      makeTokenMemory(check, "pages: found " + Twine(pages), pages, heads, page,
+                      width, options);
+  if (!memory)
+    return memory.takeError();
+  return PagedCache(std::make_shared<PagePool>(std::move(*memory)),
+                    options.batch);
 }
 
 //===----------------------------------------------------------------------===//
 // Tokens
 //===----------------------------------------------------------------------===//
 
-Error PagedCache::append(const TensorRef &k, const TensorRef &v,
+Error PagedCache::append(const TensorRef &k, const std::optional<TensorRef> &v,
                          const std::optional<TensorRef> &given) {
   Checker check;
-  StridedView own[] = {pool->getPages(0), pool->getPages(1)};
-  // Of a sequence, whose pages are anywhere.
-  SmallVector<Shape, 2> shapes;
-  SmallVector<TensorRef, 2> sequences;
-  for (const StridedView &side : own) {
-    TensorRef pages = side;
-    shapes.push_back({getBatch(), pages.shape[1], 0, pages.shape[3]});
-  }
-  for (const Shape &shape : shapes)
-    sequences.push_back({nullptr, getElementType(), shape});
-  NewTokens tokens(check, k, v, sequences[0], sequences[1]);
+  NewTokens tokens(check, k, v, pool->getMemory(), getBatch());
   SmallVector<int64_t, 4> added =
       countNewTokens(check, given, getBatch(), tokens.getLength());
   if (check.hasFailed())
@@ -121,6 +110,7 @@ Error PagedCache::append(const TensorRef &k, const TensorRef &v,
                ", those of " + Twine(getNumPages()) + " that are free");
     return check.takeError();
   }
+  SmallVector<StridedView, 2> own = getHeadsFirst(pool->getMemory());
   auto next = taken->begin();
   for (auto [entry, count] : enumerate(added)) {
     std::vector<int32_t> &table = tables[entry];
@@ -165,9 +155,9 @@ PagedCache::attend(const TensorRef &q, const PagedOptions &options) const {
   int64_t width;
   std::vector<int32_t> table = makeTable(width);
   int64_t tableShape[] = {getBatch(), width}, countShape[] = {getBatch()};
+  auto [keys, values] = getKeysAndValues(pool->getMemory());
   return paged(
-      q, pool->getPages(0), pool->getPages(1),
-      {table.data(), ElementType::I32, tableShape},
+      q, keys, values, {table.data(), ElementType::I32, tableShape},
       {const_cast<int64_t *>(lengths.data()), ElementType::I64, countShape},
       options);
 }
@@ -249,21 +239,20 @@ Error PagedCache::save(StringRef path) const {
   int64_t used = pages.size(), tableShape[] = {getBatch(), width},
           countShape[] = {getBatch()};
   bool isInPlace = equal(pages, seq<int32_t>(0, used));
-  OwnedTensor copies[2];
+  SmallVector<OwnedTensor, 2> copies;
   SmallVector<StridedView, 2> own;
-  for (auto [side, copy] : enumerate(copies)) {
-    StridedView memory(pool->getMemory(side).getRef());
+  for (const StridedView &memory : getSides(pool->getMemory())) {
     if (isInPlace) {
       own.push_back(memory.slice(0, 0, used));
       continue;
     }
     Shape shape(TensorRef(memory).shape);
     shape[0] = used;
-    Expected<OwnedTensor> made = allocateTensor(getElementType(), shape);
-    if (!made)
-      return made.takeError();
-    copy = std::move(*made);
-    own.emplace_back(copy.getRef());
+    Expected<OwnedTensor> copy = allocateTensor(getElementType(), shape);
+    if (!copy)
+      return copy.takeError();
+    own.emplace_back(copy->getRef());
+    copies.push_back(std::move(*copy));
     for (auto [number, page] : enumerate(pages))
       copyElements(memory.slice(0, page, 1),
                    own.back().slice(0, static_cast<int64_t>(number), 1));
@@ -272,31 +261,32 @@ Error PagedCache::save(StringRef path) const {
                    countShape};
   return writeArrays(
       path, kKind,
-      {{"pages", getNumPages()}, {"tokens_first", isTokensFirst()}},
-      {{"keys", own[0]},
-       {"values", own[1]},
-       {"table", {table.data(), ElementType::I32, tableShape}},
-       {"lengths", counts}});
+      {{"pages", getNumPages()},
+       {"tokens_first", isTokensFirst()},
+       {"values_in_keys", getValuesInKeys(pool->getMemory())}},
+      nameArrays(own, {{"table", {table.data(), ElementType::I32, tableShape}},
+                       {"lengths", counts}}));
 }
 
 Expected<PagedCache> PagedCache::load(StringRef path) {
   Expected<ArrayFile> file =
-      ArrayFile::read(path, kKind, {"pages", "tokens_first"});
+      ArrayFile::read(path, kKind, {"pages", "tokens_first", "values_in_keys"});
   if (!file)
     return file.takeError();
   Expected<TensorRef> stored = file->find("keys", 4),
-                      storedValues = file->find("values", 4),
                       storedTable = file->find("table", 2);
-  if (!stored || !storedValues || !storedTable)
-    return joinErrors(stored.takeError(), joinErrors(storedValues.takeError(),
-                                                     storedTable.takeError()));
+  if (!stored || !storedTable)
+    return joinErrors(stored.takeError(), storedTable.takeError());
+  Expected<int64_t> valueWidth = findValueWidth(*file);
+  if (!valueWidth)
+    return valueWidth.takeError();
   bool tokensFirst = file->getNumber("tokens_first");
   int64_t used = stored->shape[0], page = stored->shape[tokensFirst ? 1 : 2];
   Expected<PagedCache> cache =
       create(file->getNumber("pages"), page, stored->shape[tokensFirst ? 2 : 1],
              stored->shape[3],
-             {storedTable->shape[0], storedValues->shape[3],
-              stored->elementType, tokensFirst});
+             {storedTable->shape[0], *valueWidth, stored->elementType,
+              tokensFirst, file->getNumber("values_in_keys") != 0});
   if (!cache)
     return cache;
   if (used > cache->getNumPages())
@@ -306,15 +296,12 @@ Expected<PagedCache> PagedCache::load(StringRef path) {
   TensorRef counts{cache->lengths.data(), ElementType::I64, countShape};
   TensorRef entries{table.data(), ElementType::I32, storedTable->shape};
   PagePool &pool = *cache->pool;
-  StridedView ownKeys =
-                  StridedView(pool.getMemory(0).getRef()).slice(0, 0, used),
-              ownValues =
-                  StridedView(pool.getMemory(1).getRef()).slice(0, 0, used);
-  for (auto [name, to] : {std::pair(StringRef("keys"), TensorRef(ownKeys)),
-                          {"values", ownValues},
-                          {"table", entries},
-                          {"lengths", counts}})
-    if (Error error = file->load(name, to))
+  SmallVector<StridedView, 2> own = getSides(pool.getMemory());
+  for (StridedView &side : own)
+    side = side.slice(0, 0, used);
+  for (const NamedArray &each :
+       nameArrays(own, {{"table", entries}, {"lengths", counts}}))
+    if (Error error = file->load(each.name, each.array))
       return std::move(error);
   // Sequences share pages, but none has one twice.
   std::vector<std::vector<int32_t>> tables(cache->getBatch());

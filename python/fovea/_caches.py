@@ -50,15 +50,17 @@ class TokenCache:
         q = self._heads_first("q", q)
         return _layout.attend(call, q, self._cache.value_width, out, return_lse)
 
-    def append(self, k: Any, v: Any, *, lengths: Any = None) -> None:
-        """Adds the tokens k [B,G,N,D] and v [B,G,N,E].
+    def append(self, k: Any, v: Any = None, *, lengths: Any = None) -> None:
+        """Adds the tokens k [B,G,N,D] and v [B,G,N,E], or k alone where values are its columns.
 
         With `lengths` [B], sequence b has that many of them: rows behind are not
         read.
         """
         if lengths is not None:
             lengths = check.to_numpy("lengths", lengths)
-        self._cache.append(self._heads_first("k", k), self._heads_first("v", v), lengths, "cpu")
+        if v is not None:
+            v = self._heads_first("v", v)
+        self._cache.append(self._heads_first("k", k), v, lengths, "cpu")
 
     def truncate(self, length: Any) -> None:
         """Forgets what comes after the first `length` tokens: a number, or one for
@@ -106,7 +108,9 @@ class KVCache(TokenCache):
     all; nothing moves later, and `attend` reads it where it lies.  Keys have `width`
     columns and values `value_width`, by default as many, of type `dtype`: float32,
     float64, float16 or bfloat16.  With `layout` "bhnd" arrays are [B,H,N,D], with
-    "bnhd" they are [B,N,H,D], those of the cache included.
+    "bnhd" they are [B,N,H,D], those of the cache included.  With `values_are_keys` the
+    first `value_width` columns of keys are the values, as in latent attention: they are kept
+    once, and `append` takes keys alone.
 
     Sequences of a batch may have different `lengths`.  A call that raises leaves the
     cache as it was.  Calls that change a cache must not overlap others on it.
@@ -125,9 +129,10 @@ class KVCache(TokenCache):
         capacity: int,
         dtype: Any = "float32",
         layout: str = "bhnd",
+        values_are_keys: bool = False,
     ):
         self._cache = _fovea.KVCache.create(
-            batch, heads, width, capacity, value_width, _type_name(dtype), _layout.is_tokens_first(layout), "cpu"
+            batch, heads, width, capacity, value_width, _type_name(dtype), _layout.is_tokens_first(layout), values_are_keys, "cpu"
         )
 
     def attend(
@@ -190,9 +195,10 @@ class PagedCache(TokenCache):
         batch: int = 1,
         dtype: Any = "float32",
         layout: str = "bhnd",
+        values_are_keys: bool = False,
     ):
         self._cache = _fovea.PagedCache.create(
-            pages, page, heads, width, batch, value_width, _type_name(dtype), _layout.is_tokens_first(layout), "cpu"
+            pages, page, heads, width, batch, value_width, _type_name(dtype), _layout.is_tokens_first(layout), values_are_keys, "cpu"
         )
 
     def attend(

@@ -69,6 +69,7 @@ template <typename Options> static Options readMemoryOptions(Reader &in) {
   options.elementType = types[in.choice<size_t>(
       "dtype", {"float32", "float64", "float16", "bfloat16"})];
   options.tokensFirst = in.flag("tokens_first");
+  options.valuesAreKeys = in.flag("values_are_keys");
   return options;
 }
 
@@ -92,7 +93,8 @@ static PagedCache createCache(Reader &in, PagedCache *) {
 
 template <typename Cache>
 static nb::object callAppend(Cache &cache, Reader &in) {
-  TensorRef k = in.array("k"), v = in.array("v");
+  TensorRef k = in.array("k");
+  std::optional<TensorRef> v = in.optionalArray("v");
   std::optional<TensorRef> lengths = in.optionalArray("lengths");
   in.run([&] { return cache.append(k, v, lengths); });
   return nb::none();

@@ -41,6 +41,29 @@ protected:
   }
 };
 
+TEST_P(KVCacheTest, ValuesAreColumnsOfKeys) {
+  KVCacheOptions options{E, type, tokensFirst, /*valuesAreKeys=*/true};
+  KVCache cache = llvm::cantFail(KVCache::create(B, G, D, N, options));
+  EXPECT_EQ(cache.getNumBytes(), B * G * (N + 1) * D * getByteWidth(type));
+  EXPECT_EQ(getText(cache.append(k)), "");
+  KVCache fork = llvm::cantFail(cache.fork());
+  EXPECT_TRUE(fork.hasValuesInKeys());
+  // Of a copy, each row of which is the first columns.
+  for (int64_t row = 0; row < B * G * N; ++row)
+    for (int64_t column = 0; column < E; ++column)
+      v.set(row * E + column, k.get(row * D + column));
+  expectNear(get(fork.attend(q)).output, expect(0, N), getBound(type));
+  EXPECT_EQ(getText(cache.append(k, v)),
+            "v: found an array, needed none: values are the first 6 columns of "
+            "keys");
+  EXPECT_EQ(getText(make().append(k)),
+            "v: found none, needed an array of shape [B,G,N,E]");
+  options.valueWidth = D + 1;
+  EXPECT_EQ(getText(KVCache::create(B, G, D, N, options).takeError()),
+            "value_width: found 9, needed at most the 8 columns of keys, whose "
+            "first ones are values");
+}
+
 TEST_P(KVCacheTest, EveryPrefixEqualsTheWhole) {
   KVCache cache = make();
   EXPECT_EQ(cache.getNumBytes(),

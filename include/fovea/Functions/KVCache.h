@@ -22,6 +22,7 @@
 #define FOVEA_FUNCTIONS_KVCACHE_H
 
 #include "fovea/Functions/Dense.h"
+#include "fovea/Functions/TokenMemory.h"
 
 namespace fovea {
 
@@ -32,6 +33,9 @@ struct KVCacheOptions {
   /// Whether the heads of a token lie side by side: memory of [B,M,G,D], not
   /// [B,G,M,D].
   bool tokensFirst = false;
+  /// Whether values are the first columns of keys, as many as `valueWidth`
+  /// says, which are then kept once.
+  bool valuesAreKeys = false;
 };
 
 /// Those of `dense` but for `lengths`, which the cache knows.
@@ -47,9 +51,10 @@ public:
                                         int64_t width, int64_t capacity,
                                         const KVCacheOptions &options = {});
 
-  /// Adds the tokens k [B,G,N,D] and v [B,G,N,E]. With `lengths` [B] of i32 or
+  /// Adds the tokens k [B,G,N,D] and v [B,G,N,E], which is none where values
+  /// are columns of keys. With `lengths` [B] of i32 or
   /// i64, batch entry b has that many of them, and rows behind are not read.
-  llvm::Error append(const TensorRef &k, const TensorRef &v,
+  llvm::Error append(const TensorRef &k, const std::optional<TensorRef> &v = {},
                      const std::optional<TensorRef> &lengths = {});
   /// `dense` over all tokens, of which the queries [B,H,N,D] are the last ones.
   llvm::Expected<AttentionResult>
@@ -70,25 +75,23 @@ public:
 
   int64_t getBatch() const { return lengths.size(); }
   int64_t getCapacity() const { return capacity; }
-  int64_t getValueWidth() const { return values.getShape().back(); }
-  bool isTokensFirst() const { return tokensFirst; }
-  ElementType getElementType() const { return keys.getElementType(); }
+  int64_t getValueWidth() const { return memory.valueWidth; }
+  bool hasValuesInKeys() const { return memory.valuesAreKeys; }
+  bool isTokensFirst() const { return memory.hasTokensFirst; }
+  ElementType getElementType() const { return memory.getElementType(); }
   /// The tokens of each batch entry.
   llvm::ArrayRef<int64_t> getLengths() const { return lengths; }
   /// What keys and values take, used or not.
-  int64_t getNumBytes() const {
-    return keys.getNumBytes() + values.getNumBytes();
-  }
+  int64_t getNumBytes() const { return memory.getNumBytes(); }
 
 private:
   KVCache() = default;
   llvm::Error truncate(llvm::ArrayRef<int64_t> found, llvm::StringRef name);
 
   int64_t capacity = 0;
-  bool tokensFirst = false;
   /// One row more than the capacity in every sequence, so that there is a gap
   /// behind any content and one kernel serves all.
-  OwnedTensor keys, values;
+  TokenMemory memory;
   llvm::SmallVector<int64_t, 4> lengths;
 };
 

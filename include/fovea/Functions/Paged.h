@@ -58,6 +58,9 @@ struct PagedCacheOptions {
   /// Whether the heads of a token lie side by side: memory of [P,page,G,D], not
   /// [P,G,page,D].
   bool tokensFirst = false;
+  /// Whether values are the first columns of keys, as many as `valueWidth`
+  /// says, which are then kept once.
+  bool valuesAreKeys = false;
 };
 
 /// Memory for `pages` pages of `page` tokens, which is taken at once, and that
@@ -75,9 +78,10 @@ public:
   create(int64_t pages, int64_t page, int64_t heads, int64_t width,
          const PagedCacheOptions &options = {});
 
-  /// Adds the tokens k [B,G,N,D] and v [B,G,N,E]. With `lengths` [B] of i32 or
+  /// Adds the tokens k [B,G,N,D] and v [B,G,N,E], which is none where values
+  /// are columns of keys. With `lengths` [B] of i32 or
   /// i64, sequence b has that many of them, and rows behind are not read.
-  llvm::Error append(const TensorRef &k, const TensorRef &v,
+  llvm::Error append(const TensorRef &k, const std::optional<TensorRef> &v = {},
                      const std::optional<TensorRef> &lengths = {});
   /// `paged` of the queries [B,H,N,D] of the newest tokens.
   llvm::Expected<AttentionResult>
@@ -106,6 +110,7 @@ public:
   /// The tokens of a page.
   int64_t getPage() const;
   int64_t getValueWidth() const;
+  bool hasValuesInKeys() const;
   bool isTokensFirst() const;
   ElementType getElementType() const;
   /// The tokens of each sequence.

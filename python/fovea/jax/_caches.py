@@ -37,7 +37,7 @@ class _TokenCache(arrays.TokenCache):
     __slots__ = ()
 
     @documented(arrays.TokenCache.append)
-    def append(self, k: Any, v: Any, *, lengths: Any = None) -> None:
+    def append(self, k: Any, v: Any = None, *, lengths: Any = None) -> None:
         _check(k=k, v=v, lengths=lengths)
         super().append(k, v, lengths=lengths)
 

@@ -33,7 +33,7 @@ class _TokenCache(arrays.TokenCache):
 
     @_eager
     @documented(arrays.TokenCache.append)
-    def append(self, k: Tensor, v: Tensor, *, lengths: Tensor | None = None) -> None:
+    def append(self, k: Tensor, v: Tensor | None = None, *, lengths: Tensor | None = None) -> None:
         _check(f"{type(self).__name__}.append", k=k, v=v)
         super().append(k, v, lengths=lengths)
 

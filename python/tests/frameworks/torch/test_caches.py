@@ -146,3 +146,24 @@ def test_pages(layout, tmp_path):
         torch.testing.assert_close(own(found), whole.attend(q[:, :, :3], window=7))
     with pytest.raises(RuntimeError, match="PagedCache.attend: q requires a gradient"):
         cache.attend(q.requires_grad_())
+
+
+@pytest.mark.parametrize("kind", ["KVCache", "PagedCache"])
+def test_values_that_are_columns_of_keys(kind):
+    q, k, _ = tensors()
+    sizes, options = ((2, 2, 16), {"capacity": 9}) if kind == "KVCache" else ((6, 4, 2, 16), {"batch": 2})
+    cache = getattr(fovea.torch, kind)(*sizes, 12, values_are_keys=True, **options)
+    cache.append(k)
+    near(cache.attend(q), fovea.torch.dense(q, k, k[..., :12], causal=True))
+
+
+def test_shared_pages():
+    q, k, v = (x[:1] for x in tensors())
+    prompt = fovea.torch.PagedCache(9, 4, 2, 16)
+    prompt.append(k, v)
+    beams = prompt.fork(torch.tensor([0, 0, -1]))
+    assert isinstance(beams, fovea.torch.PagedCache) and beams.lengths.tolist() == [9, 9, 0] and beams.free_pages == 6
+    beams.append(*(x.expand(3, -1, -1, -1)[:, :, :2] for x in (k, v)))
+    whole = [torch.cat([x, x[:, :, :2]], 2) for x in (k, v)]
+    near(beams.attend(q.expand(3, -1, -1, -1)[:, :, :1])[1:2], fovea.torch.dense(q[:, :, :1], *whole, causal=True))
+    near(prompt.attend(q), fovea.torch.dense(q, k, v, causal=True))

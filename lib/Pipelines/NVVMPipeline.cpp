@@ -57,6 +57,8 @@ static void addKernelPasses(OpPassManager &pm, const GPUInfo &gpu,
   pm.addNestedPass<func::FuncOp>(attn::createNarrowSourcesPass());
   pm.addPass(createConvertElementwiseToLinalgPass());
   pm.addNestedPass<func::FuncOp>(attn::createFuseElementwisePass());
+  // Sums that are rounded go to their destinations at once.
+  pm.addPass(bufferization::createEmptyTensorEliminationPass());
   pm.addPass(bufferization::createEmptyTensorToAllocTensorPass());
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createCSEPass());

@@ -27,7 +27,11 @@ def to_linalg(source: str = "-", text: str | None = None) -> str:
     found = subprocess.run([tool, source, *_PASSES], input=text, capture_output=True, text=True)
     if found.returncode:
         raise _fovea.FoveaError(found.stderr.strip() or f"torch-mlir-opt: status {found.returncode}")
-    # The tool leaves what it does not know.
+    # The tool leaves what it does not know; of operations on extents it knows none.
+    if left := re.search(r"\bstablehlo\.(?:get_dimension_size|dynamic_\w+|\w+_dynamic_\w+)", found.stdout):
+        raise _fovea.FoveaError(
+            f"found extents that are not known, in {left.group()}, of which torch-mlir-opt makes no linalg: needed known shapes"
+        )
     if left := re.search(r"\b(?:stablehlo|chlo)\.\w+", found.stdout):
         raise _fovea.FoveaError(f"torch-mlir-opt has no linalg for {left.group()}")
     return found.stdout

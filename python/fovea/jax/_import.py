@@ -32,6 +32,12 @@ def import_function(function: Any, examples: Sequence[Any], target: str) -> tupl
     if not callable(function):
         raise ValueError(f"function: found {type(function).__name__}, needed a function of JAX")
     leaves, tree = jax.tree_util.tree_flatten(tuple(examples))
+    names = _name_inputs(examples)
+    for name, each in zip(names, leaves):
+        for extent in jnp.shape(each):
+            if not isinstance(extent, int):
+                found = f"found extent {extent}, which is not known"
+                raise ValueError(f"{name}: {found}: needed a program for each shape, as compile makes them")
     # What a function has closed over are constants, and arguments here: their text would be long.
     closed, result = jax.make_jaxpr(function, return_shape=True)(*examples)
 
@@ -48,7 +54,7 @@ def import_function(function: Any, examples: Sequence[Any], target: str) -> tupl
     except _fovea.FoveaError as error:
         name = getattr(function, "__name__", type(function).__name__)
         raise _fovea.FoveaError(f"{name} is not compiled: {error}") from error
-    return Program(text, kernel, constants, _name_inputs(examples)), jax.tree_util.tree_structure(result)
+    return Program(text, kernel, constants, names), jax.tree_util.tree_structure(result)
 
 
 def compile(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -15,6 +15,7 @@ import pytest
 
 import fovea
 import fovea.jax
+from fovea._stablehlo import to_linalg
 
 HAS_TOOL = Path(sys.executable).with_name("torch-mlir-opt").exists() or shutil.which("torch-mlir-opt") is not None
 needs_tool = pytest.mark.skipif(not HAS_TOOL, reason="torch-mlir-opt legalises StableHLO: pip install torch-mlir")
@@ -112,6 +113,18 @@ def test_refused():
         jax.jit(fast)(jnp.ones(3))
     with pytest.raises(fovea.FoveaError, match=r"no linalg for stablehlo\."):
         fovea.jax.compile(lambda x: jnp.fft.fft(x).real)(jnp.ones(4))
+
+
+@needs_tool
+def test_extents_that_are_not_known(tmp_path):
+    (N,) = jax.export.symbolic_shape("n")
+    example = jax.ShapeDtypeStruct((N, 4), jnp.float32)
+    with pytest.raises(ValueError, match="input_0: found extent n, which is not known: needed a program for each shape"):
+        fovea.import_jax(jax.nn.softmax, example)
+    source = tmp_path / "source.mlir"
+    source.write_text(jax.export.export(jax.jit(jax.nn.softmax), platforms=("cpu",))(example).mlir_module())
+    with pytest.raises(fovea.FoveaError, match=r"found extents that are not known, in stablehlo\.\w+"):
+        to_linalg(str(source))
 
 
 def test_arguments():

@@ -231,6 +231,11 @@ static fovea_rt_status releaseMemory(void *, void *pointer, void *,
   return FOVEA_RT_OK;
 }
 
+static fovea_rt_status shareMemory(void *device, int64_t bytes, void **pointer,
+                                   char *text) {
+  return allocateMemory(device, bytes, nullptr, pointer, text);
+}
+
 static int32_t locatePointer(void *, const void *pointer, int32_t *) {
   void *start;
   size_t bytes;
@@ -345,6 +350,11 @@ static fovea_rt_status destroyStream(void *, void *, char *) {
   return FOVEA_RT_OK;
 }
 
+static fovea_rt_status isCapturing(void *, void *, int32_t *answer, char *) {
+  *answer = 0;
+  return FOVEA_RT_OK;
+}
+
 static fovea_rt_status synchronize(void *, void *, int32_t, char *) {
   return FOVEA_RT_OK;
 }
@@ -386,6 +396,7 @@ void fovea::simt::registerEmulator() {
       launchKernel,
       allocateMemory,
       releaseMemory,
+      shareMemory,
       locatePointer,
       copyMemory,
       copyRows,
@@ -394,6 +405,7 @@ void fovea::simt::registerEmulator() {
       transform,
       createStream,
       destroyStream,
+      isCapturing,
       synchronize,
       createEvent,
       destroyEvent,

@@ -13,6 +13,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "fovea/ExecutionEngine/RuntimeSymbols.h"
+#include "fovea/Kernels/GPURuntimeCalls.h"
 #include "fovea/Support/HalfFloat.h"
 #include "fovea_rt/abi.h"
 #include "fovea_rt/gpu.h"
@@ -22,6 +23,16 @@
 
 using namespace llvm;
 using namespace fovea;
+
+// Generated code passes these numbers.
+static_assert(int32_t(attn::DeviceCheck::Codes) == FOVEA_RT_GPU_CODES &&
+              int32_t(attn::DeviceCheck::CodesOrAbsent) ==
+                  FOVEA_RT_GPU_CODES_OR_ABSENT &&
+              int32_t(attn::DeviceCheck::Rows) == FOVEA_RT_GPU_ROWS &&
+              int32_t(attn::DeviceCheck::Intervals) == FOVEA_RT_GPU_INTERVALS &&
+              int32_t(attn::DeviceCheck::Sizes) == FOVEA_RT_GPU_SIZES &&
+              int32_t(attn::DeviceCheck::Nodes) == FOVEA_RT_GPU_NODES &&
+              attn::kFailureWords == FOVEA_RT_GPU_FAILURE_WORDS);
 
 //===----------------------------------------------------------------------===//
 // Half precision
@@ -100,6 +111,12 @@ orc::SymbolMap fovea::getRuntimeSymbols(orc::MangleAndInterner &mangle) {
   FOVEA_ADD(fovea_rt_gpu_map);
   FOVEA_ADD(fovea_rt_gpu_map_rows);
   FOVEA_ADD(fovea_rt_gpu_copy);
+  FOVEA_ADD(fovea_rt_gpu_constant);
+  FOVEA_ADD(fovea_rt_gpu_forget);
+  FOVEA_ADD(fovea_rt_gpu_fill);
+  FOVEA_ADD(fovea_rt_gpu_failure);
+  FOVEA_ADD(fovea_rt_gpu_rule);
+  FOVEA_ADD(fovea_rt_gpu_report);
   FOVEA_ADD(fovea_rt_gpu_unload);
   FOVEA_ADD(memcpy);
   FOVEA_ADD(memmove);

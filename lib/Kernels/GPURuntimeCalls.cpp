@@ -138,30 +138,26 @@ Value GPURuntimeCalls::makeBuffer(OpBuilder &builder, Location loc,
                     getDynamicSizes(builder, loc, like), strides);
 }
 
-Value GPURuntimeCalls::copyToHost(OpBuilder &builder, Location loc,
-                                  Value memref) {
-  auto type = cast<MemRefType>(memref.getType());
-  auto contiguous = MemRefType::get(type.getShape(), type.getElementType());
-  SmallVector<Value> sizes = getDynamicSizes(builder, loc, memref);
-  Value source = memref;
-  if (!type.getLayout().isIdentity()) {
-    source = memref::AllocOp::create(builder, loc, contiguous, sizes);
-    memref::CopyOp::create(builder, loc, memref, source);
-  }
-  Value alignment =
-      arith::ConstantOp::create(builder, loc, builder.getI64IntegerAttr(0));
-  Value pointer = call(
-      builder, loc, "fovea_rt_alloc",
-      {getNumBytes(builder, loc, contiguous, sizes), alignment}, pointerType);
-  Value copy = makeBuffer(builder, loc, pointer, contiguous, sizes);
-  memref::CopyOp::create(builder, loc, source, copy);
-  if (source != memref)
-    memref::DeallocOp::create(builder, loc, source);
-  return copy;
+Value GPURuntimeCalls::getFailure(func::FuncOp function, bool make) {
+  constexpr StringLiteral name = "fovea_rt_gpu_failure";
+  OpBuilder builder = OpBuilder::atBlockBegin(&function.getBody().front());
+  Location loc = function.getLoc();
+  Value pointer;
+  for (auto found : function.getOps<LLVM::CallOp>())
+    if (found.getCallee() == name)
+      pointer = found.getResult();
+  if (!pointer && make)
+    pointer = call(builder, loc, name, {}, pointerType);
+  if (!pointer)
+    return Value();
+  builder.setInsertionPointAfterValue(pointer);
+  return makeFailureWords(builder, loc, pointer);
 }
 
-void GPURuntimeCalls::freeOnHost(OpBuilder &builder, Location loc, Value copy) {
-  call(builder, loc, "fovea_rt_free", getPointer(builder, loc, copy));
+Value GPURuntimeCalls::makeFailureWords(OpBuilder &builder, Location loc,
+                                        Value pointer) {
+  auto type = MemRefType::get({kFailureWords}, builder.getI64Type());
+  return makeBuffer(builder, loc, pointer, type, {});
 }
 
 void GPURuntimeCalls::transformLines(OpBuilder &builder, Location loc,

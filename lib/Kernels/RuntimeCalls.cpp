@@ -15,13 +15,16 @@ using namespace fovea::attn;
 
 void RuntimeCalls::emitCheck(ImplicitLocOpBuilder &b, StringRef function,
                              StringRef text, ValueRange arguments) {
-  auto pointer = LLVM::LLVMPointerType::get(b.getContext());
-  SmallVector<Value> operands = {
-      LLVM::AddressOfOp::create(b, pointer, getText(b, text).getSymName())};
+  SmallVector<Value> operands = {getTextAddress(b, text)};
   llvm::append_range(operands, arguments);
   LLVM::LLVMFuncOp callee =
       getFunction(b, function, ValueRange(operands).getTypes());
   LLVM::CallOp::create(b, callee, operands);
+}
+
+Value RuntimeCalls::getTextAddress(ImplicitLocOpBuilder &b, StringRef text) {
+  auto pointer = LLVM::LLVMPointerType::get(b.getContext());
+  return LLVM::AddressOfOp::create(b, pointer, getText(b, text).getSymName());
 }
 
 Value RuntimeCalls::emitCall(ImplicitLocOpBuilder &b, ModuleOp module,

@@ -6,6 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "checks.h"
 #include "fovea_rt/abi.h"
 #include "fovea_rt/fovea_rt.h"
 #include "status.h"
@@ -31,13 +32,8 @@ void fovea_rt_check_sizes(const char *rule, const int32_t *sizes,
         int64_t most = basis == 0 ? num_tokens : size[-basis_stride] - 1;
         if (*size >= 0 && *size <= (most > 0 ? most : 0))
           continue;
-        fail(FOVEA_RT_INVALID_ARGUMENT,
-             "%s[%" PRId64 ", %" PRId64 ", %" PRId64
-             "] must be from 0 to %" PRId64 "%s, but got %" PRId32,
-             rule, batch, head, basis, most > 0 ? most : 0,
-             basis == 0 ? ", the number of tokens"
-                        : ", since sizes decrease down to zeros",
-             *size);
+        failCheck(rule, FOVEA_RT_GPU_SIZES,
+                  {batch, head, basis, most > 0 ? most : 0, *size});
       }
 }
 

@@ -6,6 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "checks.h"
 #include "fovea_rt/abi.h"
 #include "fovea_rt/fovea_rt.h"
 #include "status.h"
@@ -48,44 +49,26 @@ static void checkList(const char *op, const List &list, int64_t batch,
       isOver = true;
       continue;
     }
+    auto failHere = [&] {
+      failCheck(op, FOVEA_RT_GPU_NODES,
+                {batch, j, level, index, next, isOver, roots, ratio, levels,
+                 list.count});
+    };
     if (level < 0 || level > levels)
-      fail(FOVEA_RT_INVALID_ARGUMENT,
-           "%s: level of node %" PRId64 " in batch entry %" PRId64
-           ", expected 0 to %" PRId64 ", but got %" PRId64,
-           op, j, batch, levels, level);
+      failHere();
     const int64_t segment = power(ratio, level);
-    const int64_t nodes = tokens / segment;
-    if (index < 0 || index >= nodes)
-      fail(FOVEA_RT_INVALID_ARGUMENT,
-           "%s: index of node %" PRId64 " in batch entry %" PRId64
-           ", expected 0 to %" PRId64 " at level %" PRId64 ", but got %" PRId64,
-           op, j, batch, nodes - 1, level, index);
+    if (index < 0 || index >= tokens / segment)
+      failHere();
     if (!mustCover)
       continue;
-    if (isOver)
-      fail(FOVEA_RT_INVALID_ARGUMENT,
-           "%s: nodes of batch entry %" PRId64
-           " must cover the sequence in order, but node %" PRId64
-           " (level %" PRId64 ", index %" PRId64 ") follows an absent one",
-           op, batch, j, level, index);
-    const int64_t first = index * segment;
-    if (first != next)
-      fail(FOVEA_RT_INVALID_ARGUMENT,
-           "%s: nodes of batch entry %" PRId64
-           " must cover the sequence in order, but node %" PRId64
-           " (level %" PRId64 ", index %" PRId64 ") %s: it begins at token "
-           "%" PRId64 ", expected %" PRId64,
-           op, batch, j, level, index,
-           first < next ? "overlaps the one before" : "leaves a gap", first,
-           next);
-    next = first + segment;
+    if (isOver || index * segment != next)
+      failHere();
+    next += segment;
   }
   if (mustCover && next != tokens)
-    fail(FOVEA_RT_INVALID_ARGUMENT,
-         "%s: nodes of batch entry %" PRId64
-         " must cover the sequence in order, but they end at token %" PRId64
-         ", expected %" PRId64,
-         op, batch, next, tokens);
+    failCheck(
+        op, FOVEA_RT_GPU_NODES,
+        {batch, list.count, 0, 0, next, 0, roots, ratio, levels, list.count});
 }
 
 void fovea_rt_check_nodes(const char *op, const int32_t *level, int64_t batches,

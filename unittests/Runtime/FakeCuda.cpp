@@ -31,20 +31,58 @@ EXPORT size_t fakeCudaCount(const char *name) {
   return fakeCuda()->count(name);
 }
 
+/// Whether a call is possible while a stream captures, in the mode "global",
+/// which that of PyTorch is; `stream` is null for calls without one.
+static bool isCapturable(const std::string &name, void *stream) {
+  static const std::set<std::string> free = {
+      "cuCtxPushCurrent_v2",    "cuDeviceGet",           "cuDeviceGetCount",
+      "cuFuncSetAttribute",     "cuPointerGetAttribute", "cuStreamIsCapturing",
+      "cuTensorMapEncodeTiled", "cuEventCreate",         "cuEventDestroy_v2",
+      "cuMemGetInfo_v2"};
+  static const std::set<std::string> recorded = {
+      "cuLaunchKernel",    "cuLaunchKernelEx", "cuMemAllocAsync",
+      "cuMemFreeAsync",    "cuMemsetD8Async",  "cuMemsetD16Async",
+      "cuMemsetD32Async",  "cuEventRecord",    "cuMemcpyDtoDAsync_v2",
+      "cuMemcpy2DAsync_v2"};
+  if (free.count(name))
+    return true;
+  return recorded.count(name) && stream == fakeCuda()->capturing;
+}
+
 /// Notes the call; the result that it was told to give, or 0.
-static int enter(const char *name) {
+static int enter(const char *name, void *stream = nullptr) {
   FakeCuda &fake = *fakeCuda();
   fake.calls.push_back(name);
+  if (fake.capturing && !isCapturable(name, stream)) {
+    fake.notCapturable.push_back(name);
+    return 900; // CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
+  }
   if (fake.failing == name && fake.successes-- <= 0)
     return fake.result;
   return 0;
 }
 
+/// The calls of which no graph can hold any since the capture began, each one
+/// once; an empty text without a fault. Ends the capture, or begins one.
+EXPORT const char *fakeCudaCapture(void *stream) {
+  static std::string text;
+  FakeCuda &fake = *fakeCuda();
+  text.clear();
+  for (const std::string &name : std::set<std::string>(
+           fake.notCapturable.begin(), fake.notCapturable.end()))
+    text += (text.empty() ? "" : " ") + name;
+  fake.notCapturable.clear();
+  fake.capturing = stream;
+  return text.c_str();
+}
+
 /// Functions that need a context fail without one.
-#define ENTER(name, needsContext)                                              \
+#define ENTER(name, needsContext) ENTER_ON(name, needsContext, nullptr)
+/// Functions that work on a stream.
+#define ENTER_ON(name, needsContext, stream)                                   \
   std::lock_guard<std::recursive_mutex> guard(lock);                           \
   FakeCuda &fake = *fakeCuda();                                                \
-  if (int result = enter(name))                                                \
+  if (int result = enter(name, stream))                                        \
     return result;                                                             \
   if (needsContext && fake.currentDepth == 0)                                  \
   return 201
@@ -64,6 +102,7 @@ EXPORT int cuGetErrorName(int result, const char **name) {
           : result == 500 ? "CUDA_ERROR_NOT_FOUND"
           : result == 700 ? "CUDA_ERROR_ILLEGAL_ADDRESS"
           : result == 701 ? "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"
+          : result == 900 ? "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"
           : result == 999 ? "CUDA_ERROR_UNKNOWN"
                           : "CUDA_ERROR_FAKE";
   return 0;
@@ -189,7 +228,7 @@ EXPORT int cuFuncSetAttribute(void *, int attribute, int value) {
 EXPORT int cuLaunchKernel(void *function, unsigned, unsigned, unsigned,
                           unsigned, unsigned, unsigned, unsigned, void *stream,
                           void **params, void **) {
-  ENTER("cuLaunchKernel", true);
+  ENTER_ON("cuLaunchKernel", true, stream);
   fake.lastStream = stream;
   reinterpret_cast<Kernel>(function)(params);
   return 0;
@@ -207,7 +246,7 @@ struct LaunchConfig {
 };
 EXPORT int cuLaunchKernelEx(const LaunchConfig *config, void *function,
                             void **params, void **) {
-  ENTER("cuLaunchKernelEx", true);
+  ENTER_ON("cuLaunchKernelEx", true, config->stream);
   if (config->numAttributes == 1 && config->attributes[0].id == 4) {
     const unsigned *extents = config->attributes[0].clusterDim;
     fake.clusterSize = extents[0] * extents[1] * extents[2];
@@ -253,12 +292,12 @@ EXPORT int cuMemFree_v2(char *pointer) {
   ENTER("cuMemFree_v2", true);
   return release(fake, pointer);
 }
-EXPORT int cuMemAllocAsync(char **pointer, size_t bytes, void *) {
-  ENTER("cuMemAllocAsync", true);
+EXPORT int cuMemAllocAsync(char **pointer, size_t bytes, void *stream) {
+  ENTER_ON("cuMemAllocAsync", true, stream);
   return allocate(fake, pointer, bytes);
 }
 EXPORT int cuMemFreeAsync(char *pointer, void *stream) {
-  ENTER("cuMemFreeAsync", true);
+  ENTER_ON("cuMemFreeAsync", true, stream);
   fake.lastFreeStream = stream;
   return release(fake, pointer);
 }
@@ -299,8 +338,8 @@ EXPORT int cuMemcpyDtoHAsync_v2(void *to, const void *from, size_t bytes,
   return 0;
 }
 EXPORT int cuMemcpyDtoDAsync_v2(void *to, const void *from, size_t bytes,
-                                void *) {
-  ENTER("cuMemcpyDtoDAsync_v2", true);
+                                void *stream) {
+  ENTER_ON("cuMemcpyDtoDAsync_v2", true, stream);
   memcpy(to, from, bytes);
   return 0;
 }
@@ -315,8 +354,8 @@ struct FakePlane {
   } from, to;
   size_t bytes, count;
 };
-EXPORT int cuMemcpy2DAsync_v2(const FakePlane *plane, void *) {
-  ENTER("cuMemcpy2DAsync_v2", true);
+EXPORT int cuMemcpy2DAsync_v2(const FakePlane *plane, void *stream) {
+  ENTER_ON("cuMemcpy2DAsync_v2", true, stream);
   const auto &[from, to, bytes, count] = *plane;
   for (size_t row = 0; row < count; ++row)
     memcpy(to.device + row * to.pitch, from.device + row * from.pitch, bytes);
@@ -328,18 +367,18 @@ template <typename T> static int fill(T *to, T value, size_t count) {
   return 0;
 }
 EXPORT int cuMemsetD8Async(unsigned char *to, unsigned char value, size_t count,
-                           void *) {
-  ENTER("cuMemsetD8Async", true);
+                           void *stream) {
+  ENTER_ON("cuMemsetD8Async", true, stream);
   return fill(to, value, count);
 }
 EXPORT int cuMemsetD16Async(unsigned short *to, unsigned short value,
-                            size_t count, void *) {
-  ENTER("cuMemsetD16Async", true);
+                            size_t count, void *stream) {
+  ENTER_ON("cuMemsetD16Async", true, stream);
   return fill(to, value, count);
 }
 EXPORT int cuMemsetD32Async(unsigned *to, unsigned value, size_t count,
-                            void *) {
-  ENTER("cuMemsetD32Async", true);
+                            void *stream) {
+  ENTER_ON("cuMemsetD32Async", true, stream);
   return fill(to, value, count);
 }
 EXPORT int cuPointerGetAttribute(void *out, int attribute, char *pointer) {
@@ -381,6 +420,11 @@ EXPORT int cuStreamDestroy_v2(void *stream) {
   free(stream);
   return 0;
 }
+EXPORT int cuStreamIsCapturing(void *stream, int *answer) {
+  ENTER("cuStreamIsCapturing", true);
+  *answer = stream && stream == fake.capturing;
+  return 0;
+}
 EXPORT int cuStreamSynchronize(void *) {
   ENTER("cuStreamSynchronize", true);
   return 0;
@@ -397,8 +441,8 @@ EXPORT int cuEventDestroy_v2(void *event) {
   free(event);
   return 0;
 }
-EXPORT int cuEventRecord(void *, void *) {
-  ENTER("cuEventRecord", true);
+EXPORT int cuEventRecord(void *, void *stream) {
+  ENTER_ON("cuEventRecord", true, stream);
   return 0;
 }
 EXPORT int cuEventSynchronize(void *) {

@@ -10,7 +10,9 @@
 // memory is memory of the host; a kernel is a function in C, or, if its name
 // contains what the variable FAKE_CUDA_KERNELS says, does nothing. Whatever
 // events measure takes 1.5 ms.
-// The library counts what is alive and fails where it is told to.
+// The library counts what is alive and fails where it is told to. While a
+// stream captures, calls that a graph cannot hold are noted, and fail as the
+// driver's do: fakeCudaCapture begins and ends that.
 //
 //===----------------------------------------------------------------------===//
 
@@ -51,6 +53,10 @@ struct FakeCuda {
   /// Of the last block that was freed in a stream's order.
   void *lastFreeStream = nullptr;
   unsigned streamFlags = 0;
+  /// The stream that captures; null if none does.
+  void *capturing = nullptr;
+  /// Calls meanwhile that no graph can hold.
+  std::vector<std::string> notCapturable;
 
   size_t count(const std::string &name) const {
     size_t found = 0;

@@ -25,7 +25,7 @@ static FakeCufft fake;
 namespace {
 struct Plan {
   int length, batch;
-  void *stream;
+  void *stream, *area;
 };
 } // namespace
 
@@ -33,15 +33,38 @@ static std::map<int, Plan> plans;
 
 EXPORT FakeCufft *fakeCufft() { return &fake; }
 
-EXPORT int cufftPlanMany(int *plan, int rank, int *lengths, int *, int stride,
-                         int distance, int *, int, int, int type, int batch) {
+EXPORT int cufftCreate(int *plan) {
+  *plan = ++fake.numPlans;
+  ++fake.numAlive;
+  plans[*plan] = {};
+  return 0;
+}
+
+EXPORT int cufftSetAutoAllocation(int plan, int allocates) {
+  auto it = plans.find(plan);
+  return it == plans.end() || allocates ? 1 : 0;
+}
+
+EXPORT int cufftMakePlanMany(int plan, int rank, int *lengths, int *,
+                             int stride, int distance, int *, int, int,
+                             int type, int batch, size_t *workBytes) {
+  auto it = plans.find(plan);
+  if (it == plans.end())
+    return 1;
   if (fake.planResult)
     return fake.planResult;
   if (rank != 1 || stride != 1 || distance != lengths[0] || type != 0x29)
     return 4;
-  *plan = ++fake.numPlans;
-  ++fake.numAlive;
-  plans[*plan] = {lengths[0], batch, nullptr};
+  it->second = {lengths[0], batch, nullptr, nullptr};
+  *workBytes = 256;
+  return 0;
+}
+
+EXPORT int cufftSetWorkArea(int plan, void *area) {
+  auto it = plans.find(plan);
+  if (it == plans.end())
+    return 1;
+  it->second.area = area;
   return 0;
 }
 
@@ -63,7 +86,11 @@ EXPORT int cufftExecC2C(int plan, std::complex<float> *input,
   ++fake.numRuns;
   if (fake.runResult)
     return fake.runResult;
-  auto [length, batch, stream] = plans.at(plan);
+  auto [length, batch, stream, area] = plans.at(plan);
+  // CUFFT_NO_WORKSPACE: each run has a work area of its own.
+  if (!area)
+    return 11;
+  plans.at(plan).area = nullptr;
   fake.lastStream = stream;
   for (int line = 0; line < batch; ++line) {
     std::vector<std::complex<double>> sums(length);

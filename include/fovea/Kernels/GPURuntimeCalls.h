@@ -14,10 +14,23 @@
 #ifndef FOVEA_KERNELS_GPURUNTIMECALLS_H
 #define FOVEA_KERNELS_GPURUNTIMECALLS_H
 
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/IR/BuiltinOps.h"
 
 namespace fovea::attn {
+
+/// Kinds of checks on the device and words of a failure: the numbers of
+/// fovea_rt/gpu.h.
+enum class DeviceCheck : int32_t {
+  Codes = 0,
+  CodesOrAbsent = 1,
+  Rows = 2,
+  Intervals = 3,
+  Sizes = 4,
+  Nodes = 5
+};
+constexpr int64_t kFailureWords = 16;
 
 class GPURuntimeCalls {
 public:
@@ -50,10 +63,13 @@ public:
   Value makeBuffer(mlir::OpBuilder &builder, mlir::Location loc, Value pointer,
                    Value like, mlir::ValueRange strides = {});
 
-  /// A contiguous copy of a buffer of the device in memory of the host, which
-  /// is to be freed.
-  Value copyToHost(mlir::OpBuilder &builder, mlir::Location loc, Value memref);
-  void freeOnHost(mlir::OpBuilder &builder, mlir::Location loc, Value copy);
+  /// The words in which checks on the device tell the failure of a call of
+  /// `function`, a memref that is there from its start; null if nothing is
+  /// checked, unless `make`.
+  Value getFailure(mlir::func::FuncOp function, bool make = false);
+  /// Memory of such words.
+  Value makeFailureWords(mlir::OpBuilder &builder, mlir::Location loc,
+                         Value pointer);
 
   /// Fourier transforms in place of the lines of a contiguous buffer [..,
   /// length, 2] of f32 on the device, not scaled.

@@ -27,6 +27,10 @@ public:
   void emitCheck(mlir::ImplicitLocOpBuilder &builder, llvm::StringRef function,
                  llvm::StringRef text, mlir::ValueRange arguments);
 
+  /// The address of a text, which ends with a zero.
+  mlir::Value getTextAddress(mlir::ImplicitLocOpBuilder &builder,
+                             llvm::StringRef text);
+
   /// The address of the first element of a memref.
   static mlir::Value getAddress(mlir::ImplicitLocOpBuilder &builder,
                                 mlir::Value memref);

@@ -14,6 +14,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
 
 namespace fovea::attn {
 #define GEN_PASS_DEF_LAUNCHTORUNTIMEPASS
@@ -50,7 +51,8 @@ struct LaunchToRuntimePass
 private:
   LogicalResult embed(gpu::GPUModuleOp gpuModule);
   LogicalResult lower(gpu::LaunchFuncOp op);
-  /// A function that unloads all modules, before their memory goes away.
+  /// A function that unloads all modules and constants, before their memory
+  /// goes away.
   void addUnload();
   LLVM::GlobalOp addText(OpBuilder &builder, Location loc, StringRef name,
                          StringRef text, uint64_t alignment = 1);
@@ -184,6 +186,12 @@ void LaunchToRuntimePass::addUnload() {
   for (LLVM::GlobalOp descriptor : modules)
     calls.call(builder, loc, "fovea_rt_gpu_unload",
                LLVM::AddressOfOp::create(builder, loc, descriptor).getResult());
+  for (auto global : getOperation().getOps<memref::GlobalOp>()) {
+    Value constant = memref::GetGlobalOp::create(builder, loc, global.getType(),
+                                                 global.getSymName());
+    calls.call(builder, loc, "fovea_rt_gpu_forget",
+               calls.getPointer(builder, loc, constant));
+  }
   LLVM::ReturnOp::create(builder, loc, ValueRange());
 }
 

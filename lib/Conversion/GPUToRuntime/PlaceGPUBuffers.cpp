@@ -337,15 +337,33 @@ void BufferPlacement::lower(memref::LoadOp op) {
 void BufferPlacement::lower(memref::StoreOp op) {
   OpBuilder builder(op);
   Location loc = op.getLoc();
-  Type type = op.getValue().getType();
+  Value value = op.getValue();
+  Type type = value.getType();
+  Value to =
+      calls.getElementPointer(builder, loc, op.getMemref(), op.getIndices());
+  // A graph can record that the device writes a number, not a copy from a slot.
+  if (type.isIntOrFloat() && type.getIntOrFloatBitWidth() <= 32) {
+    unsigned bits = type.getIntOrFloatBitWidth();
+    Type i32 = builder.getI32Type(), integer = builder.getIntegerType(bits);
+    if (type != integer)
+      value = arith::BitcastOp::create(builder, loc, integer, value);
+    if (bits < 32)
+      value = arith::ExtUIOp::create(builder, loc, i32, value);
+    auto number = [&](Type type, int64_t value) -> Value {
+      return arith::ConstantOp::create(builder, loc,
+                                       builder.getIntegerAttr(type, value));
+    };
+    calls.call(builder, loc, "fovea_rt_gpu_fill",
+               {queue, to, number(builder.getI64Type(), 1),
+                number(i32, llvm::divideCeil(bits, 8)), value});
+    op.erase();
+    return;
+  }
   Value slot = makeSlot(builder, loc, type);
   Value buffer =
       calls.makeBuffer(builder, loc, slot, MemRefType::get({}, type), {});
-  memref::StoreOp::create(builder, loc, op.getValue(), buffer);
-  copyElement(
-      builder, loc,
-      calls.getElementPointer(builder, loc, op.getMemref(), op.getIndices()),
-      slot, type);
+  memref::StoreOp::create(builder, loc, value, buffer);
+  copyElement(builder, loc, to, slot, type);
   op.erase();
 }
 
@@ -426,7 +444,13 @@ LogicalResult BufferPlacement::run() {
       SmallVector<OpOperand *> uses;
       for (OpOperand &use : op->getUses())
         uses.push_back(&use);
-      Value mapped = map(builder, loc, global.getResult(), Read);
+      Value pointer = calls.getPointer(builder, loc, global.getResult());
+      Value bytes = calls.getNumBytes(builder, loc, global.getResult());
+      Value mapped = calls.makeBuffer(
+          builder, loc,
+          calls.call(builder, loc, "fovea_rt_gpu_constant",
+                     {queue, pointer, bytes}, calls.pointerType),
+          global.getResult());
       for (OpOperand *use : uses)
         use->set(mapped);
     } else {

@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "GPUSerialLoops.h"
+#include "GuardLaunches.h"
 #include "fovea/Conversion/Passes.h"
 #include "fovea/Kernels/GPU/GPUKernelBuilder.h"
 #include "fovea/Kernels/GPU/GPULaunch.h"
@@ -120,6 +121,7 @@ struct LoopsToGPUPass : fovea::attn::impl::LoopsToGPUPassBase<LoopsToGPUPass> {
     if (result.wasInterrupted())
       return signalPassFailure();
     llvm::for_each(loops, launchParallel);
+    guardLaunches(getOperation());
   }
 
   static bool isIn(Operation *op, const llvm::SetVector<scf::ForOp> &loops) {

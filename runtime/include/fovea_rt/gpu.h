@@ -82,6 +82,14 @@ typedef struct fovea_rt_gpu_queue fovea_rt_gpu_queue;
 FOVEA_RT_EXPORT fovea_rt_gpu_queue *fovea_rt_gpu_begin(int32_t kind);
 
 /*
+ * Work that a CUDA graph records, on a stream of the caller that captures one,
+ * happens whenever the graph is launched. It fails with
+ * FOVEA_RT_INVALID_ARGUMENT where the host takes part: arrays in host memory,
+ * numbers that the host reads, and whatever happens once, such as loading a
+ * module, if no call before has done that.
+ */
+
+/*
  * Closes a queue: copies back what was mapped for writing, frees the copies,
  * and waits for the queue's work. On a stream of the caller it waits only if
  * something had to be copied back to host memory. Blocks of fovea_rt_gpu_alloc
@@ -161,6 +169,15 @@ fovea_rt_gpu_map_rows(fovea_rt_gpu_queue *queue, void *pointer,
                       const int64_t *extents, int64_t *strides, int32_t access);
 
 /*
+ * A copy on the queue's device of the constant [pointer, pointer + bytes) of
+ * the code, which is made at the first need and kept until the code says by
+ * _forget that the constant goes away.
+ */
+FOVEA_RT_EXPORT void *fovea_rt_gpu_constant(fovea_rt_gpu_queue *queue,
+                                            const void *pointer, int64_t bytes);
+FOVEA_RT_EXPORT void fovea_rt_gpu_forget(const void *pointer);
+
+/*
  * Copies between any two places, host or device. Host memory that is read may
  * change as soon as the function returns; host memory that is written is
  * written when it returns.
@@ -172,6 +189,49 @@ FOVEA_RT_EXPORT void fovea_rt_gpu_copy(fovea_rt_gpu_queue *queue, void *to,
 FOVEA_RT_EXPORT void fovea_rt_gpu_fill(fovea_rt_gpu_queue *queue, void *to,
                                        int64_t count, int32_t element_bytes,
                                        uint32_t value);
+
+/*
+ * Checks of numbers on the device. The kinds say which facts a failure has:
+ * places of a number, what bounds it, and the number. A place is b, h, i of a
+ * batch entry, a head and what comes after.
+ */
+enum {
+  /* b, h, i, bound, code: at least 0. */
+  FOVEA_RT_GPU_CODES = 0,
+  /* The same: or -1. */
+  FOVEA_RT_GPU_CODES_OR_ABSENT = 1,
+  /* b, h, i, j, bound, row: at least 0, or -1. */
+  FOVEA_RT_GPU_ROWS = 2,
+  /* b, h, i, bound, first, last: 0 <= first <= last < bound. */
+  FOVEA_RT_GPU_INTERVALS = 3,
+  /* b, h, i, most, size: from 0 to the most. */
+  FOVEA_RT_GPU_SIZES = 4,
+  /* b, i, level, index, next token, whether an absent node is before it, roots,
+     ratio, levels, count: as fovea_rt_check_nodes; the end if i is the count.
+   */
+  FOVEA_RT_GPU_NODES = 5
+};
+
+/* Numbers of 64 bits that tell a failure. */
+#define FOVEA_RT_GPU_FAILURE_WORDS 16
+
+/*
+ * Words in device memory that belong to the queue that the invocation opened
+ * last, until it ends. The first is all ones: kernels lower it to the place of
+ * a wrong number. The second is 0: the one of them that tells the failure
+ * writes one more than the number of the rule, and the kernels behind it do
+ * nothing. fovea_rt_gpu_end fails then, with FOVEA_RT_INVALID_ARGUMENT. Where
+ * it does not wait, so does the next invocation on the device, and
+ * fovea_rt_gpu_wait.
+ */
+FOVEA_RT_EXPORT void *fovea_rt_gpu_failure(void);
+
+/* The number of a rule: the text that its failures begin with, and a kind. */
+FOVEA_RT_EXPORT int64_t fovea_rt_gpu_rule(const char *text, int32_t kind);
+
+/* Words for a failure of a rule in that queue, which the device can write: the
+   place, one more than the number of the rule, and the facts. */
+FOVEA_RT_EXPORT void *fovea_rt_gpu_report(int64_t rule);
 
 /* Waits until all work given so far is done. */
 FOVEA_RT_EXPORT void fovea_rt_gpu_synchronize(fovea_rt_gpu_queue *queue);
@@ -295,7 +355,10 @@ FOVEA_RT_EXPORT fovea_rt_status fovea_rt_gpu_locate(int32_t kind,
                                                     const void *pointer,
                                                     int32_t *device);
 
-/* Waits for all work of the calling thread's device. */
+/*
+ * Waits for all work of the calling thread's device. FOVEA_RT_INVALID_ARGUMENT
+ * if a check on it has failed in a call, or a graph, that nobody waited for.
+ */
 FOVEA_RT_EXPORT fovea_rt_status fovea_rt_gpu_wait(int32_t kind);
 
 /*

@@ -22,7 +22,7 @@
 extern "C" {
 #endif
 
-#define FOVEA_RT_GPU_DRIVER_VERSION 3
+#define FOVEA_RT_GPU_DRIVER_VERSION 4
 #define FOVEA_RT_GPU_TEXT 1024
 
 /* Where memory is, seen from a device. */
@@ -72,6 +72,9 @@ typedef struct {
   /* After the work given to `stream` so far. */
   fovea_rt_status (*release)(void *device, void *pointer, void *stream,
                              char *text);
+  /* Memory that the host and the device reach at one address, for good. */
+  fovea_rt_status (*share)(void *device, int64_t bytes, void **pointer,
+                           char *text);
   /* FOVEA_RT_GPU_HOST, _HERE, or _ELSEWHERE with the ordinal of the device. */
   int32_t (*locate)(void *device, const void *pointer, int32_t *ordinal);
   /* Between the places that `locate` gave. Host memory as in gpu.h. */
@@ -97,6 +100,9 @@ typedef struct {
 
   fovea_rt_status (*create_stream)(void *device, void **stream, char *text);
   fovea_rt_status (*destroy_stream)(void *device, void *stream, char *text);
+  /* Whether work of the stream is recorded, for a graph. */
+  fovea_rt_status (*is_capturing)(void *device, void *stream, int32_t *answer,
+                                  char *text);
   /* With `all`, of the whole device. */
   fovea_rt_status (*synchronize)(void *device, void *stream, int32_t all,
                                  char *text);

@@ -49,6 +49,9 @@ enum PointerAttribute { MemoryType = 2, IsManaged = 8, DeviceOrdinal = 9 };
 enum { MemoryTypeDevice = 2 };
 enum { FunctionMaxDynamicShared = 8 };
 enum { PoolReleaseThreshold = 4 };
+/// Every context and every device reach it.
+enum { HostPortable = 1, HostMapped = 2 };
+enum { CaptureNone = 0 };
 /// Streams in order with the legacy one, where callers without a stream work.
 enum { StreamDefault = 0 };
 enum JitOption {
@@ -135,6 +138,7 @@ struct PlaneCopy {
   X(streamCreate, cuStreamCreate, (Stream *, unsigned))                        \
   X(streamDestroy, cuStreamDestroy_v2, (Stream))                               \
   X(streamSynchronize, cuStreamSynchronize, (Stream))                          \
+  X(streamIsCapturing, cuStreamIsCapturing, (Stream, int *))                   \
   X(eventCreate, cuEventCreate, (Event *, unsigned))                           \
   X(eventDestroy, cuEventDestroy_v2, (Event))                                  \
   X(eventRecord, cuEventRecord, (Event, Stream))                               \

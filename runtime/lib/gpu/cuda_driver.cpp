@@ -319,17 +319,50 @@ static fovea_rt_status launchKernel(void *device, void *function,
 // Memory
 //===----------------------------------------------------------------------===//
 
+/// Whether a graph records the work of a stream; the legacy one never is.
+static bool isCapturing(const Api &api, Stream stream) {
+  int answer = CaptureNone;
+  return stream && stream != FOVEA_RT_GPU_LEGACY_STREAM &&
+         api.streamIsCapturing(stream, &answer) == kSuccess &&
+         answer != CaptureNone;
+}
+
+static fovea_rt_status isCapturingStream(void *device, void *stream,
+                                         int32_t *answer, char *text) {
+  FOVEA_CUDA_ENTER(device);
+  *answer = isCapturing(api, asStream(stream));
+  return FOVEA_RT_OK;
+}
+
+static fovea_rt_status shareMemory(void *device, int64_t bytes, void **pointer,
+                                   char *text) {
+  FOVEA_CUDA_ENTER(device);
+  FOVEA_CUDA_TRY(api.memHostAlloc(pointer, bytes, HostPortable | HostMapped),
+                 "cannot allocate %" PRId64
+                 " bytes that the host shares with device %d",
+                 bytes, self.number);
+  return FOVEA_RT_OK;
+}
+
 static fovea_rt_status allocateMemory(void *device, int64_t bytes, void *stream,
                                       void **pointer, char *text) {
   FOVEA_CUDA_ENTER(device);
   Address address = 0;
   size_t size = std::max<int64_t>(bytes, 1);
+  if (!self.hasPools && isCapturing(api, asStream(stream))) {
+    snprintf(text, FOVEA_RT_GPU_TEXT,
+             "device %d, %s, has no memory in the order of a stream, which a "
+             "CUDA graph needs",
+             self.number, self.name);
+    return FOVEA_RT_UNAVAILABLE;
+  }
   auto allocate = [&] {
     return self.hasPools ? api.memAllocAsync(&address, size, asStream(stream))
                          : api.memAlloc(&address, size);
   };
   Result result = allocate();
-  if (result == kOutOfMemory && self.hasPools) {
+  if (result == kOutOfMemory && self.hasPools &&
+      !isCapturing(api, asStream(stream))) {
     // What the pool keeps may be in too small pieces.
     Pool pool;
     api.contextSynchronize();
@@ -492,8 +525,9 @@ static fovea_rt_status transform(void *device, void *data, int64_t length,
   FOVEA_CUDA_ENTER(device);
   if (!data)
     return getFFTApi(text) ? FOVEA_RT_OK : FOVEA_RT_UNAVAILABLE;
-  return self.transforms.run(data, length, count, inverse != 0,
-                             asStream(stream), text);
+  return self.transforms.run(device, data, length, count, inverse != 0,
+                             asStream(stream),
+                             !isCapturing(api, asStream(stream)), text);
 }
 
 //===----------------------------------------------------------------------===//
@@ -573,6 +607,7 @@ const fovea_rt_gpu_driver fovea::rt::cudaDriver = {
     launchKernel,
     allocateMemory,
     releaseMemory,
+    shareMemory,
     locatePointer,
     copyMemory,
     copyRows,
@@ -581,6 +616,7 @@ const fovea_rt_gpu_driver fovea::rt::cudaDriver = {
     transform,
     createStream,
     destroyStream,
+    isCapturingStream,
     synchronize,
     createEvent,
     destroyEvent,

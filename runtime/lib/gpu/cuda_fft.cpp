@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "cuda_fft.h"
+#include "cuda_driver.h"
 
 #include <cinttypes>
 #include <cstdio>
@@ -69,7 +70,10 @@ const FFTApi *fovea::rt::cuda::getFFTApi(char *text) {
                symbol);
     return member != nullptr;
   };
-  ready = bind(api.planMany, "cufftPlanMany") &&
+  ready = bind(api.create, "cufftCreate") &&
+          bind(api.setAutoAllocation, "cufftSetAutoAllocation") &&
+          bind(api.makePlanMany, "cufftMakePlanMany") &&
+          bind(api.setWorkArea, "cufftSetWorkArea") &&
           bind(api.setStream, "cufftSetStream") &&
           bind(api.executeC2C, "cufftExecC2C") &&
           bind(api.destroy, "cufftDestroy");
@@ -89,35 +93,69 @@ static fovea_rt_status report(const char *what, int64_t length, int64_t count,
 }
 
 fovea_rt_status Transforms::getPlan(const FFTApi &api, int64_t length,
-                                    int64_t count, Stream stream, int *handle,
+                                    int64_t count, bool mayPlan, Plan &found,
                                     char *text) {
   for (const Plan &plan : plans)
-    if (plan.length == length && plan.count == count && plan.stream == stream) {
-      *handle = plan.handle;
+    if (plan.length == length && plan.count == count) {
+      found = plan;
       return FOVEA_RT_OK;
     }
-  int extent = static_cast<int>(length);
-  if (int result =
-          api.planMany(handle, 1, &extent, nullptr, 1, extent, nullptr, 1,
-                       extent, kComplexToComplex, static_cast<int>(count)))
-    return report("plan", length, count, result, text);
-  if (int result = api.setStream(*handle, stream)) {
-    api.destroy(*handle);
-    return report("plan", length, count, result, text);
+  if (!mayPlan) {
+    snprintf(text, FOVEA_RT_GPU_TEXT,
+             "%" PRId64 " transforms of %" PRId64
+             " numbers have no plan, which "
+             "a CUDA graph that is being captured cannot make: call the "
+             "function once before, with arrays of the same shapes",
+             count, length);
+    return FOVEA_RT_INVALID_ARGUMENT;
   }
-  Plan &plan = plans[next];
-  next = (next + 1) % (sizeof(plans) / sizeof(*plans));
-  if (plan.count)
-    api.destroy(plan.handle);
+  Plan plan;
   plan.length = length;
   plan.count = count;
-  plan.stream = stream;
-  plan.handle = *handle;
+  int result = api.create(&plan.handle);
+  if (result)
+    return report("plan", length, count, result, text);
+  int extent = static_cast<int>(length);
+  result = api.setAutoAllocation(plan.handle, 0);
+  if (!result)
+    result = api.makePlanMany(plan.handle, 1, &extent, nullptr, 1, extent,
+                              nullptr, 1, extent, kComplexToComplex,
+                              static_cast<int>(count), &plan.workBytes);
+  if (result) {
+    api.destroy(plan.handle);
+    return report("plan", length, count, result, text);
+  }
+  Plan &oldest = plans[next];
+  next = (next + 1) % (sizeof(plans) / sizeof(*plans));
+  if (oldest.count)
+    api.destroy(oldest.handle);
+  found = oldest = plan;
   return FOVEA_RT_OK;
 }
 
-fovea_rt_status Transforms::run(void *data, int64_t length, int64_t count,
-                                bool inverse, Stream stream, char *text) {
+fovea_rt_status Transforms::run(const FFTApi &api, void *device,
+                                const Plan &plan, void *lines, bool inverse,
+                                Stream stream, char *text) {
+  void *area = nullptr;
+  if (plan.workBytes)
+    if (fovea_rt_status status = cudaDriver.allocate(
+            device, static_cast<int64_t>(plan.workBytes), stream, &area, text))
+      return status;
+  int result = api.setStream(plan.handle, stream);
+  if (!result && area)
+    result = api.setWorkArea(plan.handle, area);
+  if (!result)
+    result = api.executeC2C(plan.handle, lines, lines,
+                            inverse ? kInverse : kForward);
+  fovea_rt_status status = FOVEA_RT_OK;
+  if (area)
+    status = cudaDriver.release(device, area, stream, text);
+  return result ? report("run", plan.length, plan.count, result, text) : status;
+}
+
+fovea_rt_status Transforms::run(void *device, void *data, int64_t length,
+                                int64_t count, bool inverse, Stream stream,
+                                bool mayPlan, char *text) {
   const FFTApi *api = getFFTApi(text);
   if (!api)
     return FOVEA_RT_UNAVAILABLE;
@@ -127,14 +165,14 @@ fovea_rt_status Transforms::run(void *data, int64_t length, int64_t count,
   std::lock_guard<std::mutex> guard(lock);
   for (int64_t first = 0; first < count; first += most) {
     int64_t part = count - first < most ? count - first : most;
-    int handle;
+    Plan plan;
     if (fovea_rt_status status =
-            getPlan(*api, length, part, stream, &handle, text))
+            getPlan(*api, length, part, mayPlan, plan, text))
       return status;
     void *lines = static_cast<float *>(data) + 2 * first * length;
-    if (int result = api->executeC2C(handle, lines, lines,
-                                     inverse ? kInverse : kForward))
-      return report("run", length, part, result, text);
+    if (fovea_rt_status status =
+            run(*api, device, plan, lines, inverse, stream, text))
+      return status;
   }
   return FOVEA_RT_OK;
 }

@@ -18,9 +18,13 @@ namespace fovea::rt::cuda {
 
 /// The functions of cuFFT that are used; their results are 0 for success.
 struct FFTApi {
-  int (*planMany)(int *plan, int rank, int *lengths, int *inputExtents,
-                  int inputStride, int inputDistance, int *outputExtents,
-                  int outputStride, int outputDistance, int type, int batch);
+  int (*create)(int *plan);
+  int (*setAutoAllocation)(int plan, int allocates);
+  int (*makePlanMany)(int plan, int rank, int *lengths, int *inputExtents,
+                      int inputStride, int inputDistance, int *outputExtents,
+                      int outputStride, int outputDistance, int type, int batch,
+                      size_t *workBytes);
+  int (*setWorkArea)(int plan, void *area);
   int (*setStream)(int plan, Stream stream);
   int (*executeC2C)(int plan, void *input, void *output, int direction);
   int (*destroy)(int plan);
@@ -30,23 +34,25 @@ struct FFTApi {
 /// `text` without one. A failure is tried again the next time.
 const FFTApi *getFFTApi(char *text);
 
-/// The plans of a device, whose context must be current. A plan has one work
-/// area, which its transforms use while they run: so each stream has plans of
-/// its own.
+/// The plans of a device, whose context must be current. Each run has a work
+/// area of its own, in the order of its stream: plans are for all streams.
 class Transforms {
 public:
-  /// `count` transforms of `length` complex f32 numbers each, in place.
-  fovea_rt_status run(void *data, int64_t length, int64_t count, bool inverse,
-                      Stream stream, char *text);
+  /// `count` transforms of `length` complex f32 numbers each, in place. A plan
+  /// is made at the first need, an error unless `mayPlan`.
+  fovea_rt_status run(void *device, void *data, int64_t length, int64_t count,
+                      bool inverse, Stream stream, bool mayPlan, char *text);
 
 private:
   struct Plan {
     int64_t length = 0, count = 0;
-    Stream stream;
-    int handle;
+    int handle = 0;
+    size_t workBytes = 0;
   };
   fovea_rt_status getPlan(const FFTApi &api, int64_t length, int64_t count,
-                          Stream stream, int *handle, char *text);
+                          bool mayPlan, Plan &found, char *text);
+  fovea_rt_status run(const FFTApi &api, void *device, const Plan &plan,
+                      void *lines, bool inverse, Stream stream, char *text);
 
   std::mutex lock;
   /// The oldest one goes when there are more.

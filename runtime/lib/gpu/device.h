@@ -50,9 +50,15 @@ GPUDevice &openedDevice(int slot);
 fovea_rt_status takeStream(GPUDevice &device, void **stream, char *text);
 void returnStream(GPUDevice &device, void *stream);
 
-/// The kernel on the device, loaded at the first need.
+/// The kernel on the device, loaded at the first need, an error unless
+/// `mayLoad`.
 fovea_rt_status getFunction(GPUDevice &device, fovea_rt_gpu_function *function,
-                            void **found, char *text);
+                            bool mayLoad, void **found, char *text);
+
+/// The copy of a constant on the device, made at the first need, an error
+/// unless `mayCopy`.
+fovea_rt_status getConstant(GPUDevice &device, const void *host, int64_t bytes,
+                            bool mayCopy, void **found, char *text);
 
 } // namespace fovea::rt
 

@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "../status.h"
+#include "checks.h"
 #include "device.h"
 #include "queue.h"
 
@@ -81,8 +82,18 @@ fovea_rt_status fovea_rt_gpu_transfer(int32_t kind, void *to, const void *from,
   return onDevice(kind, [&](GPUDevice &device, char *text) {
     if (bytes <= 0)
       return fovea_rt_status(FOVEA_RT_OK);
-    int32_t ignored;
+    int32_t ignored, isCaptured = 0;
     const fovea_rt_gpu_driver *driver = device.driver;
+    if (void *stream = chosenStream())
+      if (fovea_rt_status status =
+              driver->is_capturing(device.handle, stream, &isCaptured, text))
+        return status;
+    if (isCaptured) {
+      snprintf(text, FOVEA_RT_GPU_TEXT,
+               "the host reads or writes numbers of this function, which a "
+               "CUDA graph that is being captured cannot hold");
+      return fovea_rt_status(FOVEA_RT_INVALID_ARGUMENT);
+    }
     int32_t toPlace = driver->locate(device.handle, to, &ignored);
     int32_t fromPlace = driver->locate(device.handle, from, &ignored);
     if (fovea_rt_status status = driver->copy(device.handle, to, toPlace, from,
@@ -107,7 +118,11 @@ fovea_rt_status fovea_rt_gpu_locate(int32_t kind, const void *pointer,
 
 fovea_rt_status fovea_rt_gpu_wait(int32_t kind) {
   return onDevice(kind, [](GPUDevice &device, char *text) {
-    return device.driver->synchronize(device.handle, nullptr, 1, text);
+    fovea_rt_status status =
+        device.driver->synchronize(device.handle, nullptr, 1, text);
+    if (!status && takeReport(device, text))
+      status = FOVEA_RT_INVALID_ARGUMENT;
+    return status;
   });
 }
 

@@ -50,11 +50,20 @@ template <typename State> static State *makeState(void **place) {
 
 fovea_rt_status fovea::rt::getFunction(GPUDevice &device,
                                        fovea_rt_gpu_function *function,
-                                       void **found, char *text) {
+                                       bool mayLoad, void **found, char *text) {
   int slot = device.slot();
   if (auto *state = getState<FunctionState>(&function->state))
     if ((*found = state->loaded[slot].load(std::memory_order_acquire)))
       return FOVEA_RT_OK;
+  if (!mayLoad) {
+    snprintf(
+        text, FOVEA_RT_GPU_TEXT,
+        "kernel '%s' is not loaded, which a CUDA graph that is being "
+        "captured cannot do: call the function once before, with arrays of "
+        "the same shapes",
+        function->name);
+    return FOVEA_RT_INVALID_ARGUMENT;
+  }
 
   std::lock_guard<std::mutex> guard(stateLock);
   bool isNew = !function->state;

@@ -9,6 +9,7 @@
 #include "queue.h"
 #include "../memory.h"
 #include "../status.h"
+#include "checks.h"
 #include "device.h"
 #include "fovea_rt/abi.h"
 #include "rows.h"
@@ -17,6 +18,7 @@
 #include <atomic>
 #include <cinttypes>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <new>
 
@@ -41,8 +43,14 @@ struct fovea_rt_gpu_queue {
   GPUDevice *device;
   void *stream;
   bool ownsStream;
+  /// Whether a graph records the work.
+  bool isCaptured;
+  /// Whether the end waits for the work, so that it can tell failed checks.
+  bool tellsFailures;
   /// Whether the caller's data lies on the device: then results stay there.
   bool hasDeviceData;
+  /// Of checks on the device; null without one.
+  void *failure;
   Invocation *invocation;
   Mapping *mappings;
   GPUBlock *blocks;
@@ -72,6 +80,22 @@ template <typename T> static T *allocate() {
           text);                                                               \
   } while (false)
 
+/// Fails for what a graph cannot record.
+static void failIfCaptured(Queue *queue, const char *what) {
+  if (queue->isCaptured)
+    fail(FOVEA_RT_INVALID_ARGUMENT,
+         "%s, which a CUDA graph that is being captured cannot hold", what);
+}
+
+/// Whether calls wait for the device where that makes errors their own.
+static bool isStrict() {
+  static const bool strict = [] {
+    const char *value = getenv("FOVEA_GPU_STRICT");
+    return value && *value && strcmp(value, "0") != 0;
+  }();
+  return strict;
+}
+
 //===----------------------------------------------------------------------===//
 // Opening and closing
 //===----------------------------------------------------------------------===//
@@ -83,11 +107,21 @@ fovea_rt_gpu_queue *fovea_rt_gpu_begin(int32_t kind) {
   char text[FOVEA_RT_GPU_TEXT] = "";
   GPUDevice *device;
   check(getDevice(kind, chosenDevice(), &device, text), text);
+  int32_t isCaptured = 0;
+  if (void *stream = chosenStream())
+    check(
+        device->driver->is_capturing(device->handle, stream, &isCaptured, text),
+        text);
+  if (!isCaptured && takeReport(*device, text))
+    failWith(FOVEA_RT_INVALID_ARGUMENT, text);
   Queue *queue = allocate<Queue>();
   queue->device = device;
   queue->invocation = invocation;
   queue->stream = chosenStream();
   queue->ownsStream = queue->stream == nullptr;
+  queue->isCaptured = isCaptured;
+  queue->tellsFailures = !isCaptured && (queue->ownsStream || isStrict() ||
+                                         kind == FOVEA_RT_GPU_EMULATOR);
   if (queue->ownsStream)
     if (fovea_rt_status status = takeStream(*device, &queue->stream, text)) {
       delete queue;
@@ -158,7 +192,25 @@ static void copyMapping(Queue *queue, const Mapping &mapping, bool toDevice) {
     fovea_rt_free(packed);
 }
 
+/// Ends what checks need, and fails if one has failed.
+static void endChecks(Queue *queue) {
+  if (!queue->failure)
+    return;
+  if (queue->tellsFailures) {
+    int64_t words[FOVEA_RT_GPU_FAILURE_WORDS];
+    FOVEA_GPU_CALL(queue, copy, words, FOVEA_RT_GPU_HOST, queue->failure,
+                   FOVEA_RT_GPU_HERE, sizeof(words), queue->stream);
+    char text[FOVEA_RT_GPU_TEXT] = "";
+    if (describeWords(words, text))
+      failWith(FOVEA_RT_INVALID_ARGUMENT, text);
+  }
+  fovea_rt_gpu_free(queue, queue->failure);
+  queue->failure = nullptr;
+}
+
 void fovea_rt_gpu_end(fovea_rt_gpu_queue *queue) {
+  // Before anything is written to memory of the host.
+  endChecks(queue);
   bool mustWait = queue->ownsStream;
   for (Mapping *mapping = queue->mappings; mapping; mapping = mapping->next) {
     if (mapping->access & FOVEA_RT_GPU_WRITE) {
@@ -262,7 +314,8 @@ void fovea::rt::closeQueues(Invocation &invocation, bool succeeded) {
     invocation.queues = queue->next;
     const fovea_rt_gpu_driver *driver = queue->device->driver;
     // Work that is under way uses memory that goes away now.
-    driver->synchronize(queue->device->handle, queue->stream, 0, ignored);
+    if (!queue->isCaptured)
+      driver->synchronize(queue->device->handle, queue->stream, 0, ignored);
     dispose(queue->blocks);
     destroy(queue);
   }
@@ -332,6 +385,8 @@ static void *map(Queue *queue, void *pointer, Rows &rows, int64_t alignment,
     fail(FOVEA_RT_INVALID_ARGUMENT,
          "the memory at %p lies on device %d, but the kernel runs on device %d",
          pointer, owner, queue->device->number);
+  if (place == FOVEA_RT_GPU_HOST)
+    failIfCaptured(queue, "an array lies in host memory");
   rows.settle();
   if (place == FOVEA_RT_GPU_HERE) {
     queue->hasDeviceData |= (access & FOVEA_RT_GPU_READ) != 0;
@@ -388,6 +443,16 @@ void *fovea_rt_gpu_map_rows(fovea_rt_gpu_queue *queue, void *pointer,
   return mapped;
 }
 
+void *fovea_rt_gpu_constant(fovea_rt_gpu_queue *queue, const void *pointer,
+                            int64_t bytes) {
+  char text[FOVEA_RT_GPU_TEXT] = "";
+  void *found;
+  check(getConstant(*queue->device, pointer, bytes, !queue->isCaptured, &found,
+                    text),
+        text);
+  return found;
+}
+
 void fovea_rt_gpu_copy(fovea_rt_gpu_queue *queue, void *to, const void *from,
                        int64_t bytes) {
   if (bytes <= 0)
@@ -396,6 +461,8 @@ void fovea_rt_gpu_copy(fovea_rt_gpu_queue *queue, void *to, const void *from,
   int32_t toOwner, fromOwner;
   int32_t toPlace = driver->locate(queue->device->handle, to, &toOwner);
   int32_t fromPlace = driver->locate(queue->device->handle, from, &fromOwner);
+  if (toPlace == FOVEA_RT_GPU_HOST || fromPlace == FOVEA_RT_GPU_HOST)
+    failIfCaptured(queue, "the host reads or writes numbers of this function");
   FOVEA_GPU_CALL(queue, copy, to, toPlace, from, fromPlace, bytes,
                  queue->stream);
 }
@@ -439,7 +506,9 @@ void fovea_rt_gpu_launch(fovea_rt_gpu_queue *queue,
   }
   char text[FOVEA_RT_GPU_TEXT] = "";
   void *loaded;
-  check(getFunction(*queue->device, function, &loaded, text), text);
+  check(
+      getFunction(*queue->device, function, !queue->isCaptured, &loaded, text),
+      text);
   FOVEA_GPU_CALL(queue, launch, loaded, &info, queue->stream);
 }
 
@@ -465,17 +534,17 @@ void fovea_rt_gpu_encode_tensor_map(fovea_rt_gpu_queue *queue, void *map,
 }
 
 /// The queue that the running invocation opened last.
-static fovea_rt_gpu_queue *getQueue() {
+static fovea_rt_gpu_queue *getQueue(const char *what) {
   Invocation *invocation = currentInvocation();
   if (!invocation || !invocation->queues)
     fail(FOVEA_RT_INVALID_ARGUMENT,
-         "Fourier transforms on a GPU need a queue of the invocation");
+         "%s on a GPU need a queue of the invocation", what);
   return invocation->queues;
 }
 
 void fovea_rt_gpu_transform(void *data, int64_t length, int64_t count,
                             int32_t inverse) {
-  fovea_rt_gpu_queue *queue = getQueue();
+  fovea_rt_gpu_queue *queue = getQueue("Fourier transforms");
   if (length < 1 || (length & (length - 1)) != 0)
     fail(FOVEA_RT_INVALID_ARGUMENT,
          "the length of a transform must be a power of two, but got %" PRId64,
@@ -486,9 +555,46 @@ void fovea_rt_gpu_transform(void *data, int64_t length, int64_t count,
 }
 
 int32_t fovea_rt_gpu_has_transforms(void) {
-  fovea_rt_gpu_queue *queue = getQueue();
+  fovea_rt_gpu_queue *queue = getQueue("Fourier transforms");
   char text[FOVEA_RT_GPU_TEXT] = "";
   return queue->device->driver->transform(queue->device->handle, nullptr, 1, 0,
                                           0, queue->stream,
                                           text) == FOVEA_RT_OK;
+}
+
+//===----------------------------------------------------------------------===//
+// Checks
+//===----------------------------------------------------------------------===//
+
+void *fovea_rt_gpu_failure(void) {
+  fovea_rt_gpu_queue *queue = getQueue("checks");
+  if (queue->failure)
+    return queue->failure;
+  constexpr int64_t halves = sizeof(int64_t) / sizeof(int32_t);
+  void *words = fovea_rt_gpu_alloc(queue, FOVEA_RT_GPU_FAILURE_WORDS *
+                                              int64_t(sizeof(int64_t)));
+  fovea_rt_gpu_fill(queue, words, halves, sizeof(int32_t), UINT32_MAX);
+  fovea_rt_gpu_fill(queue, static_cast<int64_t *>(words) + kRuleWord,
+                    halves * (FOVEA_RT_GPU_FAILURE_WORDS - kRuleWord),
+                    sizeof(int32_t), 0);
+  return queue->failure = words;
+}
+
+int64_t fovea_rt_gpu_rule(const char *text, int32_t kind) {
+  return numberRule(text, kind);
+}
+
+void *fovea_rt_gpu_report(int64_t rule) {
+  fovea_rt_gpu_queue *queue = getQueue("checks");
+  if (queue->tellsFailures)
+    return fovea_rt_gpu_failure();
+  char text[FOVEA_RT_GPU_TEXT] = "";
+  void *report;
+  if (fovea_rt_status status =
+          getReport(*queue->device, rule, !queue->isCaptured, &report, text)) {
+    if (status == FOVEA_RT_INVALID_ARGUMENT)
+      failIfCaptured(queue, text);
+    failWith(status, text);
+  }
+  return report;
 }

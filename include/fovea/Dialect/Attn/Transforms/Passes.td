@@ -266,7 +266,7 @@ def CheckSizesPass : Pass<"attn-check-sizes", "::mlir::ModuleOp"> {
   }];
   let dependentDialects = [
     "::mlir::arith::ArithDialect", "::mlir::LLVM::LLVMDialect",
-    "::mlir::memref::MemRefDialect"
+    "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect"
   ];
 }
 
@@ -278,12 +278,13 @@ def CheckNodesPass : Pass<"attn-check-nodes", "::mlir::ModuleOp"> {
     update lists that do not cover the sequence in order, fail the invocation
     before anything is written. Absent nodes, -1 in both lists, are allowed.
 
-    For a GPU, lists lie on the device: they, and the codes of `attn.check_codes`,
-    are copied to memory of the host and checked there.
+    For a GPU, lists lie on the device: they, and what `attn.check_codes` and
+    `attn.check_intervals` check, are checked by parallel loops, and the runtime tells
+    a failure later.
   }];
   let dependentDialects = [
     "::mlir::arith::ArithDialect", "::mlir::LLVM::LLVMDialect",
-    "::mlir::memref::MemRefDialect"
+    "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect"
   ];
 }
 

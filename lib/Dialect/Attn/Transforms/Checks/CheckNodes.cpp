@@ -6,10 +6,11 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "HostLists.h"
+#include "DeviceChecks.h"
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
 #include "fovea/Dialect/Attn/Transforms/Passes.h"
 #include "fovea/Kernels/RuntimeCalls.h"
+#include "fovea/Kernels/TargetFacts.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -22,12 +23,13 @@ namespace fovea::attn {
 using namespace mlir;
 using namespace fovea::attn;
 
-static void checkNodes(RuntimeCalls &calls, ModuleOp module, Operation *op,
-                       Value level, Value index, Value tree, TreeAttr shape,
+static void checkNodes(RuntimeCalls &calls, Operation *op, Value level,
+                       Value index, Value tree, TreeAttr shape,
                        bool mustCover) {
-  HostLists lists(module, op);
-  level = lists.get(level);
-  index = lists.get(index);
+  StringRef rule = op->getName().getStringRef();
+  if (isForGPU(op))
+    return DeviceChecks(calls, op).checkNodes(level, index, tree, shape,
+                                              mustCover, rule);
   ImplicitLocOpBuilder b(op->getLoc(), op);
   SmallVector<Value> arguments = RuntimeCalls::describe(b, level);
   arguments.append(RuntimeCalls::describe(b, index));
@@ -36,20 +38,17 @@ static void checkNodes(RuntimeCalls &calls, ModuleOp module, Operation *op,
   for (int64_t number : {roots, shape.getRatio(), shape.getLevels(),
                          static_cast<int64_t>(mustCover)})
     arguments.push_back(arith::ConstantIntOp::create(b, number, /*width=*/64));
-  calls.emitCheck(b, "fovea_rt_check_nodes", op->getName().getStringRef(),
-                  arguments);
-  lists.free();
+  calls.emitCheck(b, "fovea_rt_check_nodes", rule, arguments);
 }
 
-/// --attn-lower-checks turns the check of codes or intervals into a call on
-/// copies.
-static void copyChecked(ModuleOp module, Operation *op) {
-  HostLists lists(module, op);
-  for (OpOperand &operand : op->getOpOperands())
-    if (isa<MemRefType>(operand.get().getType()))
-      operand.set(lists.get(operand.get()));
-  lists.getBuilder().setInsertionPointAfter(op);
-  lists.free();
+/// Other checks of the host are calls that --attn-lower-checks makes.
+static void checkOnDevice(RuntimeCalls &calls, Operation *op) {
+  DeviceChecks checks(calls, op);
+  if (auto codes = dyn_cast<CheckCodesOp>(op))
+    checks.checkCodes(codes);
+  else
+    checks.checkIntervals(cast<CheckIntervalsOp>(op));
+  op->erase();
 }
 
 namespace {
@@ -71,10 +70,10 @@ struct CheckNodesPass : fovea::attn::impl::CheckNodesPassBase<CheckNodesPass> {
         return WalkResult::interrupt();
       }
       if (auto fetch = dyn_cast<TreeFetchOp>(op))
-        checkNodes(calls, module, op, fetch.getLevel(), fetch.getIndex(),
+        checkNodes(calls, op, fetch.getLevel(), fetch.getIndex(),
                    fetch.getTree(), fetch.getShape(), /*mustCover=*/false);
       else if (auto update = dyn_cast<TreeUpdateOp>(op))
-        checkNodes(calls, module, op, update.getLevel(), update.getIndex(),
+        checkNodes(calls, op, update.getLevel(), update.getIndex(),
                    update.getTree(), update.getShape(), /*mustCover=*/true);
       return WalkResult::advance();
     });
@@ -83,7 +82,7 @@ struct CheckNodesPass : fovea::attn::impl::CheckNodesPassBase<CheckNodesPass> {
     if (isForGPU(module))
       module.walk([&](Operation *op) {
         if (isa<CheckCodesOp, CheckIntervalsOp>(op))
-          copyChecked(module, op);
+          checkOnDevice(calls, op);
       });
   }
 };

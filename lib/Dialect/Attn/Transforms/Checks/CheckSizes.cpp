@@ -6,10 +6,11 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "HostLists.h"
+#include "DeviceChecks.h"
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
 #include "fovea/Dialect/Attn/Transforms/Passes.h"
 #include "fovea/Kernels/RuntimeCalls.h"
+#include "fovea/Kernels/TargetFacts.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -46,16 +47,17 @@ struct CheckSizesPass : fovea::attn::impl::CheckSizesPassBase<CheckSizesPass> {
         return op.emitOpError(
             "expects operands to be memrefs, but got tensors");
       ImplicitLocOpBuilder b(op.getLoc(), op);
-      HostLists lists(getOperation(), op);
-      Value sizes = lists.get(op.getSizes());
-      SmallVector<Value> arguments = RuntimeCalls::describe(b, sizes);
+      std::string rule = (op->getName().getStringRef() + ": sizes").str();
       Value numTokens = b.createOrFold<memref::DimOp>(bases, 3);
+      SmallVector<Value> arguments = RuntimeCalls::describe(b, op.getSizes());
       arguments.push_back(
           arith::IndexCastOp::create(b, b.getI64Type(), numTokens));
-      calls.emitCheck(b, "fovea_rt_check_sizes",
-                      (op->getName().getStringRef() + ": sizes").str(),
-                      arguments);
-      lists.free();
+      if (isForGPU(op)) {
+        // Of no batch entries, the host checks that there is a basis.
+        arguments[1] = arith::ConstantIntOp::create(b, 0, /*width=*/64);
+        DeviceChecks(calls, op).checkSizes(op.getSizes(), numTokens, rule);
+      }
+      calls.emitCheck(b, "fovea_rt_check_sizes", rule, arguments);
       return WalkResult::advance();
     };
     WalkResult result = getOperation().walk([&](Operation *op) {

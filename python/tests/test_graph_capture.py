@@ -1,0 +1,162 @@
+# Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Which functions a CUDA graph can hold, with a driver that pretends: while a stream captures, it notes every
+call of which no graph can hold any.  Kernels do nothing."""
+
+import ctypes
+import dataclasses
+import os
+
+import numpy as np
+import pytest
+from call_cases import FUNCTIONS, case
+from test_device_arrays import CUDA, Tensor, new_capsule, runtime
+
+import fovea
+
+# Kernels with these letters in their names are in every module.
+os.environ["FAKE_CUDA_KERNELS"] = "_kernel"
+STREAM = 0x7000
+CODES = {"i": 0, "u": 1, "f": 2, "b": 6}
+
+
+def capture(stream):
+    """Begins or, with None, ends a capture; the calls that no graph can hold since the last one."""
+    driver = ctypes.CDLL(os.environ["FOVEA_FAKE_CUDA"])
+    driver.fakeCudaCapture.restype = ctypes.c_char_p
+    return driver.fakeCudaCapture(ctypes.c_void_p(stream)).decode()
+
+
+class DeviceArray:
+    """A copy of an array on a GPU."""
+
+    def __init__(self, values):
+        values = np.array(values, order="C")
+        pointer = ctypes.c_void_p()
+        assert runtime().fovea_rt_gpu_acquire(0, ctypes.c_int64(values.nbytes), ctypes.byref(pointer)) == 0
+        ctypes.memmove(pointer.value, values.ctypes.data, values.nbytes)
+        self.shape = (ctypes.c_int64 * values.ndim)(*values.shape)
+        code, bits = CODES[values.dtype.kind], 8 * values.itemsize
+        self.tensor = Tensor(pointer.value, CUDA, 0, values.ndim, code, bits, 1, self.shape, None)
+
+    def __dlpack_device__(self):
+        return CUDA, 0
+
+    def __dlpack__(self, *, stream=None):
+        return new_capsule(ctypes.addressof(self.tensor), b"dltensor", None)
+
+
+def to_device(value):
+    """`value` with all arrays in it on the GPU."""
+    if isinstance(value, np.ndarray):
+        return DeviceArray(value)
+    if isinstance(value, fovea.Source):
+        arrays = {name: DeviceArray(each) for name, each in vars(value).items() if isinstance(each, np.ndarray)}
+        return dataclasses.replace(value, **arrays)
+    if isinstance(value, fovea.VQState):
+        return fovea.VQState(*(DeviceArray(np.asarray(each)) for each in value))
+    if isinstance(value, fovea.tree.Tree):
+        return fovea.tree.Tree(to_device(value.nodes), None, value.ratio, value.levels)
+    if isinstance(value, (list, tuple)):
+        return type(value)(to_device(each) for each in value)
+    if isinstance(value, dict):
+        return {name: to_device(each) for name, each in value.items()}
+    return value
+
+
+def call(name):
+    """A call of a function with all of its arrays on the GPU."""
+    function, arguments, options = case(name, "float32")
+    # Functions for arrays take no truth values on a GPU.
+    for mask in ("mask", "query_mask", "key_mask"):
+        if isinstance(options.get(mask), np.ndarray):
+            del options[mask]
+    if name.startswith("selected"):
+        # Codes of 64 bits are narrowed by the host.
+        arguments = [each.astype(np.int32) if np.asarray(each).dtype == np.int64 else each for each in arguments]
+    arguments, options = to_device(tuple(arguments)), to_device(options)
+
+    def run():
+        with fovea.gpu_stream(STREAM):
+            function(*arguments, **options, target="gpu")
+
+    return run
+
+
+#: Lists that NumPy's callers give as such lie on the host, as positions and lengths do.
+LISTS = {
+    "paged", "rope", "rope_backward", "tree_fetch", "tree_fetch_backward", "tree_select", "tree_update",
+    "tree_update_backward", "varlen", "varlen_backward",
+}  # fmt: skip
+#: Gradients that fovea.torch alone adds up.
+OF_TORCH = {"hca_backward"}
+READS, HOST = "the host reads or writes numbers of this function", "an array lies in host memory"
+#: What no graph can hold, with the reason.
+REFUSED = {
+    "commitment_loss": READS, "commitment_loss_backward": HOST,
+    # The position of a state.
+    "vq_backward": READS, "vq_decode": HOST,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", sorted(set(FUNCTIONS) - LISTS - OF_TORCH))
+def test_functions_in_a_graph(name):
+    run = call(name)
+    run()
+    assert capture(STREAM) == ""
+    try:
+        if name in REFUSED:
+            with pytest.raises(fovea.FoveaError, match=REFUSED[name] + ", which a CUDA graph that is being captured cannot hold"):
+                run()
+        else:
+            run()
+    finally:
+        faults = capture(None)
+    assert faults == ""
+
+
+def test_the_driver_notices_what_no_graph_can_hold():
+    capture(STREAM)
+    runtime().fovea_rt_gpu_wait(0)
+    assert capture(None) == "cuCtxSynchronize"
+
+
+def test_a_first_call_cannot_be_in_a_graph():
+    q, k, v = (to_device(np.zeros((1, 3, 53, 40), np.float32)) for _ in range(3))
+
+    def run():
+        with fovea.gpu_stream(STREAM):
+            fovea.dense(q, k, v, target="gpu")
+
+    capture(STREAM)
+    with pytest.raises(fovea.FoveaError, match="is not loaded, which a CUDA graph .* call the function once before"):
+        run()
+    assert capture(None) == ""
+    run()
+
+
+def test_arrays_of_the_host_cannot_be_in_a_graph():
+    q, k, v = np.zeros((3, 1, 2, 37, 24), np.float32)
+    capture(STREAM)
+    with (
+        pytest.raises(fovea.FoveaError, match="an array lies in host memory, which a CUDA graph that is being captured cannot hold"),
+        fovea.gpu_stream(STREAM),
+    ):
+        fovea.dense(q, k, v, target="gpu")
+    assert capture(None) == ""
+
+
+def test_codes_of_64_bits_cannot_be_in_a_graph():
+    rows = to_device(np.zeros((1, 1, 37, 2), np.int64))
+    q, k, v = (to_device(np.zeros((1, 1, 37, 24), np.float32)) for _ in range(3))
+
+    def run():
+        with fovea.gpu_stream(STREAM):
+            fovea.selected(q, k, v, rows, target="gpu")
+
+    run()
+    capture(STREAM)
+    with pytest.raises(fovea.FoveaError, match=READS + ", which a CUDA graph"):
+        run()
+    assert capture(None) == ""

@@ -131,44 +131,72 @@ findLeftRows(EntryFolder &folder, const ScoreSource &source) {
   return left;
 }
 
+/// The regions that compute the scores of each source, in their order.
+static std::vector<SmallVector<Region *, 2>>
+getRegionsOfSources(Operation *op, size_t numSources) {
+  std::vector<SmallVector<Region *, 2>> regions(numSources);
+  auto add = [&](auto index, Region *region) {
+    if (region)
+      regions[index].push_back(region);
+  };
+  llvm::TypeSwitch<Operation *>(op)
+      .Case<attn::DenseOp, attn::DenseBackwardOp>([&](auto dense) {
+        if (!dense.getScore().empty())
+          add(0, &dense.getScore().front());
+      })
+      .Case([&](attn::StreamOp stream) {
+        for (auto [index, source] : llvm::enumerate(stream.getSourceList())) {
+          add(index, source.score);
+          add(index, stream.getCommonScore());
+        }
+      })
+      .Case([&](attn::StreamBackwardOp stream) {
+        for (auto [index, source] : llvm::enumerate(stream.getSourceList())) {
+          add(index, source.forward.score);
+          add(index, stream.getCommonScore());
+        }
+      });
+  return regions;
+}
+
+static ValueRange getCaptures(Operation *op) {
+  return llvm::TypeSwitch<Operation *, ValueRange>(op)
+      .Case<attn::DenseOp, attn::DenseBackwardOp, attn::StreamOp,
+            attn::StreamBackwardOp>(
+          [](auto attention) { return attention.getCaptures(); })
+      .Default(ValueRange());
+}
+
 void fovea::removeEntries(Operation *op, const KnownData &data,
                           ScoreMatrix &matrix) {
-  Region *region = nullptr;
-  ValueRange captures;
   // Rows at positions of their own.
-  bool hasOtherPositions = false;
-  llvm::TypeSwitch<Operation *>(op)
-      .Case<attn::DenseOp, attn::DenseBackwardOp, attn::StreamOp,
-            attn::StreamBackwardOp>([&](auto attention) {
-        if (attention.getScore().empty())
-          return;
-        region = &attention.getScore().front();
-        captures = attention.getCaptures();
-      });
-  if (!region)
-    return;
+  bool hasOtherPositions = false, mayRemove = false;
   if (auto stream = dyn_cast<attn::StreamOp>(op))
     for (const attn::StreamSource &source : stream.getSourceList())
       hasOtherPositions |= source.attr.getHasListedPositions();
-  EntryFolder folder(*region, captures, data);
-  if (!folder.mayRemove())
-    return;
-  for (KeySequence &keys : matrix.sequences)
-    keys.getAdmitted = nullptr;
-  for (ScoreSource &source : matrix.sources) {
-    std::optional<std::vector<RowRanges>> left;
-    if (!hasOtherPositions && source.kind == "tokens" &&
-        source.numRows * source.numQueries <= kMaxEntries)
-      left = findLeftRows(folder, source);
-    if (!left) {
-      source.byData = kRemovesEntries;
-      continue;
+  auto regions = getRegionsOfSources(op, matrix.sources.size());
+  for (auto [source, own] : llvm::zip(matrix.sources, regions))
+    for (Region *region : own) {
+      EntryFolder folder(*region, getCaptures(op), data);
+      if (!folder.mayRemove())
+        continue;
+      mayRemove = true;
+      std::optional<std::vector<RowRanges>> left;
+      if (!hasOtherPositions && source.kind == "tokens" &&
+          source.numRows * source.numQueries <= kMaxEntries)
+        left = findLeftRows(folder, source);
+      if (!left) {
+        source.byData = kRemovesEntries;
+        continue;
+      }
+      if (folder.isOfFirst(matrix))
+        source.byData = kFirstHead;
+      source.getRows = [left = std::move(*left)](int64_t query) {
+        return left[query];
+      };
+      source.getTokens = source.getRows;
     }
-    if (folder.isOfFirst(matrix))
-      source.byData = kFirstHead;
-    source.getRows = [left = std::move(*left)](int64_t query) {
-      return left[query];
-    };
-    source.getTokens = source.getRows;
-  }
+  if (mayRemove)
+    for (KeySequence &keys : matrix.sequences)
+      keys.getAdmitted = nullptr;
 }

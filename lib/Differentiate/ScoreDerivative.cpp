@@ -13,12 +13,9 @@
 using namespace mlir;
 using namespace fovea::attn;
 
-FailureOr<ScoreDerivatives>
-fovea::attn::appendScoreDerivatives(ScoreRegions regions, bool ofReads) {
+static FailureOr<ScoreDerivatives> appendDerivatives(Region &region,
+                                                     bool ofReads) {
   ScoreDerivatives derivatives;
-  if (regions.empty())
-    return derivatives;
-  Region &region = regions.front();
   Block &block = region.front();
   Value score = block.getArgument(score_argument::Score);
   Value yielded = getYieldedScore(region);
@@ -51,4 +48,16 @@ fovea::attn::appendScoreDerivatives(ScoreRegions regions, bool ofReads) {
   for (ScoreDerivatives::OfRead &each : derivatives.reads)
     each.value = adjoints.find(each.read);
   return derivatives;
+}
+
+FailureOr<SmallVector<ScoreDerivatives>>
+fovea::attn::appendScoreDerivatives(ScoreRegions scores, bool ofReads) {
+  SmallVector<ScoreDerivatives> all;
+  for (Region &score : scores) {
+    FailureOr<ScoreDerivatives> derivatives = appendDerivatives(score, ofReads);
+    if (failed(derivatives))
+      return failure();
+    all.push_back(*derivatives);
+  }
+  return all;
 }

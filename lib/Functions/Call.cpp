@@ -177,12 +177,13 @@ void Call::computed(StringRef producer, ArrayRef<unsigned> inputs,
                             SmallVector<int32_t, 5>(ofProducer), declared});
 }
 
-void Call::scoreRegion(ArrayRef<RegionPart> parts) {
+void Call::scoreRegions(ArrayRef<RegionPart> parts) {
   scoreParts.append(parts.begin(), parts.end());
   firstCapture = values.size() - segments.back();
   for (const RegionPart &part : parts) {
     addToKey(part.isScore);
     addToKey(part.numCaptures);
+    addToKey(part.source.value_or(~0U));
     addToKey(part.body.size());
     key += part.body;
   }
@@ -196,7 +197,8 @@ void Call::addMaskToKey(const MaskValue &mask) {
 }
 
 void Call::addSourceToKey(const SourceValue &source) {
-  for (bool flag : {source.hasLogWeight, source.hasBias, source.hasLengths})
+  for (bool flag : {source.hasLogWeight, source.hasBias, source.hasLengths,
+                    source.hasScore})
     addToKey(flag);
   addToKey(source.unit);
   addToKey(source.hasListedPositions);

@@ -52,6 +52,8 @@ struct SourceValue {
   /// Of lists of rows.
   int64_t unit = 0;
   bool hasListedPositions = false;
+  /// Whether there is a score region of its own.
+  bool hasScore = false;
 };
 /// A unit attribute.
 struct Present {};
@@ -78,10 +80,12 @@ struct Element {
 /// its arguments; others tell which entries there are.
 struct RegionPart {
   /// What errors call it.
-  llvm::StringLiteral name;
+  std::string name;
   llvm::StringRef body;
   unsigned numCaptures;
   bool isScore;
+  /// Of which source; of all without one.
+  std::optional<unsigned> source;
 };
 
 /// A function that is one operation of the dialect, and its arguments. What is
@@ -119,9 +123,10 @@ public:
                 ElementType type, llvm::ArrayRef<int64_t> shape,
                 llvm::ArrayRef<int32_t> segments);
 
-  /// The score region of the operation, whose captures, those of one part after
+  /// The score regions of the operation, one for the parts of each source and
+  /// one for those of all, behind them. The captures, those of one part after
   /// the other, are the operand that was added last.
-  void scoreRegion(llvm::ArrayRef<RegionPart> parts);
+  void scoreRegions(llvm::ArrayRef<RegionPart> parts);
   void attribute(llvm::StringLiteral name, AttributeValue value);
   /// A unit attribute, unless it is not set.
   void flag(llvm::StringLiteral name, bool isSet);
@@ -271,14 +276,14 @@ private:
   /// Compiles the function for a key that has no kernel yet.
   llvm::Expected<Kernel> compileFunction(const CompileOptions &options,
                                          bool isOpen) const;
-  /// What computes the results; `region` is that of the operation, if any.
+  /// What computes the results; `regions` are those of the operation.
   llvm::SmallVector<mlir::Value>
   buildBody(mlir::OpBuilder &builder, bool isOpen, mlir::ValueRange arguments,
             mlir::ValueRange inits, llvm::ArrayRef<mlir::NamedAttribute> named,
-            mlir::Region *region) const;
-  /// Parses the parts of the score region and joins them in `region`.
-  llvm::Error buildScoreRegion(mlir::MLIRContext *context,
-                               mlir::Region &region) const;
+            llvm::MutableArrayRef<std::unique_ptr<mlir::Region>> regions) const;
+  /// Parses the parts of score regions and joins those of one in a region.
+  llvm::Expected<llvm::SmallVector<std::unique_ptr<mlir::Region>>>
+  buildScoreRegions(mlir::MLIRContext *context) const;
   /// Appends the operations of a part for `score`, and returns what takes its
   /// place. `captures` are the arguments of the region that it reads.
   llvm::Expected<mlir::Value> appendRegionPart(mlir::OpBuilder &builder,
@@ -315,7 +320,7 @@ private:
   ResultMemory memory;
   unsigned numResults = 0;
   Body body;
-  /// The score region, and the first of its captures among the values of
+  /// The score regions, and the first of what they capture among the values of
   /// operands.
   llvm::SmallVector<RegionPart, 0> scoreParts;
   unsigned firstCapture = 0;

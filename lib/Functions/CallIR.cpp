@@ -111,10 +111,11 @@ static StridedLayoutAttr getRowLayout(MLIRContext *context, size_t rank) {
 //===----------------------------------------------------------------------===//
 
 /// An operation of the dialect whose results have the types of `inits`.
-static Operation *buildOp(OpBuilder &b, StringRef op, ValueRange operands,
-                          ArrayRef<int32_t> segments, ValueRange inits,
-                          ArrayRef<NamedAttribute> attributes,
-                          Region *region = nullptr) {
+static Operation *
+buildOp(OpBuilder &b, StringRef op, ValueRange operands,
+        ArrayRef<int32_t> segments, ValueRange inits,
+        ArrayRef<NamedAttribute> attributes,
+        MutableArrayRef<std::unique_ptr<Region>> regions = {}) {
   OperationState state(b.getUnknownLoc(), ("attn." + op).str());
   state.addOperands(operands);
   state.addOperands(inits);
@@ -127,8 +128,8 @@ static Operation *buildOp(OpBuilder &b, StringRef op, ValueRange operands,
         attn::findContract(state.name.getStringRef())->getOperands().size());
     state.addAttribute("operandSegmentSizes", b.getDenseI32ArrayAttr(sizes));
   }
-  if (region)
-    state.addRegion()->takeBody(*region);
+  for (std::unique_ptr<Region> &region : regions)
+    state.addRegion(std::move(region));
   return b.create(state);
 }
 
@@ -160,11 +161,10 @@ Value Call::makeEmpty(OpBuilder &b, RankedTensorType type, Declared declared,
   return tensor::EmptyOp::create(b, b.getUnknownLoc(), type, extents);
 }
 
-SmallVector<Value> Call::buildBody(OpBuilder &b, bool isOpen,
-                                   ValueRange functionArguments,
-                                   ValueRange inits,
-                                   ArrayRef<NamedAttribute> named,
-                                   Region *region) const {
+SmallVector<Value>
+Call::buildBody(OpBuilder &b, bool isOpen, ValueRange functionArguments,
+                ValueRange inits, ArrayRef<NamedAttribute> named,
+                MutableArrayRef<std::unique_ptr<Region>> regions) const {
   if (body)
     return body(b, functionArguments, inits);
   SmallVector<Value> operands;
@@ -187,7 +187,7 @@ SmallVector<Value> Call::buildBody(OpBuilder &b, bool isOpen,
   SmallVector<int32_t, 16> sizes(segments);
   llvm::append_range(sizes, initSegments);
   return llvm::to_vector_of<Value>(
-      buildOp(b, op, operands, sizes, inits, named, region)->getResults());
+      buildOp(b, op, operands, sizes, inits, named, regions)->getResults());
 }
 
 llvm::Expected<Kernel> Call::compileFunction(const CompileOptions &options,
@@ -198,10 +198,10 @@ llvm::Expected<Kernel> Call::compileFunction(const CompileOptions &options,
                       linalg::LinalgDialect, math::MathDialect,
                       tensor::TensorDialect>();
   OpBuilder b(&context);
-  Region region;
-  if (!scoreParts.empty())
-    if (llvm::Error error = buildScoreRegion(&context, region))
-      return error;
+  llvm::Expected<SmallVector<std::unique_ptr<Region>>> regions =
+      buildScoreRegions(&context);
+  if (!regions)
+    return regions.takeError();
   SmallVector<NamedAttribute> named;
   for (const Attribute &attribute : attributes) {
     llvm::Expected<mlir::Attribute> built =
@@ -267,9 +267,8 @@ llvm::Expected<Kernel> Call::compileFunction(const CompileOptions &options,
   }
   SmallVector<Value> returned;
   buffer = buffers.begin();
-  Region *ofOp = region.empty() ? nullptr : &region;
   for (auto [destination, result] : llvm::zip_equal(
-           destinations, buildBody(b, isOpen, given, inits, named, ofOp))) {
+           destinations, buildBody(b, isOpen, given, inits, named, *regions))) {
     if (!destination.buffer) {
       returned.push_back(result);
       continue;

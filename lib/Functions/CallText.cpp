@@ -97,7 +97,8 @@ functions::buildSources(MLIRContext *context,
         ArrayRef<AffineMap>(ranges), mask, source.hasLogWeight, source.hasBias,
         /*hasCodes=*/false, /*hasLocalBias=*/false, source.hasLengths,
         /*hasRelative=*/false, /*hasDistanceBias=*/false,
-        /*origin=*/AffineMap(), source.unit, source.hasListedPositions);
+        /*origin=*/AffineMap(), source.unit, source.hasListedPositions,
+        source.hasScore);
     if (!attribute)
       return makeError(name + ": " + error.getText());
     built.push_back(attribute);
@@ -197,37 +198,53 @@ llvm::Expected<Value> Call::appendRegionPart(OpBuilder &b,
   return Value(arith::SelectOp::create(b, loc, yielded, score, removed));
 }
 
-llvm::Error Call::buildScoreRegion(MLIRContext *context, Region &region) const {
+llvm::Expected<SmallVector<std::unique_ptr<Region>>>
+Call::buildScoreRegions(MLIRContext *context) const {
   OpBuilder b(context);
   Location loc = b.getUnknownLoc();
-  Block &block = region.emplaceBlock();
-  Value score = block.addArgument(
-      attn::getStateType(convertType(context, arguments.front().elementType)),
-      loc);
-  SmallVector<Value> places;
-  for (unsigned number = attn::score_argument::Batch;
-       number < attn::score_argument::Captures; ++number)
-    places.push_back(block.addArgument(b.getIndexType(), loc));
-  SmallVector<Value> captures;
+  Type number =
+      attn::getStateType(convertType(context, arguments.front().elementType));
+  SmallVector<Type> types = {number};
+  types.append(attn::score_argument::Captures - attn::score_argument::Batch,
+               b.getIndexType());
+  size_t numCaptures = 0;
   for (const RegionPart &part : scoreParts)
-    for (unsigned i = 0; i < part.numCaptures; ++i) {
-      int value = values[firstCapture + captures.size()];
-      const Argument &capture = arguments[value];
-      captures.push_back(block.addArgument(
-          getType(context, /*isOpen=*/true, declarations[value],
-                  capture.elementType, capture.shape),
-          loc));
-    }
-  b.setInsertionPointToEnd(&block);
-  ValueRange rest(captures);
+    numCaptures += part.numCaptures;
+  for (size_t i = 0; i < numCaptures; ++i) {
+    int value = values[firstCapture + i];
+    const Argument &capture = arguments[value];
+    types.push_back(getType(context, /*isOpen=*/true, declarations[value],
+                            capture.elementType, capture.shape));
+  }
+  SmallVector<std::unique_ptr<Region>> regions;
+  std::optional<unsigned> present;
+  Value score;
+  auto finish = [&] {
+    if (score)
+      attn::YieldOp::create(b, loc, score);
+  };
+  size_t first = attn::score_argument::Captures;
   for (const RegionPart &part : scoreParts) {
+    if (!score || part.source != present) {
+      finish();
+      present = part.source;
+      Block &block =
+          regions.emplace_back(std::make_unique<Region>())->emplaceBlock();
+      block.addArguments(types, SmallVector<Location>(types.size(), loc));
+      b.setInsertionPointToEnd(&block);
+      score = block.getArgument(attn::score_argument::Score);
+    }
+    ValueRange given = regions.back()->getArguments();
+    auto places = given.slice(attn::score_argument::Batch,
+                              attn::score_argument::Captures -
+                                  attn::score_argument::Batch);
     llvm::Expected<Value> next = appendRegionPart(
-        b, part, score, places, rest.take_front(part.numCaptures));
+        b, part, score, places, given.slice(first, part.numCaptures));
     if (!next)
       return next.takeError();
     score = *next;
-    rest = rest.drop_front(part.numCaptures);
+    first += part.numCaptures;
   }
-  attn::YieldOp::create(b, loc, score);
-  return llvm::Error::success();
+  finish();
+  return std::move(regions);
 }

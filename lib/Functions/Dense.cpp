@@ -63,8 +63,8 @@ static bool addDense(Call &call, Checker &check,
   score.emplace(check, std::max(length, numKeys));
   score->add(options.score);
   score->add(options.admit);
-  score->add("segments", options.segments, q.shape[0], length, numKeys,
-             *lengths[1], *lengths[0]);
+  score->add(options.segments, q.shape[0], length, numKeys, *lengths[1],
+             *lengths[0]);
   score->addTo(call);
   return !options.sink && (numKeys == 0 || options.window == 0);
 }
@@ -98,7 +98,7 @@ fovea::dense_backward(const TensorRef &dOut, const TensorRef &q,
                  term && isWanted ? ArrayRef(*term) : ArrayRef<Argument>());
   SmallVector<Argument> captures;
   if (options.returnDCaptures && parts.score)
-    captures = parts.score->getDifferentiable();
+    captures = parts.score->getDifferentiable().captures;
   call.results(check, "d_", captures);
   Expected<SmallVector<OwnedTensor>> results =
       call.runChecked(check, is_contained(arguments.rows(), 0) || readsNothing);

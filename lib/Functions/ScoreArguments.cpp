@@ -16,17 +16,35 @@ using namespace llvm;
 using namespace fovea;
 using namespace fovea::functions;
 
+void ScoreArguments::enterSource(unsigned number) {
+  source = number;
+  prefix = ("sources[" + Twine(number) + "].").str();
+}
+
+void ScoreArguments::leaveSources() {
+  source.reset();
+  prefix.clear();
+}
+
+void ScoreArguments::addPart(StringRef name, StringRef body, bool isScore,
+                             ArrayRef<Argument> reads) {
+  parts.push_back({name.str(), body, unsigned(reads.size()), isScore, source});
+  captures.append(reads.begin(), reads.end());
+}
+
 template <typename Function>
-void ScoreArguments::addFunction(StringLiteral name, const Function &function) {
+void ScoreArguments::addFunction(StringRef name, const Function &function) {
   check.check(numPositions < attn::kMaxScorePositions,
-              name + ": found " + Twine(numPositions) +
+              prefix + name.str() + ": found " + Twine(numPositions) +
                   " positions, needed fewer than " +
                   Twine(attn::kMaxScorePositions));
-  parts.push_back({name, function.body, unsigned(function.captures.size()),
-                   std::is_same_v<Function, ScoreFunction>});
+  SmallVector<Argument> reads;
   for (const TensorRef &array : function.captures)
-    captures.emplace_back(("captures[" + Twine(captures.size()) + "]").str(),
-                          array);
+    reads.emplace_back(
+        ("captures[" + Twine(captures.size() + reads.size()) + "]").str(),
+        array);
+  addPart(prefix + name.str(), function.body,
+          std::is_same_v<Function, ScoreFunction>, reads);
 }
 
 void ScoreArguments::add(const std::optional<ScoreFunction> &score) {
@@ -51,13 +69,14 @@ static constexpr StringLiteral kSameSegment = R"(
   attn.yield %same : i1
 )";
 
-void ScoreArguments::add(StringRef name,
-                         const std::optional<Segments> &segments, int64_t batch,
+void ScoreArguments::add(const std::optional<Segments> &segments, int64_t batch,
                          int64_t numQueries, int64_t numKeys,
                          const SequenceLengths &queryLengths,
                          const SequenceLengths &lengths) {
   if (!segments)
     return;
+  std::string name = prefix + "segments";
+  SmallVector<Argument> reads;
   const std::pair<TensorRef, int64_t> sides[] = {
       {segments->queries, numQueries}, {segments->keys, numKeys}};
   for (auto [index, side] : enumerate(sides)) {
@@ -71,38 +90,51 @@ void ScoreArguments::add(StringRef name,
       ids.strides = {0, ids.strides.empty() ? 1 : ids.strides[1]};
       ids.shape[0] = batch;
     }
-    captures.push_back(ids);
+    reads.push_back(ids);
   }
+  OwnedTensor &lag = lags.emplace_back();
   if (DescribeScope::isActive()) {
-    lags = DescribeScope::makeAbstract(ElementType::I32, {batch});
+    lag = DescribeScope::makeAbstract(ElementType::I32, {batch});
   } else {
     Expected<OwnedTensor> made = allocate(ElementType::I32, {batch});
     if (!made)
       return check.fail(made.takeError());
-    lags = std::move(*made);
+    lag = std::move(*made);
     auto count = [](const SequenceLengths &given, int64_t all, int64_t entry) {
       return given.get()
                  ? static_cast<const int32_t *>(given.get()->data)[entry]
                  : all;
     };
     for (int64_t entry = 0; entry < batch; ++entry)
-      lags.getDataAs<int32_t>()[entry] =
+      lag.getDataAs<int32_t>()[entry] =
           static_cast<int32_t>(count(lengths, numKeys, entry) -
                                count(queryLengths, numQueries, entry));
   }
-  captures.emplace_back("lags", lags.getRef());
-  parts.push_back({"segments", kSameSegment, 3, /*isScore=*/false});
+  reads.emplace_back("lags", lag.getRef());
+  addPart(name, kSameSegment, /*isScore=*/false, reads);
+}
+
+bool ScoreArguments::hasOf(unsigned source) const {
+  return any_of(parts,
+                [&](const RegionPart &part) { return part.source == source; });
 }
 
 void ScoreArguments::addTo(Call &call) const {
   call.operand(captures);
   if (!parts.empty())
-    call.scoreRegion(parts);
+    call.scoreRegions(parts);
 }
 
-SmallVector<Argument> ScoreArguments::getDifferentiable() const {
-  SmallVector<Argument> found;
-  copy_if(captures, std::back_inserter(found),
-          [](const Argument &capture) { return isFloat(capture.elementType); });
+ScoreArguments::Differentiable ScoreArguments::getDifferentiable() const {
+  Differentiable found;
+  ArrayRef<Argument> rest(captures);
+  for (const RegionPart &part : parts) {
+    for (const Argument &capture : rest.take_front(part.numCaptures))
+      if (isFloat(capture.elementType)) {
+        found.captures.push_back(capture);
+        found.sources.push_back(part.source);
+      }
+    rest = rest.drop_front(part.numCaptures);
+  }
   return found;
 }

@@ -34,7 +34,7 @@ public:
 
   void addTo(Call &call) const;
   /// The captured arrays that have a gradient.
-  SmallVector<Argument> getDifferentiable() const {
+  ScoreArguments::Differentiable getDifferentiable() const {
     return score->getDifferentiable();
   }
   /// Query, keys and values as those of attention to the first source.
@@ -216,21 +216,23 @@ void StreamArguments::addScore(ArrayRef<Source> sources,
     numPositions = std::max(
         numPositions, (each.argument.shape[2] + 1) * source.mask.stride - 1);
   score.emplace(check, numPositions);
-  score->add(options.score);
-  score->add(options.admit);
   for (auto [index, source] : enumerate(sources)) {
-    std::string name = ("sources[" + Twine(index) + "].segments").str();
-    check.check(!source.segments || sources.size() == 1,
-                name + ": found them beside other sources, needed a single "
-                       "source, or admit of the call, which holds for all");
     check.check(!source.segments || source.stride == 1,
-                name + ": found them beside a stride, needed one of 1, or "
-                       "admit of the call");
+                "sources[" + Twine(index) +
+                    "].segments: found them beside a stride, needed one of 1, "
+                    "or admit");
     if (check.hasFailed())
       return;
-    score->add(name, source.segments, first.q.shape[0], numQueries,
+    score->enterSource(index);
+    score->add(source.score);
+    score->add(source.admit);
+    score->add(source.segments, first.q.shape[0], numQueries,
                keys[index].argument.shape[2], *queryLengths, lengths[index]);
+    attributes[index].hasScore = score->hasOf(index);
   }
+  score->leaveSources();
+  score->add(options.score);
+  score->add(options.admit);
 }
 
 bool StreamArguments::readNothing() const {
@@ -337,11 +339,19 @@ fovea::stream_backward(const TensorRef &dOut, const TensorRef &q,
                               : ArrayRef<Argument>());
   if (arguments.sink)
     byResult.push_back(&gradients.sink);
-  SmallVector<Argument> captures;
+  ScoreArguments::Differentiable captured;
   if (options.returnDCaptures)
-    captures = arguments.getDifferentiable();
-  call.results(check, "d_", captures);
-  gradients.captures.resize(captures.size());
+    captured = arguments.getDifferentiable();
+  call.results(check, "d_", captured.captures);
+  auto capturesOf = [&](std::optional<unsigned> source) -> auto & {
+    return source ? gradients.sources[*source].captures : gradients.captures;
+  };
+  for (std::optional<unsigned> source : captured.sources)
+    capturesOf(source).emplace_back();
+  // They stay where they are from now on.
+  for (SourceGradients &source : gradients.sources)
+    for (OwnedTensor &gradient : source.captures)
+      byResult.push_back(&gradient);
   for (OwnedTensor &gradient : gradients.captures)
     byResult.push_back(&gradient);
   Expected<SmallVector<OwnedTensor>> results = call.runChecked(

@@ -8,11 +8,14 @@
 //
 // An element that many entries read gets a gradient from each. They are summed
 // for a head first: where the index is the same for the whole head, in one
-// vector; for lanes that read next to each other, by a vector; for lanes that
-// read the same, by their sum; and else lane by lane, in their order.
+// vector; where it is the same along diagonals, by a vector for these, whose
+// sums are added to elements at the end; for lanes that read next to each
+// other, by a vector; for lanes that read the same, by their sum; and else lane
+// by lane, in their order.
 //
 //===----------------------------------------------------------------------===//
 
+#include "fovea/Kernels/ReadLines.h"
 #include "fovea/Kernels/ScoreBody.h"
 #include "fovea/Kernels/SumLanes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -40,7 +43,27 @@ bool ScoreBody::differsInHead(Value value) const {
                       [&](Value operand) { return differsInHead(operand); });
 }
 
-void ScoreBody::allocateSums(KernelBuilder &b) {
+std::pair<Value, Value> ScoreBody::placeRead(KernelBuilder &b, unsigned number,
+                                             Value query, Value key) {
+  tensor::ExtractOp read = derivatives.reads[number].read;
+  Value memref = getMemRef(read), place = b.index(0),
+        all = arith::ConstantOp::create(b, b.getBoolAttr(true));
+  for (auto [dim, index] : llvm::enumerate(locate(b, read, {query}, {key}))) {
+    place = b.add(b.mul(place, b.extent(memref, dim)), index.value);
+    all = b.both(all, isWithin(b, index.value, memref, dim));
+  }
+  return {place, all};
+}
+
+void ScoreBody::allocateSums(KernelBuilder &b, Value numPositions,
+                             Value numQueries) {
+  Value numDiagonals;
+  if (numPositions) {
+    ownDiagonal = numPositions;
+    // Whole vectors of them.
+    numDiagonals = b.add(b.add(ownDiagonal, numPositions),
+                         b.add(numQueries, b.getLanes()));
+  }
   sums.clear();
   laneIndices.clear();
   size_t mostFree = 0;
@@ -54,6 +77,9 @@ void ScoreBody::allocateSums(KernelBuilder &b) {
         size = b.mul(size, b.extent(memref, dim));
       }
     mostFree = std::max(mostFree, own.free.size());
+    if (numDiagonals && findReadLines(read) == ReadLines::Diagonal)
+      own.diagonals =
+          b.scratch(ArrayRef<Value>(numDiagonals), {}, b.getStateType());
     own.values = own.free.empty()
                      ? b.scratch({b.getLanes()}, b.getStateType())
                      : b.scratch(ArrayRef<Value>(size), {}, b.getStateType());
@@ -65,18 +91,64 @@ void ScoreBody::allocateSums(KernelBuilder &b) {
 }
 
 void ScoreBody::clearSums(KernelBuilder &b) {
-  for (const Sums &own : sums) {
-    Value size = b.extent(own.values, 0);
-    Value whole = b.roundDown(size, b.getLanes());
-    b.loop(b.index(0), whole, b.getLanes(),
-           [&](Value at) { b.storeVector(b.splat(0.0), own.values, at); });
-    b.loop(whole, size, 1,
-           [&](Value at) { b.storeScalar(b.scalar(0.0), own.values, at); });
+  for (const Sums &own : sums)
+    for (Value values : {own.values, own.diagonals}) {
+      if (!values)
+        continue;
+      Value size = b.extent(values, 0);
+      Value whole = b.roundDown(size, b.getLanes());
+      b.loop(b.index(0), whole, b.getLanes(),
+             [&](Value at) { b.storeVector(b.splat(0.0), values, at); });
+      b.loop(whole, size, 1,
+             [&](Value at) { b.storeScalar(b.scalar(0.0), values, at); });
+    }
+}
+
+/// Adds the lanes of `gradients` to numbers that follow each other from `first`
+/// on, the last lane first if `isReversed`.
+void ScoreBody::addRun(KernelBuilder &b, Value sums, Value first,
+                       Value gradients, bool isReversed) {
+  if (isReversed) {
+    SmallVector<int64_t> order;
+    for (int64_t lane = b.getLanes(); lane-- > 0;)
+      order.push_back(lane);
+    gradients = vector::ShuffleOp::create(b, gradients, gradients, order);
   }
+  b.storeVector(b.fadd(b.loadVector(sums, first), gradients), sums, first);
 }
 
 void ScoreBody::addToSums(KernelBuilder &b, unsigned number, Value gradients,
                           Place query, Place key) {
+  const Sums &own = sums[number];
+  if (!own.diagonals)
+    return addToElements(b, number, gradients, query, key);
+  assert(query.step == 1 && key.step == 0 && "lanes are queries");
+  Value last = b.add(query.first, b.getLanes() - 1);
+  addRun(b, own.diagonals, b.add(b.sub(key.first, last), ownDiagonal),
+         gradients, /*isReversed=*/true);
+}
+
+/// Adds the sums of diagonals, a vector of them at a time, to those of what
+/// they read.
+void ScoreBody::foldDiagonals(KernelBuilder &b, unsigned number) {
+  Value diagonals = sums[number].diagonals;
+  Value whole = b.roundDown(b.extent(diagonals, 0), b.getLanes());
+  auto fold = [&](Value first, Value gradients) {
+    Value isAny = vector::ReductionOp::create(
+        b, vector::CombiningKind::OR,
+        arith::CmpFOp::create(b, arith::CmpFPredicate::UNE, gradients,
+                              b.splat(0.0)));
+    b.ifThen(isAny, [&] {
+      // At positions that are not negative.
+      addToElements(b, number, gradients, {ownDiagonal}, {first, /*step=*/1});
+    });
+  };
+  b.loop(b.index(0), whole, b.getLanes(),
+         [&](Value first) { fold(first, b.loadVector(diagonals, first)); });
+}
+
+void ScoreBody::addToElements(KernelBuilder &b, unsigned number,
+                              Value gradients, Place query, Place key) {
   const Sums &own = sums[number];
   if (own.free.empty()) {
     Value old = b.loadVector(own.values, b.index(0));
@@ -138,23 +210,14 @@ void ScoreBody::addToSums(KernelBuilder &b, unsigned number, Value gradients,
   Value lowest = place(isReversed ? last : first).first;
   Value isWhole = b.both(place(first).second, place(last).second);
   b.ifThenElse(
-      isWhole,
-      [&] {
-        Value run = gradients;
-        if (isReversed) {
-          SmallVector<int64_t> order;
-          for (int64_t lane = b.getLanes(); lane-- > 0;)
-            order.push_back(lane);
-          run = vector::ShuffleOp::create(b, run, run, order);
-        }
-        b.storeVector(b.fadd(b.loadVector(own.values, lowest), run), own.values,
-                      lowest);
-      },
+      isWhole, [&] { addRun(b, own.values, lowest, gradients, isReversed); },
       addLanes);
 }
 
 void ScoreBody::storeSums(KernelBuilder &b, ValueRange destinations) {
   for (auto [number, own] : llvm::enumerate(sums)) {
+    if (own.diagonals)
+      foldDiagonals(b, number);
     tensor::ExtractOp read = derivatives.reads[number].read;
     Value memref = getMemRef(read);
     Value destination =

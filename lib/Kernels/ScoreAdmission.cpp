@@ -31,12 +31,9 @@ static bool isInteger(Value value) {
 // The body
 //===----------------------------------------------------------------------===//
 
-ScoreAdmission::ScoreAdmission(ScoreRegions score, ValueRange captures)
-    : block(score.empty() ? nullptr : &score.front().front()),
-      captures(captures.begin(), captures.end()) {
-  if (!block)
-    return;
-  findRemovals(getYieldedScore(score.front()));
+ScoreAdmission::ScoreAdmission(Region &score, ValueRange captures)
+    : block(&score.front()), captures(captures.begin(), captures.end()) {
+  findRemovals(getYieldedScore(score));
   if (!removals.empty())
     inferRanges();
 }

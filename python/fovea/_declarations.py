@@ -245,7 +245,8 @@ _DENSE = (
 )
 _STREAM = (
     "Tensor[] k[BGMD], Tensor[] v[BGME], bool[] causal, SymInt?[] window, SymInt?[] prefix, SymInt[] stride, "
-    "Tensor?[] log_weight, Tensor?[] bias, Tensor?[] lengths, Tensor?[] rows, SymInt[] unit, str[] positions, str[] ranges, SymInt block, "
+    "Tensor?[] log_weight, Tensor?[] bias, Tensor?[] lengths, Tensor?[] rows, SymInt[] unit, str[] positions, str[] ranges, "
+    "str[] source_score, SymInt[] source_captures, SymInt block, "
     "float? scale, Tensor? sink, Tensor? query_lengths, str? score, Tensor[]? captures"
 )
 _VARLEN = "float? scale, bool causal, SymInt? window, SymInt? prefix, Tensor? sink"

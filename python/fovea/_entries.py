@@ -25,30 +25,30 @@ def trace_entries(
     lengths: Any,
     query_lengths: Any,
     *,
-    name: str = "segments",
+    prefix: str = "",
     convert: Callable[[Any], Any] = lambda array: array,
 ) -> TracedScore:
-    """The region of a call with these arguments.  `name` is what errors call segments."""
+    """The region of a call with these arguments, or of one of its sources: `prefix` is what errors say before their names."""
     if score is None and admit is None and segments is None:
         return NO_SCORE
     if segments is not None:
-        admit = _within(name, segments, admit, q, k, lengths, query_lengths)
-    return trace_score(score, q, convert, admit)
+        admit = _within(prefix, segments, admit, q, k, lengths, query_lengths)
+    return trace_score(score, q, convert, admit, prefix)
 
 
 def _within(
-    name: str, segments: Any, admit: AdmitFunction | None, q: Any, k: Any, lengths: Any, query_lengths: Any
+    prefix: str, segments: Any, admit: AdmitFunction | None, q: Any, k: Any, lengths: Any, query_lengths: Any
 ) -> AdmitFunction:
     """`admit` for the entries of one segment."""
     if admit is not None and not callable(admit):
-        raise ValueError(f"admit: found {type(admit).__name__}, needed a function of (b, h, i, j)")
-    ids = [each if hasattr(each, "shape") else np.asarray(each) for each in check.pair(name, segments)]
+        raise ValueError(f"{prefix}admit: found {type(admit).__name__}, needed a function of (b, h, i, j)")
+    ids = [each if hasattr(each, "shape") else np.asarray(each) for each in check.pair(f"{prefix}segments", segments)]
     for side, (each, of) in enumerate(zip(ids, (q, k))):
         needed = (of.shape[0], of.shape[2])
         if str(each.dtype).rpartition(".")[2] not in ("int8", "int16", "int32", "int64"):
-            raise ValueError(f"{name}[{side}]: found element type {each.dtype}, needed a signed integer type")
+            raise ValueError(f"{prefix}segments[{side}]: found element type {each.dtype}, needed a signed integer type")
         if tuple(each.shape) not in (needed, (1, needed[1])):
-            raise ValueError(f"{name}[{side}]: found shape {tuple(each.shape)}, needed {needed}")
+            raise ValueError(f"{prefix}segments[{side}]: found shape {tuple(each.shape)}, needed {needed}")
     # The numbers of queries and keys are read, too: another one is no other kernel.
     counts = [
         capture(np.array([of.shape[2]], np.int32) if given is None else given)

@@ -39,18 +39,18 @@ class SelectedGradients(NamedTuple):
 
 
 #: What arguments of sources are called by those who call `hca` or `selected`.
-_HCA_NAMES = {
+HCA_NAMES = {
     "sources[0].k": "kv", "sources[0].v": "kv", "sources[0].window": "window", "sources[0].lengths": "lengths",
     "sources[1].k": "summaries", "sources[1].v": "summaries", "sources[1].stride": "interval", "sources[1].lengths": "lengths",
 }  # fmt: skip
-_SELECTED_NAMES = {
+SELECTED_NAMES = {
     **{f"sources[0].{name}": name for name in ("k", "v", "rows", "unit", "stride", "causal", "lengths")},
     "sources[1].k": "local[0]", "sources[1].v": "local[1]", "sources[1].window": "window", "sources[1].lengths": "lengths",
 }  # fmt: skip
 
 
 @contextlib.contextmanager
-def _calling(names: dict[str, str]) -> Iterator[None]:
+def calling(names: dict[str, str]) -> Iterator[None]:
     """Errors name arguments as the caller does."""
     try:
         yield
@@ -146,7 +146,7 @@ def hca(
     so many tokens, of what kv and summaries have room for: so a cache is read.
     `sink`, `scale`, `query_lengths`, `return_lse` and `layout` are those of `dense`.
     """
-    with _calling(_HCA_NAMES):
+    with calling(HCA_NAMES):
         return stream(
             q, hca_sources(q, kv, summaries, window, interval, lengths, layout), scale=scale, sink=sink,
             query_lengths=query_lengths, return_lse=return_lse, layout=layout, out=out, target=target,
@@ -181,7 +181,7 @@ def hca_backward(
         check.match("gradients", "parts", len(gradients), 3 if sink is None else 4)
         d_q, d_kv, d_summaries, *rest = gradients
         memory = (d_q, [SourceGradients(d_kv, None), SourceGradients(d_summaries, None)], *rest)
-    with _calling(_HCA_NAMES):
+    with calling(HCA_NAMES):
         d_q, found, *d_sink = stream_backward(
             d_out, q, hca_sources(q, kv, summaries, window, interval, lengths, layout), out, lse, d_lse=d_lse, scale=scale,
             sink=sink, query_lengths=query_lengths, layout=layout, gradients=memory, target=target,
@@ -229,7 +229,7 @@ def selected(
     many tokens, of what k, v and `local` have room for.  `sink`, `scale`, `query_lengths`,
     `return_lse` and `layout` are those of `dense`.
     """
-    with _calling(_SELECTED_NAMES):
+    with calling(SELECTED_NAMES):
         sources = selected_sources(q, k, v, rows, unit, stride, causal, local, window, lengths, layout)
         return stream(
             q, sources, block=block, scale=scale, sink=sink, query_lengths=query_lengths, return_lse=return_lse, layout=layout,
@@ -270,7 +270,7 @@ def selected_backward(
         d_q, d_k, d_v, d_local, d_sink = SelectedGradients(*gradients)
         parts = [SourceGradients(d_k, d_v), *([] if local is None else [SourceGradients(*(d_local or (None, None)))])]
         memory = (d_q, parts, *([] if sink is None else [d_sink]))
-    with _calling(_SELECTED_NAMES):
+    with calling(SELECTED_NAMES):
         d_q, found, *d_sink = stream_backward(
             d_out, q, selected_sources(q, k, v, rows, unit, stride, causal, local, window, lengths, layout), out, lse,
             d_lse=d_lse, block=block, scale=scale, sink=sink, query_lengths=query_lengths, layout=layout, gradients=memory,

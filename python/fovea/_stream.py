@@ -5,17 +5,18 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
 from . import _arguments as check
 from . import _fovea, _layout
-from ._declarations import ASKS, has_gradient
+from ._declarations import ASKS, FUNCTIONS, has_gradient
 from ._entries import AdmitFunction, trace_entries
 from ._ranges import trace_ranges
-from ._trace import ScoreFunction
+from ._trace import ScoreFunction, TracedScore, trace_score
 
 __all__ = ["Source", "SourceGradients", "stream", "stream_backward"]
 
@@ -39,8 +40,10 @@ class Source:
 
     Ranges decide what is read, and cost nothing; a mask cuts single entries.
 
-    `segments` is a pair of integers [B,N] and [B,M]: a query reads keys of its own
-    segment.  It is for the only source of a call.
+    `score`, `admit` and `segments` are those of `dense`, for the entries of this source.
+    What they leave gets to the functions of the call.
+
+        Source(k, v, causal=True, score=lambda s, b, h, i, j: s + slopes[h] * (j - i))
 
     `rows` is a list for each block of queries, [B,G',T,R] of int32 or int64 with G' one
     of 1, G and H; with B or T of 1 it is that of all: each entry x names the `unit` rows
@@ -60,8 +63,6 @@ class Source:
     queries for: N queries of a whole sequence of N tokens stand at their own ones.
 
         Source(summaries, summaries, causal=True, stride=128)
-
-    Not yet: `score` and `admit` of a source.
     """
 
     k: Any
@@ -79,20 +80,24 @@ class Source:
     ranges: Callable[..., Any] | None = None
     lengths: Any = None
     segments: tuple[Any, Any] | None = None
-    score: Callable[..., Any] | None = None
-    admit: Callable[..., Any] | None = None
+    score: ScoreFunction | None = None
+    admit: AdmitFunction | None = None
 
-    def __post_init__(self) -> None:
-        for name in ("score", "admit"):
-            if getattr(self, name) is not None:
-                raise ValueError(f"{name}: found one of a source, needed that of the call, which holds for all sources")
+    def _trace(self, name: str, arrays: SourceArrays, q: Any, query_lengths: Any) -> TracedScore:
+        """What its functions do."""
+        if self.segments is not None and self.stride != 1:
+            raise ValueError(f"{name}.segments: found them beside a stride, needed one of 1, or admit")
+        k, _ = arrays.rows(name, self.k, self.v)
+        return trace_entries(
+            self.score, self.admit, self.segments, q, k, self.lengths, query_lengths, prefix=f"{name}.", convert=arrays.captured
+        )
 
-    def _pass(self, name: str, arrays: SourceArrays) -> tuple[Any, ...]:
+    def _pass(self, name: str, arrays: SourceArrays, traced: TracedScore) -> tuple[Any, ...]:
         """Its properties, in the order of FUNCTIONS["stream"]."""
         return (
             *arrays.rows(name, self.k, self.v), self.causal, self.window, self.prefix, self.stride,
             arrays.term(self.log_weight, 3), arrays.term(self.bias, 4), self.lengths, self.rows, self.unit, self.positions,
-            "; ".join(trace_ranges(f"{name}.ranges", self.ranges)),
+            "; ".join(trace_ranges(f"{name}.ranges", self.ranges)), traced.body or "", len(traced.captures or ()),
         )  # fmt: skip
 
 
@@ -109,6 +114,12 @@ class SourceArrays(NamedTuple):
     captured: Callable[[Any], Any] = lambda array: array
 
 
+#: Arrays of a source that have a gradient each, in the order of `SourceGradients`.
+_ARRAYS = ("k", "v", "log_weight", "bias")
+#: Where `pass_call` has how many arrays functions of sources capture.
+_CAPTURES = [each.name for each in FUNCTIONS["stream"].values].index("source_captures") - 1
+
+
 class SourceGradients(NamedTuple):
     """Gradients of what a `Source` holds; those of others are None."""
 
@@ -116,10 +127,12 @@ class SourceGradients(NamedTuple):
     v: Any
     log_weight: Any = None
     bias: Any = None
+    #: Of the floating-point arrays that its functions capture, where they are asked for.
+    captures: tuple[Any, ...] = ()
 
 
-def without_segments(sources: Sequence[Source]) -> tuple[Any, list[Source]]:
-    """The segments of the only source, or None, and sources that have none."""
+def trace_sources(sources: Sequence[Source], arrays: SourceArrays, q: Any, query_lengths: Any) -> list[TracedScore]:
+    """What the functions of each source do."""
     if not isinstance(sources, (list, tuple)):
         raise ValueError(f"sources: found {type(sources).__name__}, needed a list of fovea.Source")
     if not sources:
@@ -127,15 +140,7 @@ def without_segments(sources: Sequence[Source]) -> tuple[Any, list[Source]]:
     for index, source in enumerate(sources):
         if not isinstance(source, Source):
             raise ValueError(f"sources[{index}]: found {type(source).__name__}, needed a fovea.Source")
-        if source.segments is not None and len(sources) > 1:
-            raise ValueError(
-                f"sources[{index}].segments: found them beside other sources, needed a single source, or admit of the "
-                "call, which holds for all"
-            )
-    segments = sources[0].segments
-    if segments is not None and sources[0].stride != 1:
-        raise ValueError("sources[0].segments: found them beside a stride, needed one of 1, or admit of the call")
-    return segments, list(sources) if segments is None else [replace(sources[0], segments=None)]
+    return [source._trace(f"sources[{index}]", arrays, q, query_lengths) for index, source in enumerate(sources)]
 
 
 def pass_call(
@@ -151,13 +156,11 @@ def pass_call(
 ) -> tuple[Any, ...]:
     """The arguments of FUNCTIONS["stream"] behind q, which has heads first: lists for each property of sources, and the
     others."""
-    segments, sources = without_segments(sources)
-    passed = [source._pass(f"sources[{index}]", arrays) for index, source in enumerate(sources)]
-    k = passed[0][0]
-    traced = trace_entries(
-        score, admit, segments, q, k, sources[0].lengths, query_lengths, name="sources[0].segments", convert=arrays.captured
-    )
-    return *map(list, zip(*passed)), block, scale, sink, query_lengths, *traced
+    traced = trace_sources(sources, arrays, q, query_lengths)
+    passed = [source._pass(f"sources[{index}]", arrays, own) for index, (source, own) in enumerate(zip(sources, traced))]
+    common = trace_score(score, q, arrays.captured, admit)
+    captures = [array for own in (*traced, common) for array in own.captures or ()]
+    return *map(list, zip(*passed)), block, scale, sink, query_lengths, common.body, captures or None
 
 
 def stream(
@@ -188,7 +191,8 @@ def stream(
     `block` is how many queries are a block, where ranges depend on it.  `scale`, `sink`,
     `query_lengths`, `score`, `admit`, `return_lse`, `layout` and `target` are those of `dense`;
     `layout` holds for the keys and values of sources, too.  The functions are for
-    entries of all sources, and positions are those of the source that a key is of.
+    entries of all sources, behind those of a source, and positions are those of the
+    source that a key is of.
     """
     first_heads = not _layout.is_tokens_first(layout)
     if not first_heads:
@@ -224,7 +228,8 @@ def stream_backward(
 ) -> tuple[Any, ...]:
     """Gradients of `stream`: (dq, [a `SourceGradients` for each source]), and that of the
     sink where there is one.  With `return_d_captures` those of the floating-point arrays
-    that functions capture follow, in the order in which they are read first.
+    that functions capture follow, in the order in which they are read first; those of
+    sources are in their `captures`.
 
     Each has the shape and type of what it is for, with leading axes of 1 where that has
     fewer than it broadcasts to.  `out` and `lse` are what `stream`
@@ -240,21 +245,24 @@ def stream_backward(
     check.flags(**wanted)
     passed = pass_call(own, sources, arrays, block, scale, sink, query_lengths, score, admit)
     options = lse, d_lse, *passed, *wanted.values(), target
-    captures = passed[-1] if return_d_captures else None
     given = [
         (name, index)
-        for name in SourceGradients._fields
+        for name in _ARRAYS
         for index, source in enumerate(sources)
         if wanted.get(ASKS + name, True) and getattr(source, name) is not None
     ]
+    # How many gradients of captures there are of each source, and of the call.
+    counts = [0] * (len(sources) + 1)
+    if return_d_captures:
+        counts = _count_gradients(passed[-1] or [], passed[_CAPTURES])
     # Arrays whose gradients have heads behind tokens with another layout, None for others.
     like: dict[str, Any] = {"q": q}
     for name, index in given:
         like[f"sources[{index}].{name}"] = getattr(sources[index], name) if name in ("k", "v") else None
     if sink is not None:
         like["sink"] = None
-    like.update((f"captures[{at}]", None) for at, each in enumerate(captures or ()) if has_gradient("captures", each))
-    memory = None if gradients is None else _flatten(gradients, given, len(sources), len(like) - len(given) - 1)
+    like.update((f"captures[{at}]", None) for at in range(sum(counts)))
+    memory = None if gradients is None else _flatten(gradients, given, counts, int(sink is not None))
     if first_heads:
         found = _fovea.stream_backward(d_out, q, out, *options, gradients=memory)
     else:
@@ -266,17 +274,32 @@ def stream_backward(
     of_sources: list[dict[str, Any]] = [{} for _ in sources]
     for name, index in given:
         of_sources[index][name] = next(rest)
-    return (found[0], [SourceGradients(**each) for each in of_sources], *rest)
+    of_sink = [next(rest)] if sink is not None else []
+    for each, count in zip(of_sources, counts):
+        each["captures"] = tuple(itertools.islice(rest, count))
+    return (found[0], [SourceGradients(**each) for each in of_sources], *of_sink, *rest)
 
 
-def _flatten(gradients: Any, given: list[tuple[str, int]], count: int, others: int) -> list[Any]:
-    """The arrays of memory that is arranged like the gradients, with `others` behind those of sources."""
-    check.match("gradients", "parts", len(gradients), 2 + others)
-    check.match("gradients[1]", "sources", len(gradients[1]), count)
-    memory = {
-        (name, index): array for index, each in enumerate(gradients[1]) for name, array in zip(SourceGradients._fields, each)
-    }
+def _count_gradients(captures: Sequence[Any], numbers: Sequence[int]) -> list[int]:
+    """How many of the captures of each source, which are so many, have a gradient, and of those behind them."""
+    rest = iter(captures)
+    parts = [list(itertools.islice(rest, number)) for number in numbers] + [list(rest)]
+    return [sum(has_gradient("captures", each) for each in part) for part in parts]
+
+
+def _flatten(gradients: Any, given: list[tuple[str, int]], counts: list[int], has_sink: int) -> list[Any]:
+    """The arrays of memory that is arranged like the gradients."""
+    check.match("gradients", "parts", len(gradients), 2 + has_sink + counts[-1])
+    of_sources = gradients[1]
+    check.match("gradients[1]", "sources", len(of_sources), len(counts) - 1)
+    memory = {(name, index): array for index, each in enumerate(of_sources) for name, array in zip(_ARRAYS, each)}
     for name, index in memory:
         if memory[name, index] is not None and (name, index) not in given:
             raise ValueError(f"gradients[1][{index}].{name}: found an array, needed None: it is not computed")
-    return [gradients[0], *(memory.get(each) for each in given), *gradients[2:]]
+    captures: list[Any] = []
+    for index, (each, count) in enumerate(zip(of_sources, counts)):
+        own = each[len(_ARRAYS)] if len(each) > len(_ARRAYS) else ()
+        check.match(f"gradients[1][{index}].captures", "arrays", len(own), count)
+        captures += own
+    sink = gradients[2 : 2 + has_sink]
+    return [gradients[0], *(memory.get(each) for each in given), *sink, *captures, *gradients[2 + has_sink :]]

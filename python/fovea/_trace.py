@@ -315,9 +315,10 @@ NO_SCORE = TracedScore(None, None)
 ScoreFunction = Callable[..., Any] | TracedScore
 
 
-def reads_batch(body: str | None) -> bool:
-    """Whether a score depends on the number of its batch entry."""
-    return body is not None and "%batch" in body
+def reads_batch(name: str, value: Any) -> bool:
+    """Whether an argument of a compiled function has scores that depend on the number of their batch entry."""
+    bodies = value if name == "source_score" else (value,) if name == "score" else ()
+    return any(isinstance(body, str) and "%batch" in body for body in bodies)
 
 
 def trace_score(
@@ -325,18 +326,19 @@ def trace_score(
     data: Any,
     convert: Callable[[Any], Any] = lambda array: array,
     admit: Callable[..., Any] | None = None,
+    prefix: str = "",
 ) -> TracedScore:
     """The region that a function is, for an array of queries, and of one that tells which entries there are.  `convert`
-    makes operands of captured arrays."""
+    makes operands of captured arrays; `prefix` is what errors say before the names of functions."""
     if function is None and admit is None:
         return NO_SCORE
     if isinstance(function, TracedScore):
         if admit is not None:
-            raise ValueError("admit: found one beside a score that is traced, needed it traced with that")
+            raise ValueError(f"{prefix}admit: found one beside a score that is traced, needed it traced with that")
         return function
     for name, given, needed in (("score", function, "(s, b, h, i, j)"), ("admit", admit, "(b, h, i, j)")):
         if given is not None and not callable(given):
-            raise ValueError(f"{name}: found {type(given).__name__}, needed a function of {needed}")
+            raise ValueError(f"{prefix}{name}: found {type(given).__name__}, needed a function of {needed}")
     trace = Trace("f64" if str(getattr(data, "dtype", "")).endswith("float64") else "f32", convert)
     places = [Traced(trace, f"%{name}", "index") for name in ("batch", "head", "query", "key")]
     score = Traced(trace, "%score", "number")
@@ -351,7 +353,7 @@ def trace_score(
             condition, removed = trace.to("bool", admit(*places)), trace.constant(float("-inf"), "number")
             score = trace.emit("number", f"arith.select {condition.name}, {score.name}, {removed.name} : {trace.number}")
     except Exception as error:
-        raise ValueError(f"{name}: {find_line(error)}{error}") from error
+        raise ValueError(f"{prefix}{name}: {find_line(error)}{error}") from error
     finally:
         _active.trace = None
     trace.lines.append(f"attn.yield {score.name} : {trace.number}")

@@ -156,15 +156,20 @@ size_t Reader::find(StringRef name, nb::handle object,
 //===----------------------------------------------------------------------===//
 
 std::optional<ScoreFunction> Reader::score() {
-  nb::handle body = object(), captures = object();
+  nb::handle body = object();
+  SmallVector<TensorRef> reads = captures();
   if (body.is_none())
     return std::nullopt;
-  ScoreFunction function;
-  function.body = nb::str(body).c_str();
-  for (nb::handle array : captures)
-    function.captures.push_back(load(
-        array, ("captures[" + Twine(function.captures.size()) + "]").str()));
-  return function;
+  return ScoreFunction{nb::str(body).c_str(), std::move(reads)};
+}
+
+SmallVector<TensorRef> Reader::captures() {
+  SmallVector<TensorRef> found;
+  if (nb::handle arrays = object(); !arrays.is_none())
+    for (nb::handle array : arrays)
+      found.push_back(
+          load(array, ("captures[" + Twine(found.size()) + "]").str()));
+  return found;
 }
 
 ArrayView &Reader::loadArray(nb::handle object, StringRef name,

@@ -87,6 +87,8 @@ public:
   /// A function of scores: a text, which may be None, and a list of the arrays
   /// that it reads.
   std::optional<ScoreFunction> score();
+  /// A list of arrays that functions read, or None.
+  llvm::SmallVector<TensorRef> captures();
 
   bool flag(llvm::StringRef name);
   int64_t integer(llvm::StringRef name, int64_t least) {

@@ -60,23 +60,48 @@ static SmallVector<Source, 2> readSources(Reader &in) {
     to.hasListedPositions = in.choice<bool>(name, {"stored", "listed"});
   });
   read("ranges", [&](Source &to, StringRef) { to.ranges = readRanges(in); });
+  // A text that is empty where there is none.
+  read("source_score", [&](Source &to, StringRef) {
+    nb::str body(in.object());
+    if (nb::len(body) != 0)
+      to.score = ScoreFunction{body.c_str(), {}};
+  });
   return sources;
 }
 
-template <typename Options> static Options readForm(Reader &in) {
+/// Behind the sources. The arrays that functions read are one list, those of
+/// sources first, so many of each.
+template <typename Options>
+static Options readForm(Reader &in, MutableArrayRef<Source> sources) {
+  SmallVector<size_t> counts;
+  in.list("source_captures", sources.size(), [&](size_t i) {
+    counts.push_back(
+        in.integer(("sources[" + Twine(i) + "].source_captures").str(), 0));
+  });
   auto options = in.makeOptions<Options>();
   options.block = in.integer("block", 0);
   options.scale = in.optionalNumber("scale");
   options.sink = in.optionalArray("sink");
   options.queryLengths = in.optionalArray("query_lengths");
-  options.score = in.score();
+  nb::handle body = in.object();
+  SmallVector<TensorRef> captures = in.captures();
+  ArrayRef<TensorRef> rest(captures);
+  for (auto [source, count] : zip_equal(sources, counts)) {
+    size_t own = std::min(count, rest.size());
+    if (source.score)
+      source.score->captures.assign(rest.begin(), rest.begin() + own);
+    rest = rest.drop_front(own);
+  }
+  if (!body.is_none())
+    options.score =
+        ScoreFunction{nb::str(body).c_str(), SmallVector<TensorRef>(rest)};
   return options;
 }
 
 static nb::object callStream(Reader &in) {
   TensorRef q = in.array("q");
   SmallVector<Source, 2> sources = readSources(in);
-  auto options = readForm<StreamOptions>(in);
+  auto options = readForm<StreamOptions>(in, sources);
   options.returnLse = in.flag("return_lse");
   return giveAttention(in, in.run([&] { return stream(q, sources, options); }),
                        options.returnLse);
@@ -87,7 +112,7 @@ static nb::object callStreamBackward(Reader &in) {
             lse = in.array("lse");
   std::optional<TensorRef> dLse = in.optionalArray("d_lse");
   SmallVector<Source, 2> sources = readSources(in);
-  auto options = readForm<StreamBackwardOptions>(in);
+  auto options = readForm<StreamBackwardOptions>(in, sources);
   options.dLse = dLse;
   options.returnDLogWeight = in.flag("return_d_log_weight");
   options.returnDBias = in.flag("return_d_bias");
@@ -111,8 +136,13 @@ static nb::object callStreamBackward(Reader &in) {
       [&](const Source &source) { return source.bias && options.returnDBias; });
   if (options.sink)
     found.append(in.give(std::move(gradients.sink)));
-  for (OwnedTensor &gradient : gradients.captures)
-    found.append(in.give(std::move(gradient)));
+  auto addCaptures = [&](std::vector<OwnedTensor> &captures) {
+    for (OwnedTensor &gradient : captures)
+      found.append(in.give(std::move(gradient)));
+  };
+  for (SourceGradients &source : gradients.sources)
+    addCaptures(source.captures);
+  addCaptures(gradients.captures);
   return nb::tuple(found);
 }
 

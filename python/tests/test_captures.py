@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from conftest import TYPES, make, near, refused
+from conftest import BOUNDS, TYPES, make, near, refused
 
 import fovea
 from fovea.math import maximum, minimum, tanh, where
@@ -54,6 +54,9 @@ def cases(N, M, type="float64"):
         "capped": ([table], lambda s, c, b, h, i, j: 2 * tanh((s + c[h, j - i + (M - 1)]) / 2),
                    lambda s: 2 * np.tanh((s + of(table)[h, distance]) / 2),
                    [(lambda s: 1 - np.tanh((s + of(table)[h, distance]) / 2) ** 2, (h, distance))]),
+        # In no lines of entries, and not along the head.
+        "products": ([buckets], lambda s, c, b, h, i, j: s + c[(i * j) % 8, 3 - h],
+                     lambda s: s + of(buckets)[(i * j) % 8, 3 - h], [(lambda s: 1.0, ((i * j) % 8, 3 - h))]),
         # Lanes behind the queries read out of bounds.
         "several": ([pair, table], lambda s, c, t, b, h, i, j: s * c[1] + t[h, j - i + (M - 1)],
                     lambda s: s * of(pair)[1] + of(table)[h, distance],
@@ -61,7 +64,7 @@ def cases(N, M, type="float64"):
     }  # fmt: skip
 
 
-def expect(q, k, v, d_out, d_lse, scores, reads, arrays, entries):
+def expect(q, k, v, d_out, d_lse, scores, reads, arrays, entries, change=lambda share: share):
     """The gradients of `arrays`: sums over entries of what each passes on."""
     q, k, v = (each.astype(np.float64) for each in (q, k, v))
     k, v = (np.repeat(each, H // G, axis=1) for each in (k, v))
@@ -76,7 +79,7 @@ def expect(q, k, v, d_out, d_lse, scores, reads, arrays, entries):
     gradients = [np.zeros(each.shape) for each in arrays]
     for derivative, at, *number in reads:
         share = np.broadcast_to(d_scores * derivative(products), products.shape)
-        np.add.at(gradients[number[0] if number else 0], tuple(np.broadcast_to(each, products.shape) for each in at), share)
+        np.add.at(gradients[number[0] if number else 0], tuple(np.broadcast_to(each, products.shape) for each in at), change(share))
     return gradients
 
 
@@ -136,6 +139,52 @@ def test_plain_loops(name):
     others, *_ = differentiate(arrays, function, q, k, v, target="reference", causal=True)
     for one, other in zip(mine, others, strict=True):
         near(one, other, "float64", 1e-10)
+
+
+@pytest.mark.parametrize("N,M", [(1, 1), (37, 41), (70, 130)])
+@pytest.mark.parametrize("name", NAMES)
+def test_on_the_emulated_gpu(name, N, M):
+    arrays, function, scores, reads = cases(N, M, "float32")[name]
+    q, k, v = make("float32", B=B, H=H, G=G, N=N, M=M, D=D, E=12)
+    i, j = np.arange(N)[:, None] + M - N, np.arange(M)
+    options, entries = {
+        1: ({}, np.ones((N, M), bool)),
+        37: ({"causal": True, "window": 9}, (i >= j) & (i - j < 9)),
+        70: ({"admit": lambda b, h, i, j: j % 3 != 1}, np.broadcast_to(j % 3 != 1, (N, M))),
+    }[N]
+    found, d_out, d_lse = differentiate(arrays, function, q, k, v, target="gpu-sim", **options)
+    given = q, k, v, d_out, d_lse, scores, reads, arrays, entries
+    # Shares of either sign cancel: the error is one of the sum of their sizes.
+    for mine, wanted, most in zip(found, expect(*given), expect(*given, change=abs), strict=True):
+        assert np.abs(mine - wanted).max(initial=0) <= 2 * BOUNDS["float32"] * most.max(initial=0)
+
+
+@pytest.mark.parametrize("type", ["bfloat16", "float16"])
+@pytest.mark.parametrize("name", ["slope", "buckets", "distances", "whole"])
+def test_types_on_the_emulated_gpu(name, type):
+    arrays, function, scores, reads = cases(70, 70, type)[name]
+    q, k, v = make(type, B=B, H=H, G=G, N=70, D=D)
+    found, d_out, d_lse = differentiate(arrays, function, q, k, v, causal=True, target="gpu-sim")
+    i, j = np.arange(70)[:, None], np.arange(70)
+    expected = expect(q, k, v, d_out, d_lse, scores, reads, arrays, i >= j)
+    near(found[0], expected[0], type)
+
+
+def test_lengths_and_sources_on_the_emulated_gpu():
+    """Distances and places are those of what there is of a batch entry, and of a source."""
+    arrays, function, *_ = cases(70, 90, "float32")["distances"]
+    q, k, v = make("float32", B=B, H=H, G=G, N=70, M=90, D=D)
+    options = {"lengths": np.array([90, 33], np.int32), "query_lengths": np.array([70, 20], np.int32), "causal": True}
+    found, *_ = differentiate(arrays, function, q, k, v, target="gpu-sim", **options)
+    expected, *_ = differentiate(arrays, function, q, k, v, **options)
+    near(found[0], expected[0], "float32")
+    q, k, v, sources, arrays, function, *_ = with_sources(65, 64)
+    q, arrays = q.astype(np.float32), [each.astype(np.float32) for each in arrays]
+    sources = [tuple(each.astype(np.float32) for each in source) for source in sources]
+    call, *_ = differentiate_stream(arrays, function, q, sources, target="gpu-sim")
+    wanted, *_ = differentiate_stream(arrays, function, q, sources)
+    for mine, other in zip(call()[2:], wanted()[2:], strict=True):
+        near(mine, other, "float32")
 
 
 @pytest.mark.parametrize("type", ["float32", "bfloat16", "float16"])
@@ -234,16 +283,18 @@ def test_nothing_to_sum():
 def test_errors():
     arrays, function, *_ = cases(8, 8, "float32")["slope"]
     q, k, v = make("float32", B=B, H=H, G=G, N=8, D=D)
-    refused("has gradients of captures, which are not computed on GPUs", differentiate, arrays, function, q, k, v,
-            target="gpu-sim", error=fovea.FoveaError)  # fmt: skip
     out, lse = fovea.dense(q, k, v, return_lse=True)
     refused("return_d_captures: found 2, needed True or False", fovea.dense_backward, out, q, k, v, out, lse,
             return_d_captures=2)  # fmt: skip
     call, *_ = differentiate_stream(arrays, function, q, [(k, v)])
     refused("return_d_captures: found 2, needed True or False", call, return_d_captures=2)
     refused("gradients: found parts 2, needed 3", call, gradients=[None, [(None, None)]])
-    call, *_ = differentiate_stream(arrays, function, q, [(k, v)], target="gpu-sim")
-    refused("has gradients of captures, which are not computed on GPUs", call, error=fovea.FoveaError)
+    rows = np.arange(8, dtype=np.int32).reshape(1, 1, 1, 8)
+    sources = [fovea.Source(k, v, rows=rows)]
+    options = {"score": lambda s, b, h, i, j: s + fovea.capture(arrays[0])[h], "target": "gpu-sim"}
+    out, lse = fovea.stream(q, sources, return_lse=True, **options)
+    refused("has gradients of captures beside lists of rows, which are not computed on GPUs", fovea.stream_backward,
+            out, q, sources, out, lse, return_d_captures=True, error=fovea.FoveaError, **options)  # fmt: skip
 
 
 def test_a_wrong_gradient_is_noticed():

@@ -436,13 +436,10 @@ def test_errors():
     fails(r"^sources\[0\]\.segments: found ndarray, needed a pair", Source(k, v, segments=ids))
     fails(r"^sources\[0\]\.segments\[0\]: found element type float64", Source(k, v, segments=(ids + 0.5, ids)))
     fails(r"^sources\[0\]\.segments\[1\]: found shape \(2, 30\), needed \(2, 37\)", Source(k, v, segments=(ids, ids[:, :30])))
-    fails(r"^sources\[1\]\.segments: found them beside other sources", Source(k, v), Source(k, v, segments=(ids, ids)))
     fails(r"^sources\[0\]\.stride: found 0, needed an integer of at least 1", Source(k, v, stride=0))
     fails(r"^sources\[0\]\.stride: found 2000000, needed at most 1048576", Source(k, v, stride=2000000))
     fails(r"^sources\[0\]\.segments: found them beside a stride", Source(k, v, stride=4, segments=(ids, ids)))
     fails(r"^sources\[0\]\.lengths: found 152 for batch entry 1, needed 0 to 151", Source(k, v, stride=4, lengths=np.array([1, 152])))
-    refused("^score: found one of a source", Source, k, v, score=lambda s, b, h, i, j: s)
-    refused("^admit: found one of a source", Source, k, v, admit=lambda b, h, i, j: i > j)
     sources = [Source(k, v)]
     out, lse = fovea.stream(q, sources, return_lse=True)
 

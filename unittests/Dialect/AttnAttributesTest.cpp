@@ -61,7 +61,7 @@ TEST_F(AttnAttributesTest, SourceRefusesMissingMask) {
   EXPECT_FALSE(succeeded(SourceAttr::verify(
       emitError(), ArrayRef<AffineMap>(), MaskAttr(), false, false, false,
       false, false, false, false, AffineMap(), /*unit=*/0,
-      /*hasListedPositions=*/false)));
+      /*hasListedPositions=*/false, /*hasScore=*/false)));
   EXPECT_EQ(message, "expected a mask");
 }
 
@@ -73,7 +73,7 @@ TEST_F(AttnAttributesTest, SourceRefusesRangeOfTwoBlocks) {
       SourceAttr::verify(emitError(), ArrayRef<AffineMap>(range),
                          MaskAttr::get(&context, false, 0), false, false, false,
                          false, false, false, false, AffineMap(), /*unit=*/0,
-                         /*hasListedPositions=*/false)));
+                         /*hasListedPositions=*/false, /*hasScore=*/false)));
   EXPECT_NE(message.find("expected ranges of the form"), std::string::npos);
 }
 
@@ -83,7 +83,7 @@ TEST_F(AttnAttributesTest, SourceRefusesLocalBiasWithoutOneRange) {
       /*hasLogWeight=*/false, /*hasBias=*/true, /*hasCodes=*/false,
       /*hasLocalBias=*/true, /*hasLengths=*/false, /*hasRelative=*/false,
       /*hasDistanceBias=*/false, /*origin=*/AffineMap(), /*unit=*/0,
-      /*hasListedPositions=*/false)));
+      /*hasListedPositions=*/false, /*hasScore=*/false)));
   EXPECT_EQ(message, "expected a bias and one range with a local bias, but got "
                      "0 ranges and a bias");
 }

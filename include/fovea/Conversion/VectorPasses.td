@@ -149,8 +149,9 @@ def VectorizeLinalgPass : Pass<"attn-vectorize-linalg", "::mlir::func::FuncOp"> 
     that the layers around attention need no other compiler:
 
     - sums of products (`linalg.matmul`, `batch_matmul`, `contract`, or a `generic`
-      that says the same) by register tiles of a packed panel, accumulated in
-      `f32` (`f64` for `f64`) and rounded once, whatever the layout;
+      that says the same) by register tiles of a packed panel, or, for up to eight
+      rows, of the other factor where it lies; accumulated in `f32` (`f64` for `f64`)
+      and rounded once, whatever the layout;
     - everything else whose body is made of elementwise operations by loops over
       vectors of the output's last dimension, or over those of a row that is
       reduced. Functions of the `math` dialect on vectors become polynomials.

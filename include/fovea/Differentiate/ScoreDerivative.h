@@ -13,12 +13,11 @@
 
 namespace fovea::attn {
 
-/// Writes the derivatives of what a score region yields, before the yield: by
-/// its first argument, and by all floating-point numbers that it reads if
-/// `ofReads`. None without a region; an operation that has no derivative is an
-/// error.
-mlir::FailureOr<ScoreDerivatives> appendScoreDerivatives(ScoreRegions score,
-                                                         bool ofReads);
+/// Writes the derivatives of what each region yields, before the yield: by its
+/// first argument, and by all floating-point numbers that it reads if
+/// `ofReads`. An operation that has no derivative is an error.
+mlir::FailureOr<llvm::SmallVector<ScoreDerivatives>>
+appendScoreDerivatives(ScoreRegions scores, bool ofReads);
 
 } // namespace fovea::attn
 

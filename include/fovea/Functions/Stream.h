@@ -39,7 +39,10 @@ struct Source {
   /// (b * 16 - 16, b * 16 + 16)`, of this source's `rows` and `n` queries; see
   /// #attn.source. All rows without any.
   llvm::SmallVector<std::string, 1> ranges = {};
-  /// For the only source of a call.
+  /// For entries of this source, before those of the call, which get what these
+  /// leave.
+  std::optional<ScoreFunction> score = {};
+  std::optional<AdmitFunction> admit = {};
   std::optional<Segments> segments = {};
   /// [B,x,T,R] of i32 or i64, where extents of 1 broadcast and x is also one of
   /// G and H: block `t` of queries reads what list `t` names, each entry `unit`
@@ -83,14 +86,15 @@ struct StreamBackwardOptions : StreamFormOptions {
   /// Whether to compute the gradients of log weights, and of biases, which may
   /// have N x M numbers.
   bool returnDLogWeight = true, returnDBias = true;
-  /// Whether to compute those of the floating-point arrays that `score`
-  /// captures.
+  /// Whether to compute those of the floating-point arrays that `score` of the
+  /// call and of sources capture.
   bool returnDCaptures = false;
   /// The gradient for `lse`, zero if absent.
   std::optional<TensorRef> dLse;
   Target target = Target::CPU;
   /// For q, for the keys of all sources, their values, log weights and biases,
-  /// those that are computed, for the sink, and for captured arrays.
+  /// those that are computed, for the sink, and for captured arrays, those of
+  /// sources first.
   GradientMemory gradients;
 };
 
@@ -98,13 +102,16 @@ struct SourceGradients {
   OwnedTensor k, v;
   /// Of the shape that was given, if one was and is asked for.
   OwnedTensor logWeight, bias;
+  /// Of floating-point arrays that its functions capture, if asked for.
+  std::vector<OwnedTensor> captures = {};
 };
 
 struct StreamGradients {
   OwnedTensor q;
   llvm::SmallVector<SourceGradients, 2> sources;
   OwnedTensor sink;
-  /// Of captured floating-point arrays, in their order, if asked for.
+  /// Of floating-point arrays that functions of the call capture, in their
+  /// order, if asked for.
   std::vector<OwnedTensor> captures;
 };
 

@@ -37,8 +37,8 @@ public:
     Value low, high;
   };
 
-  /// Of the region of an operation, if there is one, which reads `captures`.
-  ScoreAdmission(ScoreRegions score, mlir::ValueRange captures);
+  /// Of a region, which reads `captures`.
+  ScoreAdmission(mlir::Region &score, mlir::ValueRange captures);
 
   /// Whether the region removes entries by some condition.
   explicit operator bool() const { return !removals.empty(); }

@@ -37,14 +37,15 @@ public:
     int64_t step = 0;
   };
 
-  /// The body of a region, if there is one, which reads `captures`.
-  ScoreBody(ScoreRegions score, mlir::ValueRange captures)
-      : ScoreBody(score.empty() ? nullptr : &score.front().front(), captures) {}
+  /// The body of a region, which reads `captures`.
+  ScoreBody(mlir::Region &score, mlir::ValueRange captures)
+      : ScoreBody(&score.front(), captures) {}
   /// A body, or null for none.
   ScoreBody(mlir::Block *block, mlir::ValueRange captures)
       : block(block), captures(captures.begin(), captures.end()) {}
 
-  explicit operator bool() const { return block != nullptr; }
+  /// Another body that reads the same.
+  void setBlock(mlir::Block &other) { block = &other; }
 
   /// What `evaluate` computes beside the score.
   void setDerivatives(const ScoreDerivatives &values) { derivatives = values; }
@@ -65,11 +66,20 @@ public:
 
   // Gradients of what is read (CaptureSums.cpp). Each read has sums of its own
   // for a head: an element for every place that its index may have within the
-  // head, or a vector of them where that is one. Behind `enterHead`.
+  // head, or a vector of them where that is one. Where queries and keys as far
+  // apart read the same (ReadLines.h), there are sums for these first. Behind
+  // `enterHead`.
 
   unsigned getNumReads() const { return derivatives.reads.size(); }
-  /// Scratch for the sums.
-  void allocateSums(KernelBuilder &builder);
+  /// Which element number `read` reads for an entry, counted in the order of
+  /// memory without gaps, and whether there is one.
+  std::pair<Value, Value> placeRead(KernelBuilder &builder, unsigned read,
+                                    Value query, Value key);
+  /// Scratch for the sums. Positions, those of lanes without a query as well,
+  /// are less than `numPositions`, and queries stand `numQueries` before the
+  /// first key at most; null where keys do not move on with the queries.
+  void allocateSums(KernelBuilder &builder, Value numPositions,
+                    Value numQueries);
   void clearSums(KernelBuilder &builder);
   /// Adds the gradients of what number `read` reads, one for each lane.
   void addToSums(KernelBuilder &builder, unsigned read, Value gradients,
@@ -106,11 +116,17 @@ private:
   State ofHead;
 
   /// The sums of a read: of the elements along the dimensions `free`, in which
-  /// its index differs within a head.
+  /// its index differs within a head; and of diagonals, of which number
+  /// `ownDiagonal` has keys at the positions of their queries, or null.
   struct Sums {
     llvm::SmallVector<unsigned> free;
-    Value values;
+    Value values, diagonals;
   };
+  void addToElements(KernelBuilder &builder, unsigned read, Value gradients,
+                     Place query, Place key);
+  void addRun(KernelBuilder &builder, Value sums, Value first, Value gradients,
+              bool isReversed);
+  void foldDiagonals(KernelBuilder &builder, unsigned read);
   void setPlaces(Evaluator &evaluator, Place query, Place key);
   Value getMemRef(mlir::tensor::ExtractOp read) const;
   /// The indices of a read.
@@ -120,6 +136,7 @@ private:
   bool differsInHead(Value value) const;
   Value toVector(KernelBuilder &builder, const Lanes &lanes, unsigned bits);
   llvm::SmallVector<Sums> sums;
+  Value ownDiagonal;
   /// Indices and gradients of the lanes of a vector.
   llvm::SmallVector<Value> laneIndices;
   Value laneGradients;

@@ -10,6 +10,7 @@
 #include "fovea/Conversion/Interfaces/Lowerings.h"
 #include "fovea/Conversion/Passes.h"
 #include "fovea/Dialect/Attn/IR/AttnDialect.h"
+#include "fovea/Dialect/Attn/IR/SourceScores.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
@@ -50,6 +51,7 @@ struct ConvertAttnToGPUPass
 
   void runOnOperation() override {
     GPULowering lowering = {GPUFacts::of(getOperation()), f32};
+    giveSourcesScores(getOperation());
     auto hasForm = [](OperationName name) {
       return name.hasInterface<LowerToGPUOpInterface>();
     };

@@ -148,33 +148,31 @@ static auto makeEntryVisitor(const GradientRow &row, const QueryRow &at,
       ref.addTo(sums.logWeight, key, dScore);
     if (sums.bias)
       ref.addTo(sums.bias, {at.batch, at.head, at.row, entry.row}, dScore);
-    for (auto [read, wanted] :
-         llvm::zip(entry.reads, at.score.derivatives.reads)) {
-      Value target = captures[wanted.getTensorNumber()];
-      const ReferenceRead &mine = read;
-      ref.ifThen(mine.isInside, [&] {
-        ref.addTo(target, mine.at, ref.mulNumbers(dScore, mine.derivative));
+    for (const ReferenceRead &read : entry.reads)
+      ref.ifThen(read.isInside, [&] {
+        ref.addTo(captures[read.tensor], read.at,
+                  ref.mulNumbers(dScore, read.derivative));
       });
-    }
     return state;
   };
 }
 
-/// The score region of `op`, with its derivative.
-template <typename OpTy> static FailureOr<ReferenceScore> getScore(OpTy op) {
-  FailureOr<ScoreDerivatives> derivatives = appendScoreDerivatives(
-      op.getScore(), /*ofReads=*/!op.getDCaptures().empty());
+/// The score regions of `op`, with their derivatives.
+template <typename OpTy>
+static FailureOr<SmallVector<ReferenceScore>> getScores(OpTy op) {
+  FailureOr<SmallVector<ScoreDerivatives>> derivatives = appendScoreDerivatives(
+      op->getRegions(), /*ofReads=*/!op.getDCaptures().empty());
   if (failed(derivatives))
     return failure();
-  if (op.getScore().empty())
-    return ReferenceScore();
-  return ReferenceScore{&op.getScore().front(),
-                        SmallVector<Value>(op.getCaptures()), *derivatives};
+  SmallVector<ReferenceScore> scores;
+  for (auto [region, own] : llvm::zip(op->getRegions(), *derivatives))
+    scores.push_back({&region, SmallVector<Value>(op.getCaptures()), own});
+  return scores;
 }
 
 static LogicalResult lowerDenseBackward(DenseBackwardOp op) {
-  FailureOr<ReferenceScore> score = getScore(op);
-  if (failed(score))
+  FailureOr<SmallVector<ReferenceScore>> scores = getScores(op);
+  if (failed(scores))
     return failure();
   ReferenceBuilder ref(op);
   double scale = op.getScaleOrDefault();
@@ -200,15 +198,16 @@ static LogicalResult lowerDenseBackward(DenseBackwardOp op) {
                     makeEntryVisitor(row, at, source, sums, captures));
         addSink(row, at, op, sink);
       },
-      op.getQueryLengths(), *score);
+      op.getQueryLengths(),
+      scores->empty() ? ScoreSteps() : ScoreSteps{&scores->front()});
   gradients.store(ref, destinations);
   op.erase();
   return success();
 }
 
 static LogicalResult lowerStreamBackward(StreamBackwardOp op) {
-  FailureOr<ReferenceScore> score = getScore(op);
-  if (failed(score))
+  FailureOr<SmallVector<ReferenceScore>> scores = getScores(op);
+  if (failed(scores))
     return failure();
   ReferenceBuilder ref(op);
   double scale = op.getScale().convertToDouble();
@@ -217,6 +216,7 @@ static LogicalResult lowerStreamBackward(StreamBackwardOp op) {
       dBiases(ref, op.getDBiases()),
       dSink(ref, OperandRange(op.getDSinkMutable())),
       dCaptures(ref, op.getDCaptures());
+  SmallVector<ScoreSteps> steps = getScoreSteps(op, *scores);
   SmallVector<StreamSourceGradient> sources = op.getSourceList();
   unsigned nextWeight = 0, nextBias = 0;
   for (auto [index, source] : llvm::enumerate(sources)) {
@@ -232,13 +232,16 @@ static LogicalResult lowerStreamBackward(StreamBackwardOp op) {
       /*firstRow=*/Value(), /*numRows=*/Value(), op.getBlock(),
       [&](const QueryRow &at) {
         GradientRow row = startRow(ref, op, at, dQuery[0], scale);
-        for (const StreamSourceGradient &source : sources)
-          walkRanges(ref, at, source.forward, scale, ref.number(0.0),
-                     makeEntryVisitor(row, at, source.forward, source,
+        QueryRow own = at;
+        for (auto [source, ofSource] : llvm::zip(sources, steps)) {
+          own.scores = ofSource;
+          walkRanges(ref, own, source.forward, scale, ref.number(0.0),
+                     makeEntryVisitor(row, own, source.forward, source,
                                       dCaptures.sums));
+        }
         addSink(row, at, op, dSink.sums);
       },
-      op.getQueryLengths(), *score);
+      op.getQueryLengths());
   dQuery.store(ref, op.getDQuery());
   dKeys.store(ref, op.getDKeys());
   dValues.store(ref, op.getDValues());

@@ -95,9 +95,9 @@ struct ComputedScore {
 /// Scores and derivatives are NaN where the region reads what is not there. It
 /// computes in the type of sums.
 static ComputedScore computeScore(ReferenceBuilder &ref, const QueryRow &at,
-                                  Value product, Value query, Value key) {
+                                  const ReferenceScore &score, Value product,
+                                  Value query, Value key) {
   ImplicitLocOpBuilder &b = ref.getBuilder();
-  const ReferenceScore &score = at.score;
   Block &block = score.region->front();
   Type type = block.getArgument(score_argument::Score).getType();
   if (!type.isF64())
@@ -123,7 +123,7 @@ static ComputedScore computeScore(ReferenceBuilder &ref, const QueryRow &at,
                 loadInside(ref, mapping.lookup(extract.getTensor()), indices,
                            isInside));
     isRead = isRead ? ref.both(isRead, isInside) : isInside;
-    reads[extract] = {indices, isInside, Value()};
+    reads[extract] = {indices, isInside, Value(), 0};
   }
   auto finish = [&](Value value) {
     value = mapping.lookup(value);
@@ -138,8 +138,23 @@ static ComputedScore computeScore(ReferenceBuilder &ref, const QueryRow &at,
   for (ScoreDerivatives::OfRead each : score.derivatives.reads) {
     ReferenceRead &read = computed.reads.emplace_back(reads[each.read]);
     read.derivative = each.value ? finish(each.value) : ref.number(0.0);
+    read.tensor = each.getTensorNumber();
   }
   return computed;
+}
+
+/// Makes `computed` what a step behind it has computed of its score.
+static void chain(ReferenceBuilder &ref, ComputedScore &computed,
+                  const ComputedScore &step) {
+  computed.score = step.score;
+  if (!step.derivative)
+    return;
+  for (ReferenceRead &read : computed.reads)
+    read.derivative = ref.mulNumbers(read.derivative, step.derivative);
+  computed.derivative =
+      computed.derivative ? ref.mulNumbers(computed.derivative, step.derivative)
+                          : step.derivative;
+  computed.reads.append(step.reads);
 }
 
 Value DistanceTerms::load(ReferenceBuilder &ref, Value queries, Value batch,
@@ -204,7 +219,7 @@ static Value walkRows(ReferenceBuilder &ref, const QueryRow &at,
           at.query, {at.batch, at.head, at.row}, source.keys,
           ref.broadcastIndices(source.keys, {at.batch, at.keyHead, row}));
       ComputedScore computed;
-      Value score = ref.mulNumbers(ref.number(scale), product);
+      computed.score = ref.mulNumbers(ref.number(scale), product);
       auto value = [&](Value column) {
         if (source.hasValueBlocks())
           return ref.load(source.values,
@@ -215,17 +230,25 @@ static Value walkRows(ReferenceBuilder &ref, const QueryRow &at,
         return ref.load(source.values, {at.batch, at.keyHead, key, column});
       };
       auto visitScore = [&]() -> Value {
+        Value score = computed.score;
         if (bias)
           score = ref.addNumbers(score, bias);
         return visit(
             {score, logWeight, value, key, computed.derivative, computed.reads},
             state);
       };
-      if (!at.score.region)
-        return visitScore();
-      computed = computeScore(ref, at, score, query, keyPosition);
-      score = computed.score;
-      return ref.when(ref.isNotMinusInfinity(score), visitScore, state);
+      std::function<Value(ArrayRef<const ReferenceScore *>)> take =
+          [&](ArrayRef<const ReferenceScore *> steps) -> Value {
+        if (steps.empty())
+          return visitScore();
+        chain(ref, computed,
+              computeScore(ref, at, *steps.front(), computed.score, query,
+                           keyPosition));
+        return ref.when(
+            ref.isNotMinusInfinity(computed.score),
+            [&] { return take(steps.drop_front()); }, state);
+      };
+      return take(at.scores);
     };
 
     // A term of minus infinity removes the entry, as a mask does.
@@ -265,7 +288,7 @@ void fovea::attn::forEachQueryRow(
     ReferenceBuilder &ref, Value query, Value key, Value firstRow,
     Value numRows, int64_t block,
     llvm::function_ref<void(const QueryRow &)> body, Value queryLengths,
-    const ReferenceScore &score) {
+    const ScoreSteps &scores) {
   if (!numRows)
     numRows = ref.extent(query, 2);
   ref.forEach(ref.extent(query, 0), [&](Value b) {
@@ -278,7 +301,8 @@ void fovea::attn::forEachQueryRow(
         Value blockIndex =
             block == 0 ? ref.index(0) : ref.div(position, ref.index(block));
         Value exists = queryLengths ? ref.less(position, numRows) : Value();
-        body({query, b, h, g, i, position, numRows, blockIndex, exists, score});
+        body(
+            {query, b, h, g, i, position, numRows, blockIndex, exists, scores});
       });
     });
   });
@@ -376,10 +400,12 @@ static void emitRow(ReferenceBuilder &ref, const QueryRow &at,
     ref.store(sum, lse, to);
 }
 
-template <typename OpTy> static ReferenceScore getScore(OpTy op) {
-  if (op.getScore().empty())
-    return {};
-  return {&op.getScore().front(), SmallVector<Value>(op.getCaptures())};
+/// What the regions of `op` do.
+template <typename OpTy> static SmallVector<ReferenceScore> getScores(OpTy op) {
+  SmallVector<ReferenceScore> scores;
+  for (Region &region : op->getRegions())
+    scores.push_back({&region, SmallVector<Value>(op.getCaptures())});
+  return scores;
 }
 
 static void lowerDense(DenseOp op) {
@@ -389,6 +415,7 @@ static void lowerDense(DenseOp op) {
                          op.getLengths()};
   Value row =
       ref.allocate({cast<ShapedType>(op.getOutput().getType()).getDimSize(3)});
+  SmallVector<ReferenceScore> scores = getScores(op);
   forEachQueryRow(
       ref, op.getQuery(), op.getKey(), /*firstRow=*/Value(),
       /*numRows=*/Value(), /*block=*/0,
@@ -399,7 +426,8 @@ static void lowerDense(DenseOp op) {
                                      op.getScaleOrDefault(), state, visit);
                 });
       },
-      op.getQueryLengths(), getScore(op));
+      op.getQueryLengths(),
+      scores.empty() ? ScoreSteps() : ScoreSteps{&scores.front()});
   op.erase();
 }
 
@@ -407,6 +435,8 @@ static void lowerStream(StreamOp op) {
   ReferenceBuilder ref(op);
   double scale = op.getScale().convertToDouble();
   SmallVector<StreamSource> sources = op.getSourceList();
+  SmallVector<ReferenceScore> scores = getScores(op);
+  SmallVector<ScoreSteps> steps = getScoreSteps(op, scores);
   Value row =
       ref.allocate({cast<ShapedType>(op.getOutput().getType()).getDimSize(3)});
   forEachQueryRow(
@@ -415,12 +445,15 @@ static void lowerStream(StreamOp op) {
       [&](const QueryRow &at) {
         emitRow(ref, at, op.getWeighting(), row, op.getSink(), op.getOutput(),
                 op.getLse(), [&](Value state, EntryVisitor visit) {
-                  for (const StreamSource &source : sources)
-                    state = walkRanges(ref, at, source, scale, state, visit);
+                  QueryRow own = at;
+                  for (auto [source, ofSource] : llvm::zip(sources, steps)) {
+                    own.scores = ofSource;
+                    state = walkRanges(ref, own, source, scale, state, visit);
+                  }
                   return state;
                 });
       },
-      op.getQueryLengths(), getScore(op));
+      op.getQueryLengths());
   op.erase();
 }
 

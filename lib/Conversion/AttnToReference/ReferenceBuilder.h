@@ -122,10 +122,12 @@ private:
 };
 
 /// A floating-point number that a score region reads: where, whether it is
-/// there, and the derivative of the score by it.
+/// there, the derivative of the score by it, and the number of its tensor among
+/// those that have a gradient.
 struct ReferenceRead {
   mlir::SmallVector<mlir::Value> at;
   mlir::Value isInside, derivative;
+  unsigned tensor = 0;
 };
 
 /// One entry that a query row reads: its score, its log weight (null is 0), its

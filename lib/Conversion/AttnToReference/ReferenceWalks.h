@@ -18,13 +18,35 @@ namespace fovea::attn {
 // Sources (LowerToReferenceSoftmax.cpp)
 //===----------------------------------------------------------------------===//
 
-/// What computes scores: a region that may be empty, what it captures, and the
-/// derivatives in it that are wanted.
+/// What computes scores: a region, what it captures, and the derivatives in it
+/// that are wanted.
 struct ReferenceScore {
-  mlir::Region *region = nullptr;
+  mlir::Region *region;
   llvm::SmallVector<mlir::Value> captures = {};
   ScoreDerivatives derivatives = {};
 };
+
+/// What computes the scores of entries one after the other; those that one
+/// removes come to no other.
+using ScoreSteps = llvm::SmallVector<const ReferenceScore *, 2>;
+
+/// Those of each source of a stream: of `scores`, what its regions do, its own
+/// and that of all sources.
+template <typename OpTy>
+llvm::SmallVector<ScoreSteps>
+getScoreSteps(OpTy op, llvm::ArrayRef<ReferenceScore> scores) {
+  llvm::SmallVector<ScoreSteps> steps;
+  size_t next = 0;
+  for (auto source : op.getSources().template getAsRange<SourceAttr>()) {
+    ScoreSteps &own = steps.emplace_back();
+    if (source.getHasScore())
+      own.push_back(&scores[next++]);
+  }
+  for (ScoreSteps &own : steps)
+    if (next < scores.size())
+      own.push_back(&scores[next]);
+  return steps;
+}
 
 /// A query row: where its numbers are, and where it lies in the sequence.
 struct QueryRow {
@@ -32,8 +54,7 @@ struct QueryRow {
   mlir::Value position, numRows, block;
   /// False behind the queries of its batch entry; null where all exist.
   mlir::Value exists;
-  /// Of all sources.
-  ReferenceScore score = {};
+  ScoreSteps scores = {};
 };
 
 /// Terms of scores by distance; operands may be null.
@@ -50,12 +71,12 @@ struct DistanceTerms {
 
 /// Runs `body` for every row of `query`, whose heads read those of `key`. Row 0
 /// is row `firstRow` of `numRows`, where these are not null; `queryLengths` may
-/// be null, too. `score` is what its entries take.
+/// be null, too. `scores` are what its entries take.
 void forEachQueryRow(ReferenceBuilder &ref, mlir::Value query, mlir::Value key,
                      mlir::Value firstRow, mlir::Value numRows, int64_t block,
                      llvm::function_ref<void(const QueryRow &)> body,
                      mlir::Value queryLengths = {},
-                     const ReferenceScore &score = {});
+                     const ScoreSteps &scores = {});
 
 /// The tokens that rows without lengths stand for.
 mlir::Value countTokens(ReferenceBuilder &ref, MaskAttr mask, mlir::Value rows,

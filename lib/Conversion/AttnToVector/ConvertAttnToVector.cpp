@@ -10,6 +10,7 @@
 #include "fovea/Conversion/Interfaces/Lowerings.h"
 #include "fovea/Conversion/Passes.h"
 #include "fovea/Dialect/Attn/IR/AttnDialect.h"
+#include "fovea/Dialect/Attn/IR/SourceScores.h"
 #include "mlir/Dialect/AMX/AMXDialect.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -51,6 +52,7 @@ struct ConvertAttnToVectorPass
       return signalPassFailure();
     VectorLowering lowering = {getOperation(), *cpu, manageCache, minTasks,
                                getAnalysis<AliasAnalysis>()};
+    giveSourcesScores(getOperation());
     auto hasForm = [](OperationName name) {
       return name.hasInterface<LowerToVectorOpInterface>();
     };

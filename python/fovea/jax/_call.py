@@ -117,7 +117,7 @@ def _batch_axes(name: str, pattern: Sequence[Any], types: Sequence[Type]) -> lis
     axes: list[int] = []
     unbatched = [_NO_BATCH] * len(types)
     for argument, value in zip(_arguments(name), pattern):
-        if argument.name == "score" and isinstance(value, str) and reads_batch(value):
+        if reads_batch(argument.name, value):
             return unbatched
         count = 0 if isinstance(value, str) else str(value).count("Ellipsis")
         axes += [_batch_axis(argument, len(shape)) for _, shape in types[len(axes) : len(axes) + count]]

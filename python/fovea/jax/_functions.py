@@ -23,7 +23,8 @@ from .._conv import SlidingGroup
 from .._entries import trace_entries
 from .._low_rank import Causal, DistinctColumns, DistinctRows, RowChange, RowInterval
 from .._rope import rope_frequencies
-from .._stream import Source, SourceGradients, without_segments
+from .._stream import Source, SourceArrays, SourceGradients, trace_sources
+from .._trace import TracedScore
 from .._vq import VQState, VQStateGradient
 from .._weights import hierarchical_weights, key_weights_from_conv1d
 from ..tree import Tree
@@ -134,14 +135,15 @@ def _bind(bound: dict[str, Any], signature: inspect.Signature) -> dict[str, Any]
     """Arguments by name, NumPy's arrays as those of JAX."""
     # The scores of tree_select are those of VIP rows.
     if "admit" in signature.parameters:
-        functions = [bound.pop(name, None) for name in ("score", "admit", "segments")]
-        prefix, k, lengths = "", bound.get("k"), bound.get("lengths")
+        score, admit, segments = (bound.pop(name, None) for name in ("score", "admit", "segments"))
+        q, k, lengths, query_lengths = (_convert(bound.get(name)) for name in ("q", "k", "lengths", "query_lengths"))
         if "sources" in bound:
-            functions[2], bound["sources"] = without_segments(bound["sources"])
-            prefix, k, lengths = "sources[0].", bound["sources"][0].k, bound["sources"][0].lengths
-        if any(each is not None for each in functions):
-            of = (bound.get("q"), k, lengths, bound.get("query_lengths"))
-            bound["score"] = trace_entries(*functions, *map(_convert, of), name=f"{prefix}segments", convert=jnp.asarray)
+            traced = trace_sources(bound["sources"], SourceArrays(captured=jnp.asarray), q, query_lengths)
+            bound["sources"] = [
+                dataclasses.replace(source, score=own, admit=None, segments=None) for source, own in zip(bound["sources"], traced)
+            ]
+        if any(each is not None for each in (score, admit, segments)):
+            bound["score"] = trace_entries(score, admit, segments, q, k, lengths, query_lengths, convert=jnp.asarray)
     for name, value in bound.items():
         if callable(value):
             raise ValueError(f"{name}: found a function, which programs of XLA cannot call, needed an array")
@@ -228,17 +230,23 @@ _SOURCE_ARRAYS = ("k", "v", "log_weight", "bias", "lengths", "rows", "segments")
 _SOURCE_CONSTANTS = tuple(each.name for each in dataclasses.fields(Source) if each.name not in _SOURCE_ARRAYS)
 
 
+def _split_source(source: Source) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """Its arrays, with a score that is traced, which reads some; and the others."""
+    arrays = tuple(getattr(source, name) for name in _SOURCE_ARRAYS)
+    is_traced = isinstance(source.score, TracedScore)
+    plain = dataclasses.replace(source, score=None) if is_traced else source
+    return (*arrays, source.score if is_traced else None), tuple(getattr(plain, name) for name in _SOURCE_CONSTANTS)
+
+
 def _make_source(constants: tuple[Any, ...], arrays: Any) -> Source:
     source = object.__new__(Source)
     source.__dict__.update(zip(_SOURCE_ARRAYS, arrays), **dict(zip(_SOURCE_CONSTANTS, constants)))
+    if arrays[-1] is not None:
+        source.__dict__["score"] = arrays[-1]
     return source
 
 
-jax.tree_util.register_pytree_node(
-    Source,
-    lambda source: tuple(tuple(getattr(source, name) for name in names) for names in (_SOURCE_ARRAYS, _SOURCE_CONSTANTS)),
-    _make_source,
-)
+jax.tree_util.register_pytree_node(Source, _split_source, _make_source)
 jax.tree_util.register_pytree_node(
     Tree, lambda tree: ((tree.nodes, tree.counts), (tree.ratio, tree.levels)), _make_tree
 )

@@ -67,8 +67,12 @@ class _Source:
         rows = (self.lists.give_back(d, self.key_heads) for d in (dk, dv, d_weight))
         return *rows, self.lists.give_back_bias(d_bias)
 
+    def has_function(self, score):
+        return score is not None or self.given.score is not None
+
     def score(self, q, b, h, N, M, block, scale, score, admit, step=0.0):
-        """Scores and which of them there are; `step` is added to what `score` is given."""
+        """Scores and which of them there are; `step` is added to products before functions.  Those of the source are first,
+        and what they remove gets to no other."""
         g = h // self.share
         found = scale * _scores(q, self.k[b, g, :M])
         if self.lists is None:
@@ -76,10 +80,15 @@ class _Source:
             holds, keys = self.reads(b, N, M, block), _positions(M, self.stride)
         else:
             holds, positions, keys = self.lists.reads(b, h, N, block)
+        found = found + step * (1 + np.abs(found))
+        if self.given.score is not None:
+            found = _apply(self.given.score, found, b, h, positions, keys)
+            holds = holds & ~np.isneginf(found)
         if score is not None:
-            found = _apply(score, found + step * (1 + np.abs(found)), b, h, positions, keys)
-        if admit is not None:
-            holds = holds & np.broadcast_to(admit(b, h, positions[:, None], keys[None, :]), (N, M))
+            found = _apply(score, found, b, h, positions, keys)
+        for function in (self.given.admit, admit):
+            if function is not None:
+                holds = holds & np.broadcast_to(function(b, h, positions[:, None], keys[None, :]), (N, M))
         with np.errstate(invalid="ignore"):
             whole = found + self.log_weight[b, g, :M] + self.bias[b, h, :N, :M]
         for term in (found, self.log_weight[b, g, :M][None, :], self.bias[b, h, :N, :M]):
@@ -157,9 +166,8 @@ def stream_backward(
                 with np.errstate(invalid="ignore"):
                     ds = np.where(holds, p * (d_row @ s.v[b, g, :M].T - delta[:, None]), 0.0)
                 product = ds
-                if score is not None:
-                    plain, _ = s.score(mine, b, h, rows, M, block, scale, None, None)
-                    plain = plain - s.log_weight[b, g, :M] - s.bias[b, h, :rows, :M]
+                if s.has_function(score):
+                    plain = scale * _scores(mine, s.k[b, g, :M])
                     high, low = (s.score(mine, b, h, rows, M, block, scale, score, admit, x)[0] for x in (1e-6, -1e-6))
                     with np.errstate(invalid="ignore"):
                         product = np.where(holds, ds * (high - low) / (2e-6 * (1 + np.abs(plain))), 0.0)

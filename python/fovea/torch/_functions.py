@@ -165,7 +165,8 @@ def hca(
     target: str | None = None,
 ) -> Any:
     sources = _patterns.hca_sources(q, kv, summaries, window, interval, lengths, full=_lengths_beside(q))
-    return stream(q, sources, scale=scale, sink=sink, query_lengths=query_lengths, return_lse=return_lse, target=target)
+    with _patterns.calling(_patterns.HCA_NAMES):
+        return stream(q, sources, scale=scale, sink=sink, query_lengths=query_lengths, return_lse=return_lse, target=target)
 
 
 @documented(_patterns.selected)
@@ -189,9 +190,10 @@ def selected(
     target: str | None = None,
 ) -> Any:
     sources = _patterns.selected_sources(q, k, v, rows, unit, stride, causal, local, window, lengths, full=_lengths_beside(q))
-    return stream(
-        q, sources, block=block, scale=scale, sink=sink, query_lengths=query_lengths, return_lse=return_lse, target=target
-    )
+    with _patterns.calling(_patterns.SELECTED_NAMES):
+        return stream(
+            q, sources, block=block, scale=scale, sink=sink, query_lengths=query_lengths, return_lse=return_lse, target=target
+        )
 
 
 _varlen = make_call("varlen")

@@ -33,7 +33,7 @@ def _is_absent(value: Any) -> bool:
 
 def _folds(arguments: Sequence[Argument], dims: Sequence[Any], values: Sequence[Any]) -> bool:
     # The number of a batch entry would be another one.
-    if any(each.name == "score" and reads_batch(value) for each, value in zip(arguments, values)):
+    if any(reads_batch(each.name, value) for each, value in zip(arguments, values)):
         return False
     return all(
         _is_absent(value) or _has_batch(each.axes) or (each.name in _SHARED and _is_shared(dim))

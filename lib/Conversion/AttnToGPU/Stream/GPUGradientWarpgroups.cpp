@@ -57,7 +57,7 @@ bool fovea::attn::canUseWarpgroups(StreamBackwardOp op,
                                    const StreamSource &source) {
   FloatType type = getProductType(op);
   ArrayRef<AffineMap> ranges = source.attr.getRanges();
-  if (type.getWidth() != 16 || !op.getScore().empty() || source.bias ||
+  if (type.getWidth() != 16 || !op.getScores().empty() || source.bias ||
       ranges.empty() || ranges.size() > GradientBlock::kMostRanges ||
       !llvm::all_of(ranges, ascends))
     return false;

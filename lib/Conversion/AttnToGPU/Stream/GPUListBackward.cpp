@@ -29,12 +29,12 @@ using Values = KernelBuilder::Values;
 ListGradientTile::ListGradientTile(GPUKernelBuilder &builder,
                                    StreamBackwardOp op,
                                    const StreamSource &source, Value deltas,
-                                   Value derivative, F32Math math,
+                                   const ScoreDerivatives *score, F32Math math,
                                    bool sharesHeads)
     : SquareTile(builder, math), op(op), source(source), deltas(deltas),
       unit(source.attr.getUnit()),
       hasListedPositions(source.attr.getHasListedPositions()),
-      weigher(builder, op, source, derivative) {
+      weigher(builder, op, source, score) {
   keyGroup =
       b.div(b.extent(op.getQuery(), 1), b.max(b.extent(source.values, 1), 1));
   keyGroup = b.max(keyGroup, 1);
@@ -47,7 +47,7 @@ ListGradientTile::ListGradientTile(GPUKernelBuilder &builder,
 bool ListGradientTile::canShareHeads(StreamBackwardOp op,
                                      const StreamSource &source) {
   // A region is computed for one head.
-  if (!op.getScore().empty())
+  if (!op.getScores().empty())
     return false;
   int64_t lists = getMemRefType(source.rowList).getDimSize(1);
   int64_t keyHeads = getMemRefType(source.values).getDimSize(1);
@@ -372,8 +372,8 @@ Values ListGradientTile::addScores(Place place, ValueRange sums) {
 
 void fovea::attn::emitListQueries(RowBuilder &b, StreamBackwardOp op,
                                   const StreamSource &source, Value deltas,
-                                  Value derivative, F32Math math, Value sums,
-                                  bool isFirst) {
+                                  const ScoreDerivatives *score, F32Math math,
+                                  Value sums, bool isFirst) {
   bool sharesHeads = ListGradientTile::canShareHeads(op, source);
   Value heads = b.extent(op.getQuery(), 1);
   Value lists = sharesHeads ? b.extent(source.values, 1) : heads;
@@ -385,7 +385,7 @@ void fovea::attn::emitListQueries(RowBuilder &b, StreamBackwardOp op,
                            ListGradientTile::countBlocks(b, op),
                            b.ceilDiv(readers, kGradientTile)},
                           ListGradientTile::getSharedBytes());
-  ListGradientTile tile(k, op, source, deltas, derivative, math, sharesHeads);
+  ListGradientTile tile(k, op, source, deltas, score, math, sharesHeads);
   tile.enter(at[0], k.mul(at[1], headsOfList), at[2]);
   Value firstReader = k.mul(at[3], kGradientTile);
   int64_t numParts = llvm::divideCeil(getWidth(op.getQuery()), kGradientTile);
@@ -414,8 +414,8 @@ void fovea::attn::emitListQueries(RowBuilder &b, StreamBackwardOp op,
 
 void fovea::attn::emitListRows(RowBuilder &b, StreamBackwardOp op,
                                const StreamSource &source, Value deltas,
-                               Value derivative, F32Math math, Value keySums,
-                               Value valueSums) {
+                               const ScoreDerivatives *score, F32Math math,
+                               Value keySums, Value valueSums) {
   bool sharesHeads = ListGradientTile::canShareHeads(op, source);
   auto divide = [](Value memref) {
     return memref ? GradientTile::divideColumns(getWidth(memref))
@@ -432,7 +432,7 @@ void fovea::attn::emitListRows(RowBuilder &b, StreamBackwardOp op,
                            b.ceilDiv(b.extent(sums, 2), kGradientTile),
                            b.index(columns.numBlocks)},
                           ListGradientTile::getSharedBytes());
-  ListGradientTile tile(k, op, source, deltas, derivative, math, sharesHeads);
+  ListGradientTile tile(k, op, source, deltas, score, math, sharesHeads);
   Value firstRow = k.mul(at[2], kGradientTile);
   Value firstColumn = k.mul(at[3], columns.getStep());
   int64_t keyParts = divide(keySums).numParts, valueParts = columns.numParts;

@@ -28,8 +28,9 @@ public:
   /// `sharesHeads` says whether the readers of a list are of all heads of a key
   /// head; see canShareHeads.
   ListGradientTile(GPUKernelBuilder &builder, StreamBackwardOp op,
-                   const StreamSource &source, Value deltas, Value derivative,
-                   F32Math math, bool sharesHeads = false);
+                   const StreamSource &source, Value deltas,
+                   const ScoreDerivatives *score, F32Math math,
+                   bool sharesHeads = false);
 
   static int64_t getSharedBytes() {
     return SquareTile::getSharedBytes() + 2 * kSize * 4;
@@ -111,12 +112,12 @@ private:
 /// unless `isFirst`, and for `dK` and `dV`, either of which may be null.
 void emitListQueries(RowBuilder &builder, StreamBackwardOp op,
                      const StreamSource &source, mlir::Value deltas,
-                     mlir::Value derivative, F32Math math, mlir::Value sums,
-                     bool isFirst);
+                     const ScoreDerivatives *score, F32Math math,
+                     mlir::Value sums, bool isFirst);
 void emitListRows(RowBuilder &builder, StreamBackwardOp op,
                   const StreamSource &source, mlir::Value deltas,
-                  mlir::Value derivative, F32Math math, mlir::Value keySums,
-                  mlir::Value valueSums);
+                  const ScoreDerivatives *score, F32Math math,
+                  mlir::Value keySums, mlir::Value valueSums);
 
 } // namespace fovea::attn
 

@@ -26,9 +26,9 @@ int64_t GradientTile::getSharedBytes() {
 
 GradientTile::GradientTile(GPUKernelBuilder &builder, StreamBackwardOp op,
                            const StreamSource &source, Value deltas,
-                           Value derivative, F32Math math)
+                           const ScoreDerivatives *score, F32Math math)
     : SquareTile(builder, math), op(op), source(source), deltas(deltas),
-      weigher(builder, op, source, derivative), ranges(b, op, source) {
+      weigher(builder, op, source, score), ranges(b, op, source) {
   bounds =
       b.sharedBuffer(SquareTile::getSharedBytes(), {kSize, 2}, b.getI32Type());
 }
@@ -112,15 +112,19 @@ void GradientTile::weigh(const Place &place, const Query &query, const Row &row,
 }
 
 EntryWeigher::EntryWeigher(GPUKernelBuilder &builder, StreamBackwardOp op,
-                           const StreamSource &source, Value derivative)
-    : b(builder), op(op), source(source),
-      scoreBody(op.getScore(), op.getCaptures()) {
-  scoreBody.setDerivatives({derivative, {}});
+                           const StreamSource &source,
+                           const ScoreDerivatives *score)
+    : b(builder), op(op), source(source) {
+  if (!score)
+    return;
+  Value derivative = score->score;
+  scoreBody.emplace(*derivative.getParentRegion(), op.getCaptures());
+  scoreBody->setDerivatives(*score);
 }
 
 void EntryWeigher::enterHead(Value batch, Value head) {
   if (scoreBody)
-    scoreBody.enterHead(b, batch, head);
+    scoreBody->enterHead(b, batch, head);
 }
 
 void EntryWeigher::weigh(const Entry &entry, Value score, Value product,
@@ -133,12 +137,14 @@ void EntryWeigher::weigh(const Entry &entry, Value score, Value product,
   // A query that reads nothing has no finite sum.
   Value isNone = b.either(isMinusInfinity(entry.lse), entry.isNone);
   score = b.fmul(score, b.scalar(op.getScale().convertToDouble()));
-  Value derivative;
+  Value derivative, ofRead;
   if (scoreBody) {
-    ScoreBody::Result result = scoreBody.evaluate(
+    ScoreBody::Result result = scoreBody->evaluate(
         b, score, {entry.queryPosition}, {entry.keyPosition});
     score = result.score;
     derivative = result.derivative;
+    if (gradients == Of::Read)
+      ofRead = result.readDerivatives.front();
     isNone = b.either(isNone, isMinusInfinity(score));
   }
   auto addTerm = [&](Value term) {
@@ -162,6 +168,8 @@ void EntryWeigher::weigh(const Entry &entry, Value score, Value product,
   Value gradient = b.fmul(weight, b.fsub(product, entry.delta));
   if (derivative && gradients == Of::Products)
     gradient = b.fmul(gradient, derivative);
+  if (ofRead)
+    gradient = b.fmul(gradient, ofRead);
   entries.gradients.push_back(b.select(isNone, hidden, makeRead(b, gradient)));
 }
 

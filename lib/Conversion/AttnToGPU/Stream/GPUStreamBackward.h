@@ -26,8 +26,9 @@ public:
   using Value = mlir::Value;
 
   /// Whose gradients are wanted: of nothing, of the scores that terms are
-  /// added to, or of the products that these are made from.
-  enum class Of { Nothing, Scores, Products };
+  /// added to, of the products that these are made from, or of the only number
+  /// that the region reads.
+  enum class Of { Nothing, Scores, Products, Read };
 
   /// As the sums of a TileMultiplier lie.
   struct Entries {
@@ -40,9 +41,9 @@ public:
     Value isNone; // what the query does not read, whatever its score
   };
 
-  /// `derivative`, of the score region, is null without one.
+  /// `score` is the region with its derivatives, or null.
   EntryWeigher(GPUKernelBuilder &builder, StreamBackwardOp op,
-               const StreamSource &source, Value derivative);
+               const StreamSource &source, const ScoreDerivatives *score);
 
   void enterHead(Value batch, Value head);
   /// Without a `product`, only the weight.
@@ -53,7 +54,7 @@ private:
   GPUKernelBuilder &b;
   StreamBackwardOp op;
   StreamSource source;
-  ScoreBody scoreBody;
+  std::optional<ScoreBody> scoreBody;
 };
 
 /// Sums of numbers one by one.
@@ -81,10 +82,10 @@ public:
   using Entries = EntryWeigher::Entries;
   using Of = EntryWeigher::Of;
 
-  /// `derivative`, of the score region, is null without one.
+  /// `score` is the region with its derivatives, or null.
   GradientTile(GPUKernelBuilder &builder, StreamBackwardOp op,
-               const StreamSource &source, Value deltas, Value derivative,
-               F32Math math);
+               const StreamSource &source, Value deltas,
+               const ScoreDerivatives *score, F32Math math);
 
   static int64_t getSharedBytes();
 

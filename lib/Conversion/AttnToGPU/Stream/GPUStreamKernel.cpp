@@ -119,7 +119,6 @@ GPUStreamKernel::GPUStreamKernel(StreamOp op, OpBuilder &builder, F32Math math)
       math(math), type(getProductType(op)), width(getExtent(op.getQuery(), 3)),
       valueWidth(getExtent(op.getOutput(), 3)), keyTile(tiles.getKey()),
       queryTile(tiles.getQueryLanes()), layout(op), ranges(op),
-      scoreBody(op.getScore(), op.getCaptures()),
       isSoftmax(op.getWeighting() == Weighting::Softmax),
       hasWeights(!op.getLogWeights().empty()),
       hasBias(!op.getBiases().empty() || !op.getRelativeKeys().empty() ||
@@ -137,11 +136,14 @@ GPUStreamKernel::GPUStreamKernel(StreamOp op, OpBuilder &builder, F32Math math)
                              })),
       hasLists(!op.getRowLists().empty()) {
   scale = op.getScale().convertToDouble() * (isSoftmax ? softmax::kLog2E : 1.0);
+  for (Region &score : op.getScores())
+    scoreBodies.emplace_back(score, op.getCaptures());
+  bool hasScores = !scoreBodies.empty();
   // The exponential can take the scale only if a larger product gives a larger
   // score, and only if the masked product stays finite.
   scalesScores =
-      !isSoftmax || hasWeights || hasBias || scoreBody || !(scale > 0x1p-40);
-  scoresHide = hasBias || scoreBody;
+      !isSoftmax || hasWeights || hasBias || hasScores || !(scale > 0x1p-40);
+  scoresHide = hasBias || hasScores;
   // A power of two, whose product with the scale is exact: equal masked scores
   // must differ by zero.
   masked = scalesScores
@@ -238,8 +240,8 @@ void GPUStreamKernel::beginHead(Value batch, Value head) {
   numRows =
       op.getNumRows() ? Value(op.getNumRows()) : b.extent(op.getQuery(), 2);
   numRows = b.lengthOf(op.getQueryLengths(), batch, numRows);
-  if (scoreBody)
-    scoreBody.enterHead(b, batch, head);
+  for (ScoreBody &body : scoreBodies)
+    body.enterHead(b, batch, head);
 }
 
 /// Zeros to what there is of rows from `row` on, which do not exist.

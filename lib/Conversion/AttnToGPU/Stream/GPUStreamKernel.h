@@ -28,7 +28,7 @@
 #ifndef FOVEA_LIB_CONVERSION_ATTNTOGPU_STREAM_GPUSTREAMKERNEL_H
 #define FOVEA_LIB_CONVERSION_ATTNTOGPU_STREAM_GPUSTREAMKERNEL_H
 
-#include "fovea/Dialect/Attn/IR/AttnOps.h"
+#include "fovea/Dialect/Attn/IR/SourceScores.h"
 #include "fovea/Kernels/GPU/GPULaunch.h"
 #include "fovea/Kernels/GPU/GPURowCopies.h"
 #include "fovea/Kernels/GPU/GPUUnbounded.h"
@@ -244,7 +244,8 @@ private:
   Value loadBias(const Tile &tile, const SourceView &source, Value row,
                  Value offset);
   void addBias(const Tile &tile, llvm::SmallVectorImpl<Values> &scores);
-  Value computeScore(const Tile &tile, Value row, Value offset, Value product);
+  Value computeScore(ScoreBody &body, const Tile &tile, Value row, Value offset,
+                     Value product);
   Values computeScores(const Tile &tile, llvm::SmallVectorImpl<Values> &scores);
   Value removesEntry(const Tile &tile, Value row, Value offset);
   void changeScores(Value condition, llvm::SmallVectorImpl<Values> &scores,
@@ -301,7 +302,8 @@ private:
   int64_t width, valueWidth, keyTile, queryTile;
   GPUStreamLayout layout;
   RangeAnalysis ranges;
-  ScoreBody scoreBody;
+  /// What score regions do: of all sources, of each, or none.
+  llvm::SmallVector<ScoreBody, 1> scoreBodies;
   bool isSoftmax, hasWeights;
   bool rowsAreHeads = false;
   bool hasBias; // or terms by distance

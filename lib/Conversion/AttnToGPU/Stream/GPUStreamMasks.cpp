@@ -147,13 +147,13 @@ void GPUStreamKernel::addBias(const Tile &tile,
 // Score regions
 //===----------------------------------------------------------------------===//
 
-/// What the region makes of the product of a query of the block and a row of
-/// the tile, in base 2.
-Value GPUStreamKernel::computeScore(const Tile &tile, Value row, Value offset,
-                                    Value product) {
+/// What a region makes of the product of a query of the block and a row of the
+/// tile, in base 2.
+Value GPUStreamKernel::computeScore(ScoreBody &body, const Tile &tile,
+                                    Value row, Value offset, Value product) {
   // Threads without a query, and rows behind the tile, repeat the last one.
   if (rowsAreHeads)
-    scoreBody.enterHead(b, batch, getRowHead(row));
+    body.enterHead(b, batch, getRowHead(row));
   row = b.min(row, b.sub(blockQueries, b.i32(1)));
   offset = b.min(offset, b.sub(tile.count, b.i32(1)));
   // As masks count: the last query stands at the last key.
@@ -169,20 +169,30 @@ Value GPUStreamKernel::computeScore(const Tile &tile, Value row, Value offset,
     key = b.add(b.mul(key, stride), b.sub(stride, b.index(1)));
   }
   product = b.fmul(product, b.scalar(op.getScale().convertToDouble()));
-  Value score = scoreBody.evaluate(b, product, {query}, {key}).score;
+  Value score = body.evaluate(b, product, {query}, {key}).score;
   return isSoftmax ? b.fmul(score, b.scalar(softmax::kLog2E)) : score;
 }
 
 /// Makes scores of products, and says which of them remove their entries.
 Values GPUStreamKernel::computeScores(const Tile &tile,
                                       SmallVectorImpl<Values> &scores) {
+  auto compute = [&](ScoreBody &body) {
+    for (auto [number, tileScores] : llvm::enumerate(scores))
+      for (auto [i, score] : llvm::enumerate(tileScores)) {
+        Value offset = b.add(pairColumn, int64_t(number * 8 + i % 2));
+        score = computeScore(body, tile, getOwnRow(i / 2), offset, score);
+      }
+  };
+  if (scoreBodies.size() == 1)
+    compute(scoreBodies.front());
+  else
+    for (auto [index, body] : llvm::enumerate(scoreBodies))
+      changeScores(b.equal(tile.source, b.i32(index)), scores,
+                   [&, &body = body] { compute(body); });
   Values removed;
-  for (auto [number, tileScores] : llvm::enumerate(scores))
-    for (auto [i, score] : llvm::enumerate(tileScores)) {
-      Value offset = b.add(pairColumn, int64_t(number * 8 + i % 2));
-      score = computeScore(tile, getOwnRow(i / 2), offset, score);
+  for (const Values &tileScores : scores)
+    for (Value score : tileScores)
       removed.push_back(removes(b, score));
-    }
   return removed;
 }
 
@@ -193,19 +203,23 @@ Value GPUStreamKernel::removesEntry(const Tile &tile, Value row, Value offset) {
       b.add(queryStart, b.toIndex(b.min(row, b.sub(blockQueries, b.i32(1)))));
   Value key =
       b.toIndex(getRow(tile, b.min(offset, b.sub(tile.count, b.i32(1)))));
-  Value zero = b.scalar(0.0), product = zero;
+  Value zero = b.scalar(0.0), removed = b.i1(false);
   for (auto [index, source] : llvm::enumerate(sources)) {
+    ScoreBody &body = getOfSource(scoreBodies, index);
     // The row is one of this source, which others may not have.
-    product = whereSource(tile, index, product, [&, &source = source] {
-      return b.loop(b.index(0), b.index(width), 1, {zero},
-                    [&](Value column, ValueRange sum) -> Values {
-                      return {b.fma(b.loadScalar(queryRows, {query, column}),
-                                    b.loadScalar(source.keys, {key, column}),
-                                    sum[0])};
-                    })[0];
-    });
+    removed =
+        whereSource(tile, index, removed, [&, &source = source]() -> Value {
+          Value product =
+              b.loop(b.index(0), b.index(width), 1, {zero},
+                     [&](Value column, ValueRange sum) -> Values {
+                       return {b.fma(b.loadScalar(queryRows, {query, column}),
+                                     b.loadScalar(source.keys, {key, column}),
+                                     sum[0])};
+                     })[0];
+          return removes(b, computeScore(body, tile, row, offset, product));
+        });
   }
-  return removes(b, computeScore(tile, row, offset, product));
+  return removed;
 }
 
 //===----------------------------------------------------------------------===//
@@ -352,7 +366,7 @@ Value GPUStreamKernel::readsRow(const Tile &tile, Value stage, int64_t half,
       return b.both(isRead, b.equal(removes(b, term), b.i1(false)));
     });
   }
-  if (scoreBody)
+  if (!scoreBodies.empty())
     isRead = b.both(
         isRead, b.equal(removesEntry(tile, getOwnRow(half), row), b.i1(false)));
   return isRead;

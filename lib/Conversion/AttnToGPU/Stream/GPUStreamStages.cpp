@@ -127,9 +127,9 @@ void GPUStreamKernel::addTerms(const Tile &tile, Value stage,
   if (!scalesScores)
     return;
   Values removed;
-  if (scoreBody)
+  if (!scoreBodies.empty())
     removed = computeScores(tile, scores);
-  Value factor = b.scalar(scoreBody ? 1.0 : scale);
+  Value factor = b.scalar(scoreBodies.empty() ? scale : 1.0);
   for (auto [number, tileScores] : llvm::enumerate(scores)) {
     Values weights(2, b.scalar(0.0));
     if (hasWeights && isSoftmax)

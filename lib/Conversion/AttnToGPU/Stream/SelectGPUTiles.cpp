@@ -99,7 +99,7 @@ static TilesAttr chooseWarpgroupTiles(StreamOp op, int64_t sharedBytes) {
   int64_t mostKeys = width <= 128 ? 128 : (hasWeights ? 64 : 80);
   if (!op.getRowLists().empty())
     mostKeys -= 16;
-  if (!op.getScore().empty())
+  if (!op.getScores().empty())
     mostKeys = std::min<int64_t>(mostKeys, 64);
   int64_t rows = query.getDimSize(2), block = op.getBlock();
   bool isShort = !ShapedType::isDynamic(rows) && rows <= kWarpgroupRows;

@@ -13,6 +13,7 @@
 //            order; two blocks where one has no registers for both sums
 //   terms    one for 64 by 64 numbers of a term: the sum of dS along the axes
 //            that were broadcast
+//   captures what score regions read (GPUCaptureGradients.cpp)
 //
 // On sm_90a, kernels of warpgroups (GPUGradientWarpgroups.cpp) take the place
 // of the first two for the sources that they can compute. No two blocks add to
@@ -20,11 +21,13 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "GPUCaptureGradients.h"
 #include "GPUGradientWarpgroups.h"
 #include "GPUListBackward.h"
 #include "GPUStreamBackward.h"
 #include "fovea/Conversion/Interfaces/LoweringInterfaces.h"
 #include "fovea/Conversion/Interfaces/Lowerings.h"
+#include "fovea/Dialect/Attn/IR/SourceScores.h"
 #include "fovea/Differentiate/ScoreDerivative.h"
 #include "fovea/Kernels/GPU/GPULaunch.h"
 #include "fovea/Kernels/GPU/GPUUnbounded.h"
@@ -49,7 +52,8 @@ using Place = GradientTile::Place;
 namespace {
 class StreamBackwardLoops {
 public:
-  StreamBackwardLoops(OpBuilder &builder, StreamBackwardOp op, Value derivative,
+  StreamBackwardLoops(OpBuilder &builder, StreamBackwardOp op,
+                      ArrayRef<ScoreDerivatives> scores,
                       const GPULowering &lowering);
 
   void emit();
@@ -70,7 +74,8 @@ private:
   }
   template <typename Tile = GradientTile>
   Tile makeTile(GPUKernelBuilder &builder, const Source &source) {
-    return {builder, op, source.forward, deltas, derivative, math};
+    return {builder, op, source.forward, deltas, score ? &*score : nullptr,
+            math};
   }
   void emitQueries(const Source &source, Value sums, bool isFirst);
   /// Either of the sums may be null, for another kernel.
@@ -79,6 +84,8 @@ private:
   template <typename Tile>
   void emitTerm(const Source &source, Value sums, bool isBias);
   template <typename Tile> void emitTerms(const Source &source);
+  /// Makes the sums for what score regions read, which are zeros.
+  void clearCaptureSums();
   /// Stores 64 columns of a tile from `column` on, added to what is there.
   void store(GPUKernelBuilder &k, GradientTile &tile, ValueRange sums,
              Value memref, ValueRange at, Value firstRow, Value column,
@@ -86,7 +93,10 @@ private:
 
   StreamBackwardOp op;
   RowBuilder b;
-  Value derivative; // of the score region
+  ArrayRef<ScoreDerivatives> scores;
+  /// Of the present source the derivative by its products, if it has a region.
+  std::optional<ScoreDerivatives> score;
+  Values captureSums;
   F32Math math;
   bool warpgroups; // whether the chip has them
   Value batches, heads, keyHeads, headsOfKey, numQueries, deltas;
@@ -96,12 +106,12 @@ private:
 } // namespace
 
 StreamBackwardLoops::StreamBackwardLoops(OpBuilder &builder,
-                                         StreamBackwardOp op, Value derivative,
+                                         StreamBackwardOp op,
+                                         ArrayRef<ScoreDerivatives> scores,
                                          const GPULowering &lowering)
     : op(op), b(op.getLoc(), builder, builder.getF32Type(), /*lanes=*/0),
-      derivative(derivative), math(lowering.f32),
-      warpgroups(lowering.gpu.warpgroups), batches(b.extent(op.getQuery(), 0)),
-      heads(b.extent(op.getQuery(), 1)),
+      scores(scores), math(lowering.f32), warpgroups(lowering.gpu.warpgroups),
+      batches(b.extent(op.getQuery(), 0)), heads(b.extent(op.getQuery(), 1)),
       keyHeads(b.extent(op.getKeys().front(), 1)),
       // Without heads there are no key heads to divide by.
       headsOfKey(b.max(b.div(heads, b.max(keyHeads, 1)), 1)),
@@ -366,6 +376,23 @@ void StreamBackwardLoops::emitTerms(const Source &source) {
     emitTerm<Tile>(source, getSums(source.bias), /*isBias=*/true);
 }
 
+void StreamBackwardLoops::clearCaptureSums() {
+  for (Value gradient : op.getDCaptures()) {
+    MemRefType type = getMemRefType(gradient);
+    bool isF64 = type.getElementType().isF64();
+    Value sums = isF64 ? gradient : getSums(gradient);
+    captureSums.push_back(sums);
+    Values extents;
+    for (int64_t dim = 0; dim < type.getRank(); ++dim)
+      extents.push_back(b.extent(gradient, dim));
+    parallelLoop(b, extents, [&](ValueRange at) {
+      Type element = getMemRefType(sums).getElementType();
+      Value zero = arith::ConstantOp::create(b, b.getZeroAttr(element));
+      memref::StoreOp::create(b, zero, sums, at);
+    });
+  }
+}
+
 StreamSource StreamBackwardLoops::narrow(const StreamSource &source,
                                          Values &buffers) {
   StreamSource narrowed = source;
@@ -389,6 +416,7 @@ void StreamBackwardLoops::emitSource(const Source &source, Value querySums,
                                      bool isFirst) {
   Values buffers;
   bool isListed = source.forward.rowList != nullptr;
+  const ScoreDerivatives *score = this->score ? &*this->score : nullptr;
   if (!isListed && warpgroups && canUseWarpgroups(op, source.forward)) {
     StreamSource narrowed = narrow(source.forward, buffers);
     if (!statistics)
@@ -399,14 +427,14 @@ void StreamBackwardLoops::emitSource(const Source &source, Value querySums,
   } else {
     auto emitSums = [&](Value keySums, Value valueSums) {
       if (isListed)
-        emitListRows(b, op, source.forward, deltas, derivative, math, keySums,
+        emitListRows(b, op, source.forward, deltas, score, math, keySums,
                      valueSums);
       else
         emitRows(source, keySums, valueSums);
     };
     if (isListed)
-      emitListQueries(b, op, source.forward, deltas, derivative, math,
-                      querySums, isFirst);
+      emitListQueries(b, op, source.forward, deltas, score, math, querySums,
+                      isFirst);
     else
       emitQueries(source, querySums, isFirst);
     Value keySums = getSums(source.keys), valueSums = getSums(source.values);
@@ -432,8 +460,15 @@ void StreamBackwardLoops::emit() {
   emitRowDots(b, op.getDOutput(), op.getOutput(), /*factor=*/1.0, deltas,
               op.getDLse());
   Value querySums = getSums(op.getDQuery());
-  for (auto [i, source] : llvm::enumerate(op.getSourceList()))
+  clearCaptureSums();
+  for (auto [i, source] : llvm::enumerate(op.getSourceList())) {
+    if (!scores.empty())
+      score = {getOfSource(scores, i).score, {}};
     emitSource(source, querySums, /*isFirst=*/i == 0);
+    if (!captureSums.empty())
+      emitCaptureGradients(b, op, source.forward, getOfSource(scores, i),
+                           deltas, math, captureSums);
+  }
   roundSums();
   memref::DeallocOp::create(b, deltas);
   if (statistics)
@@ -450,14 +485,14 @@ static LogicalResult lowerStreamBackward(StreamBackwardOp op,
   if (op.getDSink())
     return op.emitOpError("has a gradient of a sink; run "
                           "--attn-expand-patterns first");
-  if (!op.getDCaptures().empty())
-    return op.emitOpError("has gradients of captures, which are not computed "
-                          "on GPUs");
-  FailureOr<ScoreDerivatives> derivatives =
-      appendScoreDerivatives(op.getScore(), /*ofReads=*/false);
-  if (failed(derivatives))
+  if (!op.getDCaptures().empty() && !op.getRowLists().empty())
+    return op.emitOpError("has gradients of captures beside lists of rows, "
+                          "which are not computed on GPUs");
+  FailureOr<SmallVector<ScoreDerivatives>> scores = appendScoreDerivatives(
+      op.getScores(), /*ofReads=*/!op.getDCaptures().empty());
+  if (failed(scores))
     return failure();
-  StreamBackwardLoops(builder, op, derivatives->score, lowering).emit();
+  StreamBackwardLoops(builder, op, *scores, lowering).emit();
   return success();
 }
 

@@ -18,7 +18,7 @@ namespace fovea::attn {
 /// a block of queries of one head would be filled less. Sets are small with a
 /// score region.
 inline int64_t getMaxFewQueries(StreamOp op) {
-  int64_t most = op.getScore().empty() ? 48 : 8;
+  int64_t most = op.getScores().empty() ? 48 : 8;
   int64_t block = op.getBlock();
   return block ? std::min(block, most) : most;
 }
@@ -29,7 +29,7 @@ inline int64_t getMaxFewQueries(StreamOp op) {
 inline bool needsBlocks(StreamOp op) {
   return op.getQueryLengths() || !op.getRelativeKeys().empty() ||
          !op.getDistanceBiases().empty() ||
-         (!op.getRowLists().empty() && !op.getScore().empty());
+         (!op.getRowLists().empty() && !op.getScores().empty());
 }
 
 /// Whether lists change so often that a block of queries of one head would fill

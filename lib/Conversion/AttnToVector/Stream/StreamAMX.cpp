@@ -106,7 +106,7 @@ StreamKernel::Segment StreamKernel::stageForAMX(Segment segment) {
     Value zero = b.index(0);
     Value copied = memref::LoadOp::create(b, packed.end, zero);
     // A later block may read the rows of tiles that this one skips.
-    Value begin = admission ? copied : b.max(copied, segment.base);
+    Value begin = skipsTiles() ? copied : b.max(copied, segment.base);
     Value end = b.add(segment.base, roundUp(b, segment.count));
     AMXRows rows = {source.spreadKeys, source.spreadValues, packed.keys,
                     packed.values};

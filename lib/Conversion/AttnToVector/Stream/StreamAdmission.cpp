@@ -22,25 +22,61 @@ using namespace fovea::attn;
 /// Rows of a tile that are trimmed together: those of AMX's registers.
 static constexpr int64_t kUnit = kAMXDepth;
 
-void StreamKernel::setScoreDerivatives(const ScoreDerivatives &derivatives) {
-  scoreBody.setDerivatives(derivatives);
+StreamKernel::ScoreFunction::ScoreFunction(Region &score, ValueRange captures)
+    : body(score, captures), admission(score, captures),
+      admittedBody(static_cast<Block *>(nullptr), captures) {
+  setDerivatives({});
+}
+
+void StreamKernel::ScoreFunction::setDerivatives(
+    const ScoreDerivatives &derivatives) {
+  body.setDerivatives(derivatives);
   if (!admission)
     return;
   admittedRegion.dropAllReferences();
   admittedRegion.getBlocks().clear();
   ScoreDerivatives copy = admission.cloneAdmitted(admittedRegion, derivatives);
-  admittedBody = ScoreBody(&admittedRegion.front(), op.getCaptures());
+  admittedBody.setBlock(admittedRegion.front());
   admittedBody.setDerivatives(copy);
 }
 
-void StreamKernel::enterAdmission() {
+void StreamKernel::ScoreFunction::enterHead(KernelBuilder &b, Value batch,
+                                            Value head) {
+  body.enterHead(b, batch, head);
   if (!admission)
     return;
-  admissions.clear();
-  for (const SourceView &source : sources) {
+  admittedBody.enterHead(b, batch, head);
+  admission.enterHead(batch, head);
+}
+
+LogicalResult StreamKernel::ScoreFunction::expandMath() {
+  return success(succeeded(body.expandMath()) &&
+                 succeeded(admittedBody.expandMath()));
+}
+
+LogicalResult StreamKernel::expandMath() {
+  for (auto &function : scoreFunctions)
+    if (failed(function->expandMath()))
+      return failure();
+  return success();
+}
+
+bool StreamKernel::skipsTiles() {
+  return llvm::any_of(scoreFunctions, [](const auto &function) {
+    return bool(function->admission);
+  });
+}
+
+void StreamKernel::enterAdmission() {
+  if (!hasScores())
+    return;
+  for (auto [index, source] : llvm::enumerate(sources)) {
+    ScoreAdmission &admission = getScore(index).admission;
+    if (!admission)
+      continue;
     Value first = firstPosition(source);
     Value last = b.sub(b.add(first, blockQueries), b.index(1));
-    admissions.push_back(admission.enterQueries(b, {first, last}));
+    source.admission = admission.enterQueries(b, {first, last});
   }
 }
 
@@ -49,12 +85,14 @@ StreamKernel::ifAdmitted(const Segment &tile, ValueRange values,
                          function_ref<Values(const Segment &)> body) {
   // Rows of a diagonal are all needed by some query, and those with a stride
   // stand apart.
-  if (!admission || tile.kind == Segment::Table ||
-      tile.kind == Segment::Diagonal ||
-      sources[tile.source].attr.getMask().hasStride())
+  const SourceView &source = sources[tile.source];
+  if (!hasScores() || !getScore(tile.source).admission ||
+      tile.kind == Segment::Table || tile.kind == Segment::Diagonal ||
+      source.attr.getMask().hasStride())
     return body(tile);
   ScoreAdmission::Part admitted =
-      admission.trim(b, admissions[tile.source], tile.row, tile.count, kUnit);
+      getScore(tile.source)
+          .admission.trim(b, source.admission, tile.row, tile.count, kUnit);
   Segment part = slice(tile, admitted.begin, /*size=*/0);
   part.count = b.sub(admitted.end, admitted.begin);
   auto choose = [&](Value condition, function_ref<Values()> then,
@@ -89,13 +127,18 @@ StreamKernel::ifAdmitted(const Segment &tile, ValueRange values,
 }
 
 void StreamKernel::remarkOnAdmission() {
-  if (!admission)
-    return;
   auto options = remark::RemarkOpts::name("ScoreTilesSkipped")
                      .category(op.getOperationName());
-  unsigned bounded = admission.getNumBounded();
-  auto remark = bounded ? remark::passed(op.getLoc(), options)
-                        : remark::missed(op.getLoc(), options);
-  remark << remark::metric("Conditions", admission.getNumConditions())
-         << remark::metric("Bounded", bounded);
+  for (auto [index, function] : llvm::enumerate(scoreFunctions)) {
+    const ScoreAdmission &admission = function->admission;
+    if (!admission)
+      continue;
+    unsigned bounded = admission.getNumBounded();
+    auto remark = bounded ? remark::passed(op.getLoc(), options)
+                          : remark::missed(op.getLoc(), options);
+    if (scoreFunctions.size() > 1)
+      remark << remark::metric("Source", index);
+    remark << remark::metric("Conditions", admission.getNumConditions())
+           << remark::metric("Bounded", bounded);
+  }
 }

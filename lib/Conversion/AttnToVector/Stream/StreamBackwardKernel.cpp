@@ -40,16 +40,16 @@ static bool readsAllRows(StreamBackwardOp op) {
                       });
 }
 
-StreamBackwardKernel::StreamBackwardKernel(StreamBackwardOp backward,
-                                           StreamOp forward,
-                                           const ScoreDerivatives &derivatives,
-                                           OpBuilder &builder, ModuleOp module,
-                                           Options options)
+StreamBackwardKernel::StreamBackwardKernel(
+    StreamBackwardOp backward, StreamOp forward,
+    ArrayRef<ScoreDerivatives> derivatives, OpBuilder &builder, ModuleOp module,
+    Options options)
     : StreamKernel(forward, builder, options), backward(backward),
       turns(b, module), gradients(backward.getSourceList()),
       isOrdered(readsAllRows(backward)) {
   padsRows = true;
-  setScoreDerivatives(derivatives);
+  for (auto [function, own] : llvm::zip(scoreFunctions, derivatives))
+    function->setDerivatives(own);
   tileRows = llvm::alignTo(std::max(tiles.getKey(), tiles.getQueryLanes()),
                            tiles.getKeys());
   // A tile asks for the next one's bias: while it is scored, where that has as
@@ -78,11 +78,25 @@ void StreamBackwardKernel::allocateScratch() {
   scores = b.scratch({tileRows, queries}, state);
   scoreGradients = b.scratch({tileRows, queries}, state);
   productGradients =
-      scoreBody ? b.scratch({tileRows, queries}, state) : scoreGradients;
+      hasScores() ? b.scratch({tileRows, queries}, state) : scoreGradients;
   readGradients.clear();
-  for (unsigned read = 0; read < scoreBody.getNumReads(); ++read)
-    readGradients.push_back(b.scratch({tileRows, queries}, state));
-  scoreBody.allocateSums(b);
+  Value numPositions;
+  if (llvm::none_of(gradients, [](const StreamSourceGradient &source) {
+        return source.forward.rowList ||
+               source.forward.attr.getMask().hasStride();
+      })) {
+    numPositions = b.index(0);
+    for (const StreamSourceGradient &source : gradients)
+      numPositions = b.max(numPositions, b.extent(source.keys, 2));
+    numPositions = b.add(numPositions, queries);
+  }
+  for (auto &function : scoreFunctions) {
+    // Sources have their tiles one after the other.
+    while (readGradients.size() < function->body.getNumReads())
+      readGradients.push_back(b.scratch({tileRows, queries}, state));
+    function->body.allocateSums(b, numPositions,
+                                b.extent(backward.getQuery(), 2));
+  }
   rowLse = b.scratch({queries}, state);
   rowDelta = b.scratch({queries}, state);
   tail = b.scratch({lanes}, state);
@@ -138,7 +152,8 @@ void StreamBackwardKernel::emitHead(Value batch, Value head, Value begin,
                                     Value end) {
   viewHead(batch, head);
   viewGradients(batch, head);
-  scoreBody.clearSums(b);
+  for (auto &function : scoreFunctions)
+    function->body.clearSums(b);
   // One query head of a key head starts the sums, and leaves no row without
   // one: the last one where heads are items, which are taken from the last one
   // on.
@@ -381,7 +396,7 @@ void StreamBackwardKernel::scoreGradientRows(const Segment &tile,
       if (hides)
         gradient = softmax::hide(b, softmax::isHidden(b, weight), gradient);
       b.storeVector(gradient, scoreGradients, at);
-      if (!scoreBody)
+      if (!hasScores())
         return;
       auto store = [&](Value derivative, Value target) {
         Value share = b.fmul(gradient, derivative);
@@ -389,15 +404,15 @@ void StreamBackwardKernel::scoreGradientRows(const Segment &tile,
         b.storeVector(share, target, at);
       };
       store(derivatives[i], productGradients);
-      for (auto [read, target] : llvm::enumerate(readGradients))
-        store(ofReads[i][read], target);
+      for (auto [derivative, target] : llvm::zip(ofReads[i], readGradients))
+        store(derivative, target);
     });
     // What a triangle leaves out.
     for (int64_t i = 0; i < step; ++i)
       for (unsigned v = 0; v < firstVector; ++v) {
         Values at = {b.add(offset, i), b.index(v * lanes)};
         b.storeVector(b.splat(0.0), scoreGradients, at);
-        if (scoreBody)
+        if (hasScores())
           b.storeVector(b.splat(0.0), productGradients, at);
         for (Value target : readGradients)
           b.storeVector(b.splat(0.0), target, at);

@@ -41,7 +41,7 @@ public:
   /// `forward` is the operation whose gradient `backward` is, and `derivatives`
   /// those of its scores, in its region: none without one.
   StreamBackwardKernel(StreamBackwardOp backward, StreamOp forward,
-                       const ScoreDerivatives &derivatives,
+                       llvm::ArrayRef<ScoreDerivatives> derivatives,
                        mlir::OpBuilder &builder, mlir::ModuleOp module,
                        Options options);
 

@@ -67,8 +67,7 @@ LogicalResult StreamBackwardKernel::emit() {
       /*isOrdered=*/isOrdered || isChunked(),
       [&](Value item, Value chain) { emitItem(schedule, item, chain); });
   remarkOnAdmission();
-  return success(succeeded(scoreBody.expandMath()) &&
-                 succeeded(admittedBody.expandMath()));
+  return expandMath();
 }
 
 void StreamBackwardKernel::clearRow(Value destination, ValueRange leading) {
@@ -120,10 +119,11 @@ void StreamBackwardKernel::clearDestinations() {
     if (source.logWeight)
       destinations.push_back(source.logWeight);
     // A bias may get a value for every element anyway.
-    if (source.bias && !(isOrdered && isExclusiveBias(source) && !admission &&
-                         source.forward.attr.getMask().isTrivial() &&
-                         !source.forward.lengths && !op.getQueryLengths() &&
-                         ranges.getKind(index, 0) != RangeKind::Table))
+    if (source.bias &&
+        !(isOrdered && isExclusiveBias(source) && !skipsTiles() &&
+          source.forward.attr.getMask().isTrivial() &&
+          !source.forward.lengths && !op.getQueryLengths() &&
+          ranges.getKind(index, 0) != RangeKind::Table))
       destinations.push_back(source.bias);
   }
   for (Value destination : backward.getDCaptures())

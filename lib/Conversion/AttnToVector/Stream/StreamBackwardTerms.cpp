@@ -77,14 +77,15 @@ void StreamBackwardKernel::storeTermSums() {
 void StreamBackwardKernel::addReadGradients(const Segment &tile) {
   if (readGradients.empty())
     return;
-  Value position = b.add(b.add(firstRow, blockQuery),
-                         b.sub(sources[tile.source].rows, numRows));
+  ScoreBody &body = getScore(tile.source).body;
+  Value position = firstPosition(sources[tile.source]);
   b.loop(tile.skip, tile.count, 1, [&](Value offset) {
     Value key = positionOf(tile, offset);
     b.loop(b.index(0), b.index(tiles.getQueryLanes()), lanes, [&](Value lane) {
-      for (auto [read, gradients] : llvm::enumerate(readGradients))
-        scoreBody.addToSums(b, read, liveGradients(gradients, offset, lane),
-                            {b.add(position, lane), /*step=*/1}, {key});
+      for (unsigned read = 0; read < body.getNumReads(); ++read)
+        body.addToSums(b, read,
+                       liveGradients(readGradients[read], offset, lane),
+                       {b.add(position, lane), /*step=*/1}, {key});
     });
   });
 }
@@ -94,7 +95,8 @@ void StreamBackwardKernel::storeReadGradients() {
   if (readGradients.empty())
     return;
   turns.wait(b.index(Turns::kLast));
-  scoreBody.storeSums(b, backward.getDCaptures());
+  for (auto &function : scoreFunctions)
+    function->body.storeSums(b, backward.getDCaptures());
 }
 
 void StreamBackwardKernel::addTermGradients(const Segment &tile) {

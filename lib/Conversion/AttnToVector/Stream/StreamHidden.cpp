@@ -39,7 +39,7 @@ bool StreamKernel::hasBiasThatHides(const Segment &segment) {
 bool StreamKernel::mayHide(const Segment &segment) {
   const SourceView &source = sources[segment.source];
   return isMasked(segment) || source.logWeight || hasBiasThatHides(segment) ||
-         scoreBody;
+         hasScores();
 }
 
 Value StreamKernel::weightAt(const Segment &segment, Value entry) {
@@ -84,7 +84,7 @@ Value StreamKernel::hides(const Segment &segment, Value entry, unsigned vector,
 
 Value StreamKernel::hides(const Segment &segment, Value entry,
                           unsigned vector) {
-  if (!scoreBody)
+  if (!hasScores())
     return hides(segment, entry, vector, weightAt(segment, entry),
                  biasAt(segment, entry, vector), /*score=*/Value(),
                  isMasked(segment));

@@ -26,11 +26,10 @@ StreamKernel::StreamKernel(StreamOp op, OpBuilder &builder, Options options)
         tiles.getLanes()),
       lanes(tiles.getLanes()), vectors(tiles.getVectors()),
       hasBias(!op.getBiases().empty()), manageCache(options.manageCache),
-      isSoftmax(op.getWeighting() == Weighting::Softmax), ranges(op),
-      scoreBody(op.getScore(), op.getCaptures()),
-      admission(op.getScore(), op.getCaptures()),
-      admittedBody(static_cast<Block *>(nullptr), op.getCaptures()) {
-  setScoreDerivatives({});
+      isSoftmax(op.getWeighting() == Weighting::Softmax), ranges(op) {
+  for (Region &score : op.getScores())
+    scoreFunctions.push_back(
+        std::make_unique<ScoreFunction>(score, op.getCaptures()));
   auto query = cast<MemRefType>(op.getQuery().getType());
   width = query.getDimSize(3);
   valueWidth = cast<MemRefType>(op.getOutput().getType()).getDimSize(3);
@@ -168,8 +167,7 @@ LogicalResult StreamKernel::emit() {
   });
   b.freeScratch();
   remarkOnAdmission();
-  return success(succeeded(scoreBody.expandMath()) &&
-                 succeeded(admittedBody.expandMath()));
+  return expandMath();
 }
 
 void StreamKernel::viewHead(Value batch, Value head) {
@@ -240,12 +238,8 @@ void StreamKernel::viewHead(Value batch, Value head) {
   if (Value sinks = op.getSink())
     sink = b.loadScalar(sinks, {b.broadcastIndex(sinks, 0, batch),
                                 b.broadcastIndex(sinks, 1, head)});
-  if (scoreBody)
-    scoreBody.enterHead(b, batch, head);
-  if (admission) {
-    admittedBody.enterHead(b, batch, head);
-    admission.enterHead(batch, head);
-  }
+  for (auto &function : scoreFunctions)
+    function->enterHead(b, batch, head);
   for (SourceView &source : sources)
     if (source.distanceTerms)
       source.origin =
@@ -371,7 +365,7 @@ void StreamKernel::packQueries(Value query, Value numQueries) {
 /// A region takes natural scores.
 double StreamKernel::getScoreScale() {
   double scale = op.getScale().convertToDouble();
-  return isSoftmax && !scoreBody ? scale * softmax::kLog2E : scale;
+  return isSoftmax && !hasScores() ? scale * softmax::kLog2E : scale;
 }
 
 Value StreamKernel::packRows(const RowPack &pack, Value query, Value numQueries,

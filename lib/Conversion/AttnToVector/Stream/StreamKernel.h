@@ -28,7 +28,7 @@
 #define FOVEA_LIB_CONVERSION_ATTNTOVECTOR_STREAM_STREAMKERNEL_H
 
 #include "AMXProduct.h"
-#include "fovea/Dialect/Attn/IR/AttnOps.h"
+#include "fovea/Dialect/Attn/IR/SourceScores.h"
 #include "fovea/Kernels/KernelBuilder.h"
 #include "fovea/Kernels/ScoreAdmission.h"
 #include "fovea/Kernels/ScoreBody.h"
@@ -157,6 +157,22 @@ protected:
     Value keys, values, packedKeys, packedValues;
   };
 
+  /// What a score region does, and derivatives of it.
+  struct ScoreFunction {
+    ScoreFunction(mlir::Region &score, mlir::ValueRange captures);
+
+    void setDerivatives(const ScoreDerivatives &derivatives);
+    void enterHead(KernelBuilder &b, Value batch, Value head);
+    mlir::LogicalResult expandMath();
+
+    ScoreBody body;
+    /// Which tiles it removes, and what it computes of those that it admits
+    /// whole.
+    ScoreAdmission admission;
+    mlir::Region admittedRegion;
+    ScoreBody admittedBody;
+  };
+
   /// A source's operands for one batch entry and head, as 1-d and 2-d views.
   struct SourceView {
     Value keys, values, logWeight, bias, codes, rows, tokens;
@@ -169,6 +185,7 @@ protected:
     SourceAttr attr;
     Arithmetic arithmetic;
     bool weightBroadcasts, biasRowBroadcasts, biasKeyBroadcasts;
+    ScoreAdmission::State admission; // what is known of it for the queries
   };
 
   /// One factor of a product with rows: the rows to transpose, and where to.
@@ -401,8 +418,14 @@ protected:
   Value logWeightAt(const SourceView &source, Value row);
   Value getTermScale();
 
-  /// Takes the derivatives of the region's score, for gradients.
-  void setScoreDerivatives(const ScoreDerivatives &derivatives);
+  bool hasScores() { return !op.getScores().empty(); }
+  /// What the score region of a source does, of which there is one then.
+  ScoreFunction &getScore(unsigned source) {
+    return *getOfSource(scoreFunctions, source);
+  }
+  /// Whether some source has tiles that are skipped.
+  bool skipsTiles();
+  mlir::LogicalResult expandMath();
   /// Says which conditions of the region skip tiles.
   void remarkOnAdmission();
 
@@ -436,12 +459,9 @@ protected:
   int64_t biasAhead;
   unsigned biasLocality = 3;
   RangeAnalysis ranges;
-  ScoreBody scoreBody;
-  /// Which tiles the region removes, and what it computes of those that it
-  /// admits whole, such as the present one if `admitsAll`.
-  ScoreAdmission admission;
-  mlir::Region admittedRegion;
-  ScoreBody admittedBody;
+  /// One for all sources, one for each, or none.
+  llvm::SmallVector<std::unique_ptr<ScoreFunction>> scoreFunctions;
+  /// Whether the region admits the present tile whole.
   bool admitsAll = false;
   /// Derivatives of the scores of the last register tile, of a gradient.
   Values scoreDerivatives;
@@ -465,8 +485,6 @@ protected:
 
   // The present head and query block.
   llvm::SmallVector<SourceView> sources;
-  /// What is known of the score region for the queries, by source.
-  llvm::SmallVector<ScoreAdmission::State> admissions;
   PackedRows packed;
   llvm::SmallVector<KeyTable, 1> keyTables;
   llvm::SmallVector<DistanceTerms, 1> distanceTerms;

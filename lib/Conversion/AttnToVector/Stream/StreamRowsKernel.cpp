@@ -35,12 +35,13 @@ StreamRowsKernel::StreamRowsKernel(StreamOp op, const KernelBuilder &builder,
                                    Options options)
     : op(op), b(builder), lanes(op.getTiles()->getLanes()),
       accumulators(options.numRegisters / 2),
-      scoreBody(op.getScore(), op.getCaptures()),
       // The head of a region is the same in all lanes only along the columns.
-      mostRows(scoreBody ? kColumnRows : kMaxRows), maxRows(mostRows),
-      isSoftmax(op.getWeighting() == Weighting::Softmax),
+      mostRows(op.getScores().empty() ? kMaxRows : kColumnRows),
+      maxRows(mostRows), isSoftmax(op.getWeighting() == Weighting::Softmax),
       manageCache(options.manageCache) {
   auto query = cast<MemRefType>(op.getQuery().getType());
+  for (Region &score : op.getScores())
+    scoreBodies.emplace_back(score, op.getCaptures());
   width = query.getDimSize(3);
   valueWidth = cast<MemRefType>(op.getOutput().getType()).getDimSize(3);
   paddedWidth = llvm::alignTo(width, lanes);
@@ -62,7 +63,7 @@ StreamRowsKernel::StreamRowsKernel(StreamOp op, const KernelBuilder &builder,
   auto isNarrow = [](Value memref) {
     return getElementTypeOrSelf(memref).isBF16();
   };
-  usesAMX = options.amx && isSoftmax && !scoreBody && op.getCodes().empty() &&
+  usesAMX = options.amx && isSoftmax && op.getScores().empty() && op.getCodes().empty() &&
             maxRows > kColumnRows && lanes == kAMXRows &&
             width % kAMXDepth == 0 && valueWidth % lanes == 0 &&
             isNarrow(op.getQuery()) && isNarrow(op.getOutput()) &&
@@ -237,7 +238,7 @@ LogicalResult StreamRowsKernel::emit() {
     });
   });
   if (!partOutputs)
-    return scoreBody.expandMath();
+    return expandMath();
   b.ifThen(b.less(b.index(1), numParts), [&] {
     forSets(sets.number, [&](ValueRange at) {
       allocateState();
@@ -247,7 +248,14 @@ LogicalResult StreamRowsKernel::emit() {
   });
   memref::DeallocOp::create(b, partOutputs);
   memref::DeallocOp::create(b, partStates);
-  return scoreBody.expandMath();
+  return expandMath();
+}
+
+LogicalResult StreamRowsKernel::expandMath() {
+  for (ScoreBody &score : scoreBodies)
+    if (failed(score.expandMath()))
+      return failure();
+  return success();
 }
 
 void StreamRowsKernel::storePart(Value base) {
@@ -351,7 +359,7 @@ void StreamRowsKernel::allocateScratch() {
   }
   if (hasBias)
     biases = b.scratch({tile}, state);
-  if (scoreBody)
+  if (!scoreBodies.empty())
     computed = b.scratch({tile}, state);
   if (hasWeight)
     weights = b.scratch({kColumnTile}, state);
@@ -407,8 +415,11 @@ void StreamRowsKernel::emitSet(Value part, Value numParts) {
     startState(b.equal(part, b.index(0)));
     packRows();
     SmallVector<SourceView> views;
-    for (const StreamSource &source : op.getSourceList())
+    for (auto [index, source] : llvm::enumerate(op.getSourceList())) {
       views.push_back(view(source));
+      if (!scoreBodies.empty())
+        views.back().score = &getOfSource(scoreBodies, index);
+    }
     scoreTables(views);
     for (auto [source, view] : llvm::zip(op.getSourceList(), views))
       for (const Interval &interval :
@@ -503,7 +514,7 @@ void StreamRowsKernel::packRows() {
   if (usesAMX && !alongColumns)
     return packRowsForAMX();
   double scale = op.getScale().convertToDouble();
-  if (isSoftmax && !scoreBody)
+  if (isSoftmax && scoreBodies.empty())
     scale *= softmax::kLog2E;
   int64_t whole = llvm::alignDown(width, lanes);
   auto at = [&](Value row, Value column) {

@@ -33,7 +33,7 @@
 #ifndef FOVEA_LIB_CONVERSION_ATTNTOVECTOR_STREAM_STREAMROWSKERNEL_H
 #define FOVEA_LIB_CONVERSION_ATTNTOVECTOR_STREAM_STREAMROWSKERNEL_H
 
-#include "fovea/Dialect/Attn/IR/AttnOps.h"
+#include "fovea/Dialect/Attn/IR/SourceScores.h"
 #include "fovea/Kernels/KernelBuilder.h"
 #include "fovea/Kernels/ScoreBody.h"
 #include "fovea/Kernels/StreamRanges.h"
@@ -74,6 +74,7 @@ private:
     Value keys, values, logWeight, bias, codes, rows, tokens;
     Value list; // of rows, null without
     const KeyTable *keyTable;
+    ScoreBody *score = nullptr; // without a region
     SourceAttr attr;
   };
   /// Rows of a source that the queries of a chunk read: `[low, high)` some of
@@ -192,6 +193,7 @@ private:
   Rows rowsOf(const Tile &tile, Value memref) const;
   Value rowOfKey(const Tile &tile, Value key);
   void attendTile(const Tile &tile);
+  mlir::LogicalResult expandMath();
   void computeScores(const Tile &tile);
   void stageTerms(const Tile &tile);
   void forScores(const Tile &tile,
@@ -226,7 +228,8 @@ private:
   StreamOp op;
   KernelBuilder b;
   int64_t lanes, accumulators, width, valueWidth, paddedWidth, paddedValueWidth;
-  ScoreBody scoreBody;
+  /// What score regions do: of all sources, of each, or none.
+  llvm::SmallVector<ScoreBody, 1> scoreBodies;
   /// Rows of a set: what a number of heads or queries gives at most, and what
   /// there may be.
   int64_t mostRows, maxRows;

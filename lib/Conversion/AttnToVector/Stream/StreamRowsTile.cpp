@@ -68,7 +68,7 @@ void StreamRowsKernel::attendTile(const Tile &tile) {
     lookUp(tile);
   else
     scoreKeys(rowsOf(tile, source.keys), scores);
-  if (scoreBody)
+  if (source.score)
     computeScores(tile);
   stageTerms(tile);
   addTerms(tile);
@@ -90,15 +90,15 @@ void StreamRowsKernel::computeScores(const Tile &tile) {
   // As masks count: the last query stands at the last key.
   Value shift = b.add(firstRow, b.sub(tile.source.tokens, sequenceRows));
   MaskAttr mask = tile.source.attr.getMask();
+  ScoreBody &body = *tile.source.score;
   b.loop(b.index(0), setRows, 1, [&](Value row) {
     auto [head, query] = locate(row);
     Value position = b.add(query, shift);
-    scoreBody.enterHead(b, batch, head);
+    body.enterHead(b, batch, head);
     b.loop(b.index(0), tile.count, lanes, [&](Value key) {
       Value at = scores.at(b, key, row);
       Value score =
-          scoreBody
-              .evaluate(b, b.loadVector(scores.memref, at), {position},
+          body.evaluate(b, b.loadVector(scores.memref, at), {position},
                         {emitPosition(b, mask, b.add(tile.low, key)),
                          /*step=*/mask.getStride()})
               .score;
@@ -173,7 +173,7 @@ StreamRowsKernel::Value StreamRowsKernel::loadOfKeys(Value memref,
 
 /// Whether there are terms, or a region.
 bool StreamRowsKernel::mayRemove(const SourceView &source) {
-  return source.bias || source.logWeight || scoreBody;
+  return source.bias || source.logWeight || source.score;
 }
 
 /// Whether terms or a region remove entries, of which there are some.
@@ -184,7 +184,7 @@ StreamRowsKernel::Value StreamRowsKernel::isRemoved(const Tile &tile,
     Value more = softmax::isMasked(b, number);
     removed = removed ? arith::OrIOp::create(b, removed, more) : more;
   };
-  if (scoreBody)
+  if (tile.source.score)
     remove(b.loadVector(computed, place.at));
   if (tile.source.bias)
     remove(b.loadVector(biases, place.at));
@@ -268,7 +268,7 @@ void StreamRowsKernel::addTerms(const Tile &tile) {
   if (mayRemove(source))
     forScores(tile, [&](const Place &place) {
       Value score =
-          b.loadVector(scoreBody ? computed : scores.memref, place.at);
+          b.loadVector(source.score ? computed : scores.memref, place.at);
       if (source.bias)
         score = b.fadd(score, b.loadVector(biases, place.at));
       if (isSoftmax && source.logWeight)

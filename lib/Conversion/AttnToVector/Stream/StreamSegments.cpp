@@ -222,7 +222,7 @@ void StreamKernel::pack(const Segment &segment) {
   Value copied = memref::LoadOp::create(b, packed.end, zero);
   // A later block may read the rows of tiles that this one skips.
   Value begin =
-      admission ? copied : b.max(copied, b.add(segment.base, segment.skip));
+      skipsTiles() ? copied : b.max(copied, b.add(segment.base, segment.skip));
   Value end = b.add(segment.base, segment.count);
   b.loop(begin, end, 1, [&](Value row) {
     b.copyRow(source.spreadKeys, row, source.keys, row, width);

@@ -307,7 +307,7 @@ StreamKernel::Values StreamKernel::scoreTile(const Segment &segment,
     for (int64_t v = 0; v < live; ++v) {
       Value &score = result[i * live + v];
       Value bias = biasAt(segment, entry, firstVector + v), computed;
-      if (scoreBody)
+      if (hasScores())
         score = computed = computeScore(segment, entry, firstVector + v, score);
       // The log weight is added last: it is larger than the products, whose sum
       // would lose bits to it. Without a soft-max the weight takes it as a
@@ -330,7 +330,8 @@ StreamKernel::Values StreamKernel::scoreTile(const Segment &segment,
 Value StreamKernel::computeScore(const Segment &segment, Value entry,
                                  unsigned vector, Value product) {
   Value query = b.add(firstPosition(sources[segment.source]), vector * lanes);
-  ScoreBody &body = admitsAll ? admittedBody : scoreBody;
+  ScoreFunction &function = getScore(segment.source);
+  ScoreBody &body = admitsAll ? function.admittedBody : function.body;
   ScoreBody::Result result = body.evaluate(b, product, {query, /*step=*/1},
                                            {positionOf(segment, entry)});
   if (result.derivative)

@@ -72,10 +72,10 @@ static LogicalResult lowerStreamBackward(StreamBackwardOp op,
       /*first_row=*/Value(), /*num_rows=*/Value(), op.getOutput(), op.getLse(),
       op.getSourcesAttr(), op.getBlockAttr(), op.getScaleAttr(),
       WeightingAttr::get(op.getContext(), Weighting::Softmax),
-      op.getTilesAttr(), op.getScore().size());
-  cloneScoreRegion(op.getScore(), forward.getScore());
-  FailureOr<ScoreDerivatives> derivatives = appendScoreDerivatives(
-      forward.getScore(), /*ofReads=*/!op.getDCaptures().empty());
+      op.getTilesAttr(), op.getScores().size());
+  cloneScoreRegions(op.getScores(), forward.getScores());
+  FailureOr<SmallVector<ScoreDerivatives>> derivatives = appendScoreDerivatives(
+      forward.getScores(), /*ofReads=*/!op.getDCaptures().empty());
   builder.setInsertionPoint(op);
   LogicalResult result = failure();
   if (succeeded(derivatives))

@@ -39,7 +39,8 @@ MutableOperandRange StreamBackwardOp::getDpsInitsMutable() {
 
 SmallVector<StreamSourceGradient> StreamBackwardOp::getSourceList() {
   SmallVector<StreamSourceGradient> sources;
-  unsigned nextWeight = 0, nextBias = 0, nextLengths = 0, nextRowList = 0;
+  unsigned nextWeight = 0, nextBias = 0, nextLengths = 0, nextRowList = 0,
+           nextScore = 0;
   for (auto [keys, values, dKeys, dValues, attr] : llvm::zip(
            getKeys(), getValues(), getDKeys(), getDValues(), getSources())) {
     StreamSourceGradient &source = sources.emplace_back();
@@ -62,8 +63,19 @@ SmallVector<StreamSourceGradient> StreamBackwardOp::getSourceList() {
       source.forward.lengths = getLengths()[nextLengths++];
     if (source.forward.attr.hasRowLists())
       source.forward.rowList = getRowLists()[nextRowList++];
+    if (source.forward.attr.getHasScore())
+      source.forward.score = &getScores()[nextScore++];
   }
   return sources;
+}
+
+void StreamBackwardOp::getSuccessorRegions(
+    RegionBranchPoint, SmallVectorImpl<RegionSuccessor> &found) {
+  attn::detail::findScoreSuccessors(*this, found);
+}
+
+Region *StreamBackwardOp::getCommonScore() {
+  return attn::detail::findCommonScore(*this);
 }
 
 /// Checks that there are as many operands as the sources say.
@@ -107,7 +119,7 @@ static LogicalResult verifyCounts(StreamBackwardOp op) {
     return op.emitOpError()
            << "expects lists of rows for " << numRowLists
            << " sources, as they say, but got " << op.getRowLists().size();
-  return success();
+  return attn::detail::verifyScoreCount(op, op.getScores(), op.getSources());
 }
 
 LogicalResult StreamBackwardOp::verifyOperandCounts() {
@@ -128,8 +140,8 @@ LogicalResult StreamBackwardOp::verify() {
                                          getQueryLengths() != nullptr)) ||
       failed(attn::detail::verifyRowLists(*this, sources, getQuery(),
                                           getBlock(), extent(getQuery(), 2))) ||
-      failed(attn::detail::verifyScoreRegion(
-          *this, getScore(), getCaptures(),
+      failed(attn::detail::verifyScoreRegions(
+          *this, getScores(), getSources(), getCaptures(),
           getStateType(getElementTypeOrSelf(getQuery())))) ||
       failed(attn::detail::verifyCaptureGradients(*this, getCaptures(),
                                                   getDCaptures())))
@@ -139,7 +151,7 @@ LogicalResult StreamBackwardOp::verify() {
 
 // stream-backward ::= `query` `(` %q `:` type `)` source+
 //            (`sink` `(` %s `:` type `)`)? (`query_lengths` `(` %n `:` type
-//            `)`)? score `forward` `(` %out `,` %lse `:` type `,` type `)`
+//            `)`)? scores `forward` `(` %out `,` %lse `:` type `,` type `)`
 //            `gradient`
 //            `(` %dout (`,` %dlse)? `:` type (`,` type)? `)` `outs` `(` %dq
 //            (`,` %dk)+ (`,` %dv)+ `:` types `)`
@@ -156,17 +168,15 @@ ParseResult StreamBackwardOp::parse(OpAsmParser &parser,
   SMLoc loc = parser.getCurrentLocation();
   TypedOperands query, sink, queryLengths, captures, forward, gradient, outs,
       dWeights, dBiases, dSink, dCaptures;
-  SmallVector<std::unique_ptr<Region>> score;
   ParsedSources sources;
   if (parser.parseKeyword("query") || query.parse(parser, 1, 1) ||
       sources.parse(parser) || sink.parseOptional(parser, "sink") ||
       queryLengths.parseOptional(parser, "query_lengths") ||
-      parseScoreRegion(parser, captures.operands, captures.types, score) ||
+      attn::detail::parseScores(parser, sources, captures, result) ||
       parser.parseKeyword("forward") || forward.parse(parser, 2, 2) ||
       parser.parseKeyword("gradient") || gradient.parse(parser, 1, 2) ||
       parser.parseKeyword("outs"))
     return failure();
-  result.addRegions(score);
   unsigned numOuts = 1 + 2 * sources.attrs.size();
   if (outs.parse(parser, numOuts, numOuts))
     return failure();
@@ -235,7 +245,7 @@ void StreamBackwardOp::print(OpAsmPrinter &printer) {
   attn::detail::printSources(printer, sources);
   attn::detail::printBehindSources(printer, "sink", getSink());
   attn::detail::printBehindSources(printer, "query_lengths", getQueryLengths());
-  attn::detail::printScoreBehindSources(printer, *this);
+  attn::detail::printScores(printer, *this);
   printIndentedLine(printer);
   printer << "forward";
   printTypedOperands(printer, {getOutput(), getLse()});
@@ -282,8 +292,8 @@ MutableOperandRange DenseBackwardOp::getDpsInitsMutable() {
 }
 
 LogicalResult DenseBackwardOp::verify() {
-  if (failed(attn::detail::verifyScoreRegion(
-          *this, getScore(), getCaptures(),
+  if (failed(attn::detail::verifyScoreRegions(
+          *this, getScore(), /*sources=*/{}, getCaptures(),
           getStateType(getElementTypeOrSelf(getQuery())))))
     return failure();
   return attn::detail::verifyCaptureGradients(*this, getCaptures(),

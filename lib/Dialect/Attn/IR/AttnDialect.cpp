@@ -233,7 +233,7 @@ LogicalResult SourceAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                                  bool hasLocalBias, bool hasLengths,
                                  bool hasRelative, bool hasDistanceBias,
                                  AffineMap origin, int64_t unit,
-                                 bool hasListedPositions) {
+                                 bool hasListedPositions, bool hasScore) {
   for (AffineMap range : ranges) {
     if (range.getNumDims() != 1 || range.getNumSymbols() != 2 ||
         (range.getNumResults() != 2 && range.getNumResults() != 4))
@@ -292,6 +292,13 @@ LogicalResult SourceAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                           "(position), but got "
                        << AffineMapAttr::get(origin);
   return success();
+}
+
+SourceAttr SourceAttr::withScore(bool hasScore) const {
+  return get(getContext(), getRanges(), getMask(), getHasLogWeight(),
+             getHasBias(), getHasCodes(), getHasLocalBias(), getHasLengths(),
+             getHasRelative(), getHasDistanceBias(), getOrigin(), getUnit(),
+             getHasListedPositions(), hasScore);
 }
 
 AffineExpr SourceAttr::getOriginExpr() const {

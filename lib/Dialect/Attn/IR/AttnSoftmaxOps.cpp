@@ -97,39 +97,58 @@ static bool hasCaptureGradient(OpTy op, Value capture) {
            isDifferentiableCapture(capture.getType());
 }
 
-/// A region that yields its score is none, and what it does not look at is not
-/// captured.
+/// Puts the same operation without score regions in the place of `op`.
+template <typename OpTy>
+static void dropScores(OpTy op, PatternRewriter &rewriter) {
+  rewriter.modifyOpInPlace(op, [&] {
+    op.getCapturesMutable().clear();
+    if constexpr (llvm::is_one_of<OpTy, StreamOp, StreamBackwardOp>::value)
+      op.setSourcesAttr(rewriter.getArrayAttr(llvm::map_to_vector(
+          op.getSources(), [](Attribute source) -> Attribute {
+            return cast<SourceAttr>(source).withScore(false);
+          })));
+  });
+  OperationState state(op.getLoc(), op->getName(), op->getOperands(),
+                       op->getResultTypes(), op->getAttrs());
+  rewriter.replaceOp(op, rewriter.create(state));
+}
+
+/// Regions that yield their scores are none, and what they do not look at is
+/// not captured.
 template <typename OpTy> struct SimplifyScore : OpRewritePattern<OpTy> {
   using OpRewritePattern<OpTy>::OpRewritePattern;
   LogicalResult matchAndRewrite(OpTy op,
                                 PatternRewriter &rewriter) const override {
-    if (op.getScore().empty())
+    ScoreRegions scores = op->getRegions();
+    if (scores.empty())
       return failure();
-    Region &region = op.getScore().front();
-    Block &block = region.front();
     auto isWanted = [&](Value capture) {
       return hasCaptureGradient(op, capture);
     };
-    if (getYieldedScore(region) == block.getArgument(score_argument::Score) &&
+    auto changesNothing = [](Region &score) {
+      return getYieldedScore(score) == score.getArgument(score_argument::Score);
+    };
+    if (llvm::all_of(scores, changesNothing) &&
         llvm::none_of(op.getCaptures(), isWanted)) {
-      rewriter.modifyOpInPlace(op, [&] { op.getCapturesMutable().clear(); });
-      OperationState state(op.getLoc(), op->getName(), op->getOperands(),
-                           op->getResultTypes(), op->getAttrs());
-      rewriter.replaceOp(op, rewriter.create(state));
+      dropScores(op, rewriter);
       return success();
     }
     SmallVector<Value> used;
-    BitVector unused(block.getNumArguments());
-    auto captured = block.getArguments().drop_front(score_argument::Captures);
-    for (auto [argument, capture] : llvm::zip(captured, op.getCaptures()))
-      if (argument.use_empty() && !isWanted(capture))
-        unused.set(argument.getArgNumber());
-      else
+    BitVector unused(scores.front().getNumArguments());
+    for (auto [index, capture] : llvm::enumerate(op.getCaptures())) {
+      unsigned argument = score_argument::Captures + index;
+      if (isWanted(capture) || llvm::any_of(scores, [&](Region &score) {
+            return !score.getArgument(argument).use_empty();
+          }))
         used.push_back(capture);
+      else
+        unused.set(argument);
+    }
     if (unused.none())
       return failure();
     rewriter.modifyOpInPlace(op, [&] {
-      block.eraseArguments(unused);
+      for (Region &score : scores)
+        score.front().eraseArguments(unused);
       op.getCapturesMutable().assign(used);
     });
     return success();
@@ -184,8 +203,8 @@ void DenseOp::getCanonicalizationPatterns(RewritePatternSet &patterns,
 }
 
 LogicalResult DenseOp::verify() {
-  return attn::detail::verifyScoreRegion(
-      *this, getScore(), getCaptures(),
+  return attn::detail::verifyScoreRegions(
+      *this, getScore(), /*sources=*/{}, getCaptures(),
       getStateType(getElementTypeOrSelf(getQuery())));
 }
 
@@ -216,7 +235,8 @@ MutableOperandRange StreamOp::getDpsInitsMutable() {
 SmallVector<StreamOp::Source> StreamOp::getSourceList() {
   SmallVector<Source> sources;
   unsigned nextWeight = 0, nextBias = 0, nextCodes = 0, nextLengths = 0,
-           nextRowList = 0, nextRelative = 0, nextDistanceBias = 0;
+           nextRowList = 0, nextRelative = 0, nextDistanceBias = 0,
+           nextScore = 0;
   for (auto [keys, values, attr] :
        llvm::zip(getKeys(), getValues(), getSources())) {
     auto source = cast<SourceAttr>(attr);
@@ -238,8 +258,19 @@ SmallVector<StreamOp::Source> StreamOp::getSourceList() {
     }
     if (source.getHasDistanceBias())
       sources.back().distanceBias = getDistanceBiases()[nextDistanceBias++];
+    if (source.getHasScore())
+      sources.back().score = &getScores()[nextScore++];
   }
   return sources;
+}
+
+void StreamOp::getSuccessorRegions(RegionBranchPoint,
+                                   SmallVectorImpl<RegionSuccessor> &found) {
+  attn::detail::findScoreSuccessors(*this, found);
+}
+
+Region *StreamOp::getCommonScore() {
+  return attn::detail::findCommonScore(*this);
 }
 
 static int64_t getRank(Value value) {
@@ -357,7 +388,7 @@ static LogicalResult verifyCounts(StreamOp op) {
            << op.getRelativeKeys().size() << ", "
            << op.getRelativeBiases().size() << " and "
            << op.getDistanceBiases().size();
-  return success();
+  return attn::detail::verifyScoreCount(op, op.getScores(), op.getSources());
 }
 
 LogicalResult StreamOp::verifyOperandCounts() { return verifyCounts(*this); }
@@ -385,11 +416,11 @@ LogicalResult StreamOp::verify() {
       failed(attn::detail::verifyRowLists(*this, getSourceList(), getQuery(),
                                           getBlock(), getNumQueries(*this))))
     return failure();
-  if (failed(attn::detail::verifyScoreRegion(
-          *this, getScore(), getCaptures(),
+  if (failed(attn::detail::verifyScoreRegions(
+          *this, getScores(), getSources(), getCaptures(),
           getStateType(getElementTypeOrSelf(getQuery())))))
     return failure();
-  if (!getScore().empty() && !getCodes().empty())
+  if (!getScores().empty() && !getCodes().empty())
     return emitOpError("expects no score region with codes, whose scores are "
                        "those of a table");
   if (getLse() && getWeighting() != Weighting::Softmax)
@@ -456,6 +487,12 @@ struct DropEmptySources : OpRewritePattern<StreamOp> {
         distanceBiases.push_back(source.distanceBias);
       attrs.push_back(source.attr);
     }
+    SmallVector<Region *> scores;
+    for (const StreamOp::Source &source : kept)
+      if (source.score)
+        scores.push_back(source.score);
+    if (Region *common = op.getCommonScore())
+      scores.push_back(common);
     rewriter.modifyOpInPlace(op, [&] {
       op.getKeysMutable().assign(keys);
       op.getValuesMutable().assign(values);
@@ -468,7 +505,19 @@ struct DropEmptySources : OpRewritePattern<StreamOp> {
       op.getRelativeBiasesMutable().assign(relativeBiases);
       op.getDistanceBiasesMutable().assign(distanceBiases);
       op.setSourcesAttr(rewriter.getArrayAttr(attrs));
+      if (scores.empty())
+        op.getCapturesMutable().clear();
     });
+    if (scores.size() == op.getScores().size())
+      return success();
+    // Another operation, since regions of this one are as many as they are.
+    OperationState state(op.getLoc(), op->getName(), op->getOperands(),
+                         op->getResultTypes(), op->getAttrs());
+    for (Region *score : scores) {
+      Region *region = state.addRegion();
+      rewriter.inlineRegionBefore(*score, *region, region->end());
+    }
+    rewriter.replaceOp(op, rewriter.create(state));
     return success();
   }
 };
@@ -486,7 +535,7 @@ void StreamOp::getCanonicalizationPatterns(RewritePatternSet &patterns,
 //===----------------------------------------------------------------------===//
 
 // stream ::= `query` `(` %q `:` type `)` source+ (`sink` `(` %s `:` type `)`)?
-//            (`query_lengths` `(` %n `:` type `)`)? score tile? outs attr-dict
+//            (`query_lengths` `(` %n `:` type `)`)? scores tile? outs attr-dict
 //            result?
 // tile   ::= `tile` `(` %first_row `of` %num_rows `)`
 // outs   ::= `outs` `(` %o (`,` %l)? `:` type (`,` type)? `)`
@@ -496,15 +545,13 @@ ParseResult StreamOp::parse(OpAsmParser &parser, OperationState &result) {
   Builder &builder = parser.getBuilder();
   SMLoc loc = parser.getCurrentLocation();
   TypedOperands query, sink, queryLengths, captures, outs;
-  SmallVector<std::unique_ptr<Region>> score;
   SmallVector<OpAsmParser::UnresolvedOperand> rows;
   ParsedSources sources;
   if (parser.parseKeyword("query") || query.parse(parser, 1, 1) ||
       sources.parse(parser) || sink.parseOptional(parser, "sink") ||
       queryLengths.parseOptional(parser, "query_lengths") ||
-      parseScoreRegion(parser, captures.operands, captures.types, score))
+      attn::detail::parseScores(parser, sources, captures, result))
     return failure();
-  result.addRegions(score);
   if (succeeded(parser.parseOptionalKeyword("tile"))) {
     rows.resize(2);
     if (parser.parseLParen() || parser.parseOperand(rows[0]) ||
@@ -552,7 +599,7 @@ void StreamOp::print(OpAsmPrinter &printer) {
   attn::detail::printSources(printer, getSourceList());
   attn::detail::printBehindSources(printer, "sink", getSink());
   attn::detail::printBehindSources(printer, "query_lengths", getQueryLengths());
-  attn::detail::printScoreBehindSources(printer, *this);
+  attn::detail::printScores(printer, *this);
   attn::detail::printIndentedLine(printer);
   if (getFirstRow())
     printer << "tile(" << getFirstRow() << " of " << getNumRows() << ") ";

@@ -58,6 +58,11 @@ mlir::LogicalResult verifyRowLists(mlir::Operation *op,
                                    mlir::Value query, int64_t block,
                                    int64_t numQueries);
 
+/// Checks that there is a score region for each of the `sources` that says so,
+/// which may be null, and one of all at most.
+mlir::LogicalResult verifyScoreCount(mlir::Operation *op, ScoreRegions scores,
+                                     mlir::ArrayAttr sources);
+
 /// Checks that sources whose rows, or queries, are counted by lengths have at
 /// most one range: whether two overlap would depend on the batch entry.
 mlir::LogicalResult verifyLengths(mlir::Operation *op, mlir::ArrayAttr sources,

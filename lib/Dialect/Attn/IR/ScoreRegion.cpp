@@ -34,8 +34,14 @@ ParseResult fovea::attn::parseScoreRegion(
       (parser.parseOperandList(captures) || parser.parseColonTypeList(types) ||
        parser.parseRParen()))
     return failure();
-  score.push_back(std::make_unique<Region>());
-  return parser.parseRegion(*score.back(), /*arguments=*/{},
+  return parseScoreBody(parser, score);
+}
+
+ParseResult
+fovea::attn::parseScoreBody(OpAsmParser &parser,
+                            SmallVectorImpl<std::unique_ptr<Region>> &scores) {
+  scores.push_back(std::make_unique<Region>());
+  return parser.parseRegion(*scores.back(), /*arguments=*/{},
                             /*enableNameShadowing=*/true);
 }
 
@@ -51,7 +57,7 @@ void fovea::attn::printScoreRegion(OpAsmPrinter &printer, Operation *,
   printer.printRegion(score.front());
 }
 
-void fovea::attn::cloneScoreRegion(ScoreRegions from, ScoreRegions to) {
+void fovea::attn::cloneScoreRegions(ScoreRegions from, ScoreRegions to) {
   for (auto [source, target] : llvm::zip_equal(from, to)) {
     IRMapping mapping;
     source.cloneInto(&target, mapping);
@@ -76,17 +82,22 @@ static bool isCaptureOf(Type captured, Type argument) {
          succeeded(verifyCompatibleShape(shaped.getShape(), tensor.getShape()));
 }
 
-static LogicalResult verifyArguments(Operation *op, Block &block,
-                                     ValueRange captures, Type sums) {
+static LogicalResult verifyCaptures(Operation *op, ValueRange captures) {
   for (auto [index, type] : llvm::enumerate(captures.getTypes()))
     if (getElementTypeOrSelf(type).isInteger(1))
       return op->emitOpError()
              << "expects capture " << index
              << " to have more than one bit, but got " << type;
+  return success();
+}
+
+static LogicalResult verifyArguments(Operation *op, StringRef name,
+                                     Block &block, ValueRange captures,
+                                     Type sums) {
   unsigned numNeeded = score_argument::Captures + captures.size();
   if (block.getNumArguments() != numNeeded)
     return op->emitOpError()
-           << "expects the score region to have " << numNeeded
+           << "expects " << name << " to have " << numNeeded
            << " arguments: the score, batch entry, head, query and key, and "
            << captures.size() << " captures, but got "
            << block.getNumArguments();
@@ -97,9 +108,9 @@ static LogicalResult verifyArguments(Operation *op, Block &block,
     else if (index != score_argument::Score)
       needed = IndexType::get(op->getContext());
     if (!isCaptureOf(needed, found))
-      return op->emitOpError() << "expects argument " << index
-                               << " of the score region to stand for " << needed
-                               << ", but got " << found;
+      return op->emitOpError()
+             << "expects argument " << index << " of " << name
+             << " to stand for " << needed << ", but got " << found;
   }
   return success();
 }
@@ -132,10 +143,11 @@ static bool mayDivideByZero(Operation &op) {
 }
 
 /// Checks one operation of a body.
-static LogicalResult verifyBodyOp(Operation *op, Operation &inner) {
+static LogicalResult verifyBodyOp(Operation *op, StringRef name,
+                                  Operation &inner) {
   auto fail = [&](const Twine &needed) {
     InFlightDiagnostic error = op->emitOpError()
-                               << "expects the score region to " << needed
+                               << "expects " << name << " to " << needed
                                << ", but got '" << inner.getName() << "'";
     error.attachNote(inner.getLoc()) << "this operation";
     return error;
@@ -172,32 +184,71 @@ static LogicalResult verifyPositions(Operation *op, ValueRange captures) {
   return success();
 }
 
-LogicalResult fovea::attn::detail::verifyScoreRegion(Operation *op,
-                                                     ScoreRegions score,
-                                                     ValueRange captures,
-                                                     Type sums) {
-  if (score.size() > 1)
-    return op->emitOpError()
-           << "expects at most one score region, but got " << score.size();
-  if (score.empty()) {
+static LogicalResult verifyScoreRegion(Operation *op, StringRef name,
+                                       Region &region, ValueRange captures,
+                                       Type sums) {
+  Block &block = region.front();
+  if (failed(verifyArguments(op, name, block, captures, sums)))
+    return failure();
+  auto yield = block.empty() ? YieldOp() : dyn_cast<YieldOp>(block.back());
+  if (!yield)
+    return op->emitOpError() << "expects " << name << " to end in attn.yield";
+  if (Type found = yield.getScores().getType(); found != sums)
+    return op->emitOpError() << "expects " << name << " to yield " << sums
+                             << ", but got " << found;
+  for (Operation &inner : block.without_terminator())
+    if (failed(verifyBodyOp(op, name, inner)))
+      return failure();
+  return success();
+}
+
+/// What errors call the regions of an operation: those of sources, and that of
+/// all entries.
+static SmallVector<std::string> getNames(ArrayAttr sources) {
+  SmallVector<std::string> names;
+  if (sources)
+    for (auto [index, source] :
+         llvm::enumerate(sources.getAsRange<SourceAttr>()))
+      if (source.getHasScore())
+        names.push_back(llvm::formatv("the score region of source {0}", index));
+  names.push_back("the score region");
+  return names;
+}
+
+LogicalResult fovea::attn::detail::verifyScoreCount(Operation *op,
+                                                    ScoreRegions scores,
+                                                    ArrayAttr sources) {
+  size_t most = getNames(sources).size();
+  if (scores.size() + 1 >= most && scores.size() <= most)
+    return success();
+  InFlightDiagnostic error = op->emitOpError();
+  if (most == 1)
+    return error << "expects at most one score region, but got "
+                 << scores.size();
+  return error << "expects score regions of " << most - 1
+               << " sources, as they say, and one of all at most, but got "
+               << scores.size();
+}
+
+LogicalResult fovea::attn::detail::verifyScoreRegions(Operation *op,
+                                                      ScoreRegions scores,
+                                                      ArrayAttr sources,
+                                                      ValueRange captures,
+                                                      Type sums) {
+  if (failed(verifyScoreCount(op, scores, sources)))
+    return failure();
+  if (scores.empty()) {
     if (captures.empty())
       return success();
     return op->emitOpError() << "expects no captures without a score region, "
                                 "but got "
                              << captures.size();
   }
-  Block &block = score.front().front();
-  if (failed(verifyArguments(op, block, captures, sums)) ||
+  if (failed(verifyCaptures(op, captures)) ||
       failed(verifyPositions(op, captures)))
     return failure();
-  auto yield = block.empty() ? YieldOp() : dyn_cast<YieldOp>(block.back());
-  if (!yield)
-    return op->emitOpError("expects the score region to end in attn.yield");
-  if (Type found = yield.getScores().getType(); found != sums)
-    return op->emitOpError() << "expects the score region to yield " << sums
-                             << ", but got " << found;
-  for (Operation &inner : block.without_terminator())
-    if (failed(verifyBodyOp(op, inner)))
+  for (auto [name, region] : llvm::zip(getNames(sources), scores))
+    if (failed(verifyScoreRegion(op, name, region, captures, sums)))
       return failure();
   return success();
 }
@@ -241,19 +292,21 @@ fovea::attn::detail::verifyCaptureGradients(Operation *op, ValueRange captures,
 // Tiles
 //===----------------------------------------------------------------------===//
 
-void fovea::attn::offsetScoreRegion(ScoreRegions score,
-                                    MutableOperandRange captures, Value batch,
-                                    Value head) {
-  if (score.empty())
+void fovea::attn::offsetScoreRegions(ScoreRegions scores,
+                                     MutableOperandRange captures, Value batch,
+                                     Value head) {
+  if (scores.empty())
     return;
-  Block &block = score.front().front();
-  OpBuilder b = OpBuilder::atBlockBegin(&block);
   for (auto [number, first] : {std::pair(score_argument::Batch, batch),
                                std::pair(score_argument::Head, head)}) {
     captures.append(first);
-    Value begin = block.addArgument(first.getType(), first.getLoc());
-    Value own = block.getArgument(number);
-    auto sum = arith::AddIOp::create(b, first.getLoc(), own, begin);
-    own.replaceAllUsesExcept(sum, sum);
+    for (Region &score : scores) {
+      Block &block = score.front();
+      OpBuilder b = OpBuilder::atBlockBegin(&block);
+      Value begin = block.addArgument(first.getType(), first.getLoc());
+      Value own = block.getArgument(number);
+      auto sum = arith::AddIOp::create(b, first.getLoc(), own, begin);
+      own.replaceAllUsesExcept(sum, sum);
+    }
   }
 }

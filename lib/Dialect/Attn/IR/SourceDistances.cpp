@@ -196,10 +196,10 @@ SmallVector<RangeDistances> fovea::attn::getRangeDistances(Operation *op) {
 static LogicalResult verifyOthers(StreamOp op) {
   for (auto [index, source] :
        llvm::enumerate(op.getSources().getAsRange<SourceAttr>())) {
-    StringRef found = source.getHasLengths()   ? "lengths"
-                      : op.getQueryLengths()   ? "query_lengths"
-                      : !op.getScore().empty() ? "a score region"
-                                               : "";
+    StringRef found = source.getHasLengths()    ? "lengths"
+                      : op.getQueryLengths()    ? "query_lengths"
+                      : !op.getScores().empty() ? "a score region"
+                                                : "";
     if (source.hasDistances() && !found.empty())
       return op.emitOpError()
              << "expects no "

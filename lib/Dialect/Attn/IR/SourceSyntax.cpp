@@ -135,6 +135,9 @@ ParseResult ParsedSources::parseOne(OpAsmParser &parser) {
   AffineMap origin;
   if (succeeded(parser.parseOptionalKeyword("origin")) && parseMap(origin))
     return failure();
+  bool hasScore = succeeded(parser.parseOptionalKeyword("score"));
+  if (hasScore && parseScoreBody(parser, scores))
+    return failure();
   SmallVector<AffineMap> ranges;
   auto parseRange = [&] { return parseMap(ranges.emplace_back()); };
   if (parser.parseKeyword("ranges") ||
@@ -150,10 +153,23 @@ ParseResult ParsedSources::parseOne(OpAsmParser &parser) {
   auto source = parser.getChecked<SourceAttr>(
       loc, context, ArrayRef<AffineMap>(ranges), mask, hasWeight, hasBias,
       hasCodes, hasLocalBias, hasLengths, hasRelative, hasDistanceBias, origin,
-      unit, hasListedPositions);
+      unit, hasListedPositions, hasScore);
   if (!source)
     return failure();
   attrs.push_back(source);
+  return success();
+}
+
+ParseResult fovea::attn::detail::parseScores(OpAsmParser &parser,
+                                             ParsedSources &sources,
+                                             TypedOperands &captures,
+                                             OperationState &result) {
+  bool hasCaptures = succeeded(parser.parseOptionalKeyword("captures"));
+  if (hasCaptures ? captures.parse(parser, 1, ~0U)
+                  : parseScoreRegion(parser, captures.operands, captures.types,
+                                     sources.scores))
+    return failure();
+  result.addRegions(sources.scores);
   return success();
 }
 
@@ -179,6 +195,16 @@ void fovea::attn::detail::printTypedOperands(OpAsmPrinter &printer,
 void fovea::attn::detail::printIndentedLine(OpAsmPrinter &printer) {
   printer.increaseIndent();
   printer.printNewline();
+  printer.decreaseIndent();
+}
+
+static void printSourceScore(OpAsmPrinter &printer, Region &score) {
+  printer.increaseIndent();
+  printer.increaseIndent();
+  printer.printNewline();
+  printer << "score ";
+  printer.printRegion(score);
+  printer.decreaseIndent();
   printer.decreaseIndent();
 }
 
@@ -213,6 +239,8 @@ void fovea::attn::detail::printSources(OpAsmPrinter &printer,
       printer << " origin ";
       printer.printAttribute(AffineMapAttr::get(origin));
     }
+    if (source.score)
+      printSourceScore(printer, *source.score);
     printer << " ranges [";
     llvm::interleaveComma(source.attr.getRanges(), printer, [&](AffineMap map) {
       printer.printAttribute(AffineMapAttr::get(map));

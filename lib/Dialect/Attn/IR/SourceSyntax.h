@@ -35,6 +35,7 @@ struct ParsedSources {
   TypedOperands keys, values, logWeights, biases, codes, lengths, rowLists,
       relativeKeys, relativeBiases, distanceBiases;
   llvm::SmallVector<mlir::Attribute> attrs;
+  llvm::SmallVector<std::unique_ptr<mlir::Region>> scores;
 
   mlir::ParseResult parse(mlir::OpAsmParser &parser);
 
@@ -43,6 +44,13 @@ private:
 };
 
 /// Parses `attr-dict (`->` types)?`, of the operation that begins at `loc`.
+// scores ::= score | `captures` `(` captures `:` types `)`
+/// Parses the score region of all entries, or what those of sources capture,
+/// and adds all regions to `result`.
+mlir::ParseResult parseScores(mlir::OpAsmParser &parser, ParsedSources &sources,
+                              TypedOperands &captures,
+                              mlir::OperationState &result);
+
 mlir::ParseResult parseAttributesAndTypes(mlir::OpAsmParser &parser,
                                           llvm::SMLoc loc,
                                           mlir::OperationState &result);
@@ -54,17 +62,39 @@ void printIndentedLine(mlir::OpAsmPrinter &printer);
 void printSources(mlir::OpAsmPrinter &printer,
                   llvm::ArrayRef<StreamSource> sources);
 /// The score region of `op` on lines of its own, if there is one.
-template <typename OpTy>
-void printScoreBehindSources(mlir::OpAsmPrinter &printer, OpTy op) {
-  if (op.getScore().empty())
-    return;
-  printIndentedLine(printer);
-  printScoreRegion(printer, op, op.getCaptures(), op.getCaptures().getTypes(),
-                   op.getScore());
-}
-/// What is said behind the sources, on a line of its own, unless it is null.
 void printBehindSources(mlir::OpAsmPrinter &printer, llvm::StringRef keyword,
                         mlir::Value operand);
+template <typename OpTy>
+void printScores(mlir::OpAsmPrinter &printer, OpTy op) {
+  mlir::OperandRange captures = op.getCaptures();
+  mlir::Region *common = op.getCommonScore();
+  if (!common && captures.empty())
+    return;
+  printIndentedLine(printer);
+  if (common)
+    return printScoreRegion(printer, op, captures, captures.getTypes(),
+                            *common);
+  printer << "captures";
+  printTypedOperands(printer, captures);
+}
+
+/// Score regions are entered for entries, in any order, and pass nothing on.
+template <typename OpTy>
+void findScoreSuccessors(OpTy op,
+                         llvm::SmallVectorImpl<mlir::RegionSuccessor> &found) {
+  for (mlir::Region &score : op.getScores())
+    found.emplace_back(&score);
+  found.emplace_back(op, op->getResults().take_front(0));
+}
+
+/// The region for the entries of all sources, which is behind theirs; or null.
+template <typename OpTy> mlir::Region *findCommonScore(OpTy op) {
+  size_t numOwn =
+      llvm::count_if(op.getSources().template getAsRange<SourceAttr>(),
+                     [](SourceAttr source) { return source.getHasScore(); });
+  ScoreRegions scores = op.getScores();
+  return scores.size() > numOwn ? &scores[numOwn] : nullptr;
+}
 
 } // namespace fovea::attn::detail
 

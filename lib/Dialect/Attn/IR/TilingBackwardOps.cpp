@@ -48,9 +48,9 @@ tileByBatch(OpTy op, ValueRange terms, ValueRange termGradients,
   TilingResult result = tiler->tile(operands);
   auto tiled = cast<OpTy>(result.tiledOps.front());
   Location loc = op.getLoc();
-  offsetScoreRegion(tiled.getScore(), tiled.getCapturesMutable(),
-                    getValueOrCreateConstantIndexOp(builder, loc, offsets[0]),
-                    arith::ConstantIndexOp::create(builder, loc, 0));
+  offsetScoreRegions(tiled->getRegions(), tiled.getCapturesMutable(),
+                     getValueOrCreateConstantIndexOp(builder, loc, offsets[0]),
+                     arith::ConstantIndexOp::create(builder, loc, 0));
   return result;
 }
 

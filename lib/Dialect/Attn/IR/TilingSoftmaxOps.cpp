@@ -64,9 +64,9 @@ DenseOp::getTiledImplementation(OpBuilder &builder,
   TilingResult result = tiler->tile(operands);
   auto tiled = cast<DenseOp>(result.tiledOps.front());
   Location loc = getLoc();
-  offsetScoreRegion(tiled.getScore(), tiled.getCapturesMutable(),
-                    getValueOrCreateConstantIndexOp(builder, loc, offsets[0]),
-                    getValueOrCreateConstantIndexOp(builder, loc, offsets[1]));
+  offsetScoreRegions(tiled.getScore(), tiled.getCapturesMutable(),
+                     getValueOrCreateConstantIndexOp(builder, loc, offsets[0]),
+                     getValueOrCreateConstantIndexOp(builder, loc, offsets[1]));
   return result;
 }
 
@@ -137,10 +137,10 @@ StreamOp::getTiledImplementation(OpBuilder &builder,
       values, weights, biases, codes, lengths, rowLists, relativeKeys,
       relativeBiases, distanceBiases, sink, queryLengths, getCaptures(),
       firstRow, numRows, inits[0], lse, getSourcesAttr(), getBlockAttr(),
-      getScaleAttr(), getWeightingAttr(), getTilesAttr(), getScore().size());
-  cloneScoreRegion(getScore(), tiled.getScore());
-  offsetScoreRegion(tiled.getScore(), tiled.getCapturesMutable(),
-                    getValueOrCreateConstantIndexOp(builder, loc, offsets[0]),
-                    getValueOrCreateConstantIndexOp(builder, loc, offsets[1]));
+      getScaleAttr(), getWeightingAttr(), getTilesAttr(), getScores().size());
+  cloneScoreRegions(getScores(), tiled.getScores());
+  offsetScoreRegions(tiled.getScores(), tiled.getCapturesMutable(),
+                     getValueOrCreateConstantIndexOp(builder, loc, offsets[0]),
+                     getValueOrCreateConstantIndexOp(builder, loc, offsets[1]));
   return tiler->getResult(tiled);
 }

@@ -41,6 +41,36 @@ def test_gradients_of_sources_that_are_not_wanted():
     np.testing.assert_array_equal(one, everything["q"])
 
 
+def test_functions_of_sources():
+    """Of NumPy's arrays, and of arrays that a program traces, with their gradients."""
+    arrays = sources("float32")
+    first, second = arrays["sources"]
+    heads = arrays["q"].shape[1]
+    slopes, warm = np.linspace(0.1, 1, heads).astype(np.float32), np.float32([1.5, 0.5])
+
+    def call(of, q, slopes, warm, **options):
+        slope, heat = fovea.capture(slopes), fovea.capture(warm)
+        given = [
+            dataclasses.replace(first, score=lambda s, b, h, i, j: s + slope[h] * (j - i), admit=lambda b, h, i, j: j != 2),
+            second,
+        ]
+        return of.stream(q, given, sink=arrays["sink"], block=8, score=lambda s, b, h, i, j: s * heat[h % 2], **options)
+
+    expected = call(fovea, arrays["q"], slopes, warm)
+    np.testing.assert_array_equal(call(fovea.jax, arrays["q"], slopes, warm), expected)
+    np.testing.assert_array_equal(jax.jit(lambda *given: call(fovea.jax, *given))(arrays["q"], slopes, warm), expected)
+    found = jax.jit(jax.grad(lambda *given: (call(fovea.jax, *given) * expected).sum(), argnums=(0, 1, 2)))(arrays["q"], slopes, warm)
+    for index, step in ((1, 1e-2), (2, 1e-2)):
+        given, direction = [arrays["q"], slopes, warm], np.asarray(found[index])
+        ends = []
+        for sign in (step, -step):
+            moved = [*given]
+            moved[index] = given[index] + sign * direction / np.abs(direction).max()
+            ends.append((np.float64(call(fovea, *moved)) * expected).sum())
+        slope = (direction.astype(np.float64) ** 2).sum() / np.abs(direction).max()
+        np.testing.assert_allclose((ends[0] - ends[1]) / (2 * step), slope, rtol=2e-2)
+
+
 def turn(tree):
     """Puts tokens before heads, or heads before tokens."""
     return jax.tree.map(lambda each: np.swapaxes(each, 1, 2), tree)
@@ -90,8 +120,8 @@ def test_errors_of_sources():
         ([first, 3], r"^sources\[1\]: found int, needed a fovea.Source"),
         ([first, dataclasses.replace(second, v=second.k[..., :3])], r"^sources\[1\].v: found extent 3"),
         ([dataclasses.replace(first, window=-1)], r"^sources\[0\].window: found -1"),
-        ([dataclasses.replace(first, segments=(1, 2)), second], r"^sources\[0\].segments: found them beside other sources"),
-        ([dataclasses.replace(first, segments=3)], r"^sources\[0\].segments: found int, needed a pair"),
+        ([first, dataclasses.replace(second, segments=3)], r"^sources\[1\].segments: found int, needed a pair"),
+        ([first, dataclasses.replace(second, score=3)], r"^sources\[1\].score: found int, needed a function"),
     ):
         with pytest.raises(ValueError, match=match):
             fovea.jax.stream(arrays["q"], given, block=8)

@@ -31,10 +31,7 @@ LEAST = 0.02
 #: Few tokens, and more than a tile of them.
 SIZES = ((torch.float32, 70), (torch.bfloat16, 70), (torch.float16, 11))
 #: What an error says where kernels for GPUs lack something, and the cases of which that is known.
-LACKS = {
-    "dense-score-captures": "gradients of captures, which are not computed on GPUs",
-    "stream-captures": "gradients of captures, which are not computed on GPUs",
-}
+LACKS: dict[str, str] = {}
 
 
 class Outcome(NamedTuple):

@@ -214,7 +214,7 @@ def test_errors():
         ([Source(k, v), Source(k.to("meta"), v)], "needed all tensors on the same device"),
         ([Source(k, v, segments=(ids.float(), ids))], r"^sources\[0\].segments\[0\]: found element type torch.float32"),
         ([Source(k, v, segments=(ids, ids[:, :4]))], r"^sources\[0\].segments\[1\]: found shape \(2, 4\), needed \(2, 21\)"),
-        ([Source(k, v, segments=(ids, ids)), Source(k, v)], r"^sources\[0\].segments: found them beside other sources"),
+        ([Source(k, v), Source(k, v, admit=3)], r"^sources\[1\].admit: found int, needed a function"),
         ([Source(k, v, ranges=lambda b, rows, n: (0, b * n))], r"^sources\[0\].ranges: .*found a factor"),
     ):
         with pytest.raises(ValueError, match=match):

@@ -60,6 +60,14 @@ def test_a_wrong_formula_is_noticed(monkeypatch):
         test_pattern("gpt-oss")
 
 
+def test_errors_name_arguments_of_patterns():
+    q, k = torch.zeros(1, 2, 8, 4), torch.zeros(1, 1, 8, 4)
+    with pytest.raises(ValueError, match="^summaries: found rank 3"):
+        fovea.torch.hca(q, k, k[0])
+    with pytest.raises(ValueError, match=r"^local\[0\]: found rank 3"):
+        fovea.torch.selected(q, k, k, torch.zeros(1, 1, 8, 1, dtype=torch.int32), local=(k[0], k), window=3)
+
+
 @pytest.mark.parametrize("name", ["deepseek-v4-hca", "deepseek-v4-csa"])
 def test_graphs(name):
     """In one graph, with fewer queries than tokens as well."""

@@ -177,8 +177,9 @@ def _stream(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, **given: torch.Te
 
 
 def _stream_tables(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, slopes: torch.Tensor, table: torch.Tensor) -> Any:
-    near, all = fovea.torch.Source(k, v, causal=True, window=5), fovea.torch.Source(k, v)
-    return fovea.torch.stream(q, [near, all], score=_read_tables(slopes, table))
+    heat = fovea.capture(slopes)
+    near = fovea.torch.Source(k, v, causal=True, window=5, score=lambda s, b, h, i, j: s + heat[h], admit=lambda b, h, i, j: j != 3)
+    return fovea.torch.stream(q, [near, fovea.torch.Source(k, v)], score=_read_tables(slopes, table))
 
 
 def stream_tables(N: int, type: torch.dtype) -> dict[str, Any]:

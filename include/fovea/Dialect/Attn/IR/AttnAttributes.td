@@ -108,6 +108,7 @@ def Attn_SourceAttr : Attn_Attr<"Source", "source"> {
       is `p - j - origin` between the query at row `p` of the sequence and row `j`.
       `origin`, a map `()[rows, n] -> (position)`, is where row 0 stands among the
       queries: at `n - rows` unless given, as in masks.
+    - `score`: whether the source has a score region of its own.
 
     The custom form of `attn.stream` writes all of it beside the operands. Alone:
 
@@ -129,7 +130,8 @@ def Attn_SourceAttr : Attn_Attr<"Source", "source"> {
     DefaultValuedParameter<"bool", "false">:$hasDistanceBias,
     OptionalParameter<"::mlir::AffineMap">:$origin,
     DefaultValuedParameter<"int64_t", "0">:$unit,
-    DefaultValuedParameter<"bool", "false">:$hasListedPositions
+    DefaultValuedParameter<"bool", "false">:$hasListedPositions,
+    DefaultValuedParameter<"bool", "false">:$hasScore
   );
   let assemblyFormat = [{
     `<` `ranges` `=` custom<Ranges>($ranges) `,` `mask` `=` $mask `,`
@@ -138,7 +140,8 @@ def Attn_SourceAttr : Attn_Attr<"Source", "source"> {
     (`lengths` `=` $hasLengths^)?
     (`relative` `=` $hasRelative^)? (`distance_bias` `=` $hasDistanceBias^)?
     (`origin` `=` $origin^)? (`unit` `=` $unit^)?
-    (`listed_positions` `=` $hasListedPositions^)? `>`
+    (`listed_positions` `=` $hasListedPositions^)?
+    (`score` `=` $hasScore^)? `>`
   }];
   let genVerifyDecl = 1;
   let extraClassDeclaration = [{
@@ -148,6 +151,8 @@ def Attn_SourceAttr : Attn_Attr<"Source", "source"> {
     bool hasDistances() const { return getHasRelative() || getHasDistanceBias(); }
     /// The position of row 0 among the queries, of symbols `rows` and `n`.
     ::mlir::AffineExpr getOriginExpr() const;
+    /// The same source with a score region of its own, or without.
+    SourceAttr withScore(bool hasScore) const;
   }];
 }
 

@@ -189,7 +189,7 @@ def Attn_ConvRecoverOp : Attn_TiledOp<"conv_recover", 2, "getQuery()"> {
   }];
   let conditions = ["H % G == 0"];
   let arguments = (ins
-    Attn_Arg<Attn_Rank4, "T[B, H, N!, D!]">:$query,
+    Attn_Arg<Attn_Rank4, "T[B, H, N, D!]">:$query,
     Attn_Arg<Attn_Rank4, "T[B, G, N, D!]">:$key,
     Attn_Arg<Optional<Attn_Int1>, "i32[B]", "all `N` tokens without it">:$lengths,
     Attn_Arg<Attn_Rank4, "sum[B, H, R!, N]">:$basis,
@@ -258,7 +258,7 @@ def Attn_ConvOp : Attn_TiledOp<"conv", 2, "getQuery()"> {
   }];
   let conditions = ["H % G == 0"];
   let arguments = (ins
-    Attn_Arg<Attn_Rank4, "T[B, H, N!, D!]">:$query,
+    Attn_Arg<Attn_Rank4, "T[B, H, N, D!]">:$query,
     Attn_Arg<Attn_Rank4, "T[B, G, N, D!]">:$key,
     Attn_Arg<Attn_Rank4, "T[B, G, N, E!]">:$value,
     Attn_Arg<Optional<Attn_TokenMask>, "[B, N]", "all tokens without it">:$mask,
@@ -458,7 +458,7 @@ def Attn_ConvBackwardOp : Attn_Op<"conv_backward", [Attn_SeparateInits]> {
   }];
   let conditions = ["H % G == 0"];
   let arguments = (ins
-    Attn_Arg<Attn_Rank4, "T[B, H, N!, D!]">:$query,
+    Attn_Arg<Attn_Rank4, "T[B, H, N, D!]">:$query,
     Attn_Arg<Attn_Rank4, "T[B, G, N, D!]">:$key,
     Attn_Arg<Attn_Rank4, "T[B, G, N, E!]">:$value,
     Attn_Arg<Optional<Attn_TokenMask>, "[B, N]", "all tokens without it">:$mask,

@@ -15,6 +15,7 @@
 #include "mlir/IR/BuiltinAttributes.h"
 #include "mlir/IR/OpDefinition.h"
 #include "mlir/IR/OpImplementation.h"
+#include "mlir/Interfaces/ControlFlowInterfaces.h"
 #include "mlir/Interfaces/DestinationStyleOpInterface.h"
 #include "mlir/Interfaces/InferTypeOpInterface.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
@@ -52,6 +53,8 @@ struct StreamSource {
   /// Terms by distance: of `relative` its keys and its bias.
   mlir::Value relativeKeys = {}, relativeBias = {}, distanceBias = {};
   mlir::Value rowList = {};
+  /// Its own score region, or null.
+  mlir::Region *score = nullptr;
 
   /// The operand whose extent 2 counts the rows of the source.
   mlir::Value getRowsOperand() const { return codes ? codes : keys; }

@@ -10,6 +10,7 @@
 #define FOVEA_DIALECT_ATTN_IR_ATTNSOFTMAXOPS_TD
 
 include "fovea/Dialect/Attn/IR/AttnBase.td"
+include "mlir/Interfaces/ControlFlowInterfaces.td"
 
 def Attn_DenseOp : Attn_TiledOp<"dense", 3, "getQuery()",
                                 [AttrSizedOperandSegments, IsolatedFromAbove]> {
@@ -134,7 +135,8 @@ def Attn_DenseOp : Attn_TiledOp<"dense", 3, "getQuery()",
 }
 
 def Attn_StreamOp : Attn_TiledOp<"stream", 3, "getQuery()",
-                                 [AttrSizedOperandSegments, IsolatedFromAbove]> {
+                                 [AttrSizedOperandSegments, IsolatedFromAbove,
+                                  DeclareOpInterfaceMethods<RegionBranchOpInterface>]> {
   let summary = "one streaming soft-max over the union of several sources";
   let details = [{
     The shared core of every soft-max pattern. A *source* is a pair of keys and
@@ -159,9 +161,14 @@ def Attn_StreamOp : Attn_TiledOp<"stream", 3, "getQuery()",
     it takes its share of the weights and brings no value.
 
     `lengths` of a source and `query_lengths` are as in `attn.dense`: ranges and
-    masks see as many rows and queries as the batch entry has. `score` is as in
-    `attn.dense`, too, for the entries of all sources: positions are those of the
-    source that the key is a row of. It needs keys of the sources' own, not codes.
+    masks see as many rows and queries as the batch entry has.
+
+    `score` regions are as in `attn.dense`, too. One behind the sources is for the entries
+    of all of them; one of a source is for its own entries and comes first: its result is
+    the score that the region of all is given, unless it removes the entry. Positions are
+    those of the source that the key is a row of. What regions capture are operands of the operation, behind the
+    `score` of all sources, or behind `captures` where there is none, and arguments of every
+    region behind its own. Regions need keys of the sources' own, not codes.
 
     $shapes
 
@@ -226,6 +233,35 @@ def Attn_StreamOp : Attn_TiledOp<"stream", 3, "getQuery()",
         sink(%s : tensor<1x4xf32>)
         outs(%init, %ilse : tensor<2x4x64x16xf32>, tensor<2x4x64xf32>)
         {scale = 2.5e-01 : f64} -> tensor<2x4x64x16xf32>, tensor<2x4x64xf32>
+    ```
+
+    Scores of a window that fade with the distance, and summaries whose do not; all are capped:
+
+    ```mlir
+    %out = attn.stream query(%q : tensor<1x4x64x16xf32>)
+        source(%k, %v : tensor<1x2x64x16xf32>, tensor<1x2x64x16xf32>)
+            score {
+            ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index, %slope_of: tensor<4xf32>):
+              %slope = tensor.extract %slope_of[%h] : tensor<4xf32>
+              %distance = arith.subi %j, %i : index
+              %integer = arith.index_cast %distance : index to i32
+              %number = arith.sitofp %integer : i32 to f32
+              %term = arith.mulf %slope, %number : f32
+              %t = arith.addf %s, %term : f32
+              attn.yield %t : f32
+            }
+            ranges [affine_map<(b)[rows, n] -> (0, rows)>] mask <causal, window = 16>
+        source(%ks, %vs : tensor<1x2x4x16xf32>, tensor<1x2x4x16xf32>)
+            ranges [affine_map<(b)[rows, n] -> (0, rows)>] mask <causal, stride = 16>
+        score(%slopes : tensor<4xf32>) {
+        ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index, %slope_of: tensor<4xf32>):
+          %most = arith.constant 5.0 : f32
+          %part = arith.divf %s, %most : f32
+          %bent = math.tanh %part : f32
+          %t = arith.mulf %bent, %most : f32
+          attn.yield %t : f32
+        }
+        outs(%init : tensor<1x4x64x16xf32>) {scale = 2.5e-01 : f64} -> tensor<1x4x64x16xf32>
     ```
 
     Sequences of a batch that end somewhere:
@@ -324,7 +360,7 @@ def Attn_StreamOp : Attn_TiledOp<"stream", 3, "getQuery()",
     OptionalAttr<Attn_TilesAttr>:$tiles
   );
   let results = (outs Variadic<AnyRankedTensor>:$results);
-  let regions = (region VariadicRegion<SizedRegion<1>>:$score);
+  let regions = (region VariadicRegion<SizedRegion<1>>:$scores);
   let hasVerifier = 1;
   let hasCanonicalizer = 1;
   let hasCustomAssemblyFormat = 1;
@@ -335,6 +371,8 @@ def Attn_StreamOp : Attn_TiledOp<"stream", 3, "getQuery()",
 
     using Source = StreamSource;
     ::llvm::SmallVector<Source> getSourceList();
+    /// The score region for the entries of all sources, or null.
+    ::mlir::Region *getCommonScore();
   }];
 }
 
@@ -469,7 +507,8 @@ def Attn_DenseBackwardOp : Attn_TiledOp<"dense_backward", 1, "getQuery()",
 }
 
 def Attn_StreamBackwardOp : Attn_TiledOp<"stream_backward", 1, "getQuery()",
-                                         [AttrSizedOperandSegments, Attn_SeparateInits, IsolatedFromAbove]> {
+                                         [AttrSizedOperandSegments, Attn_SeparateInits, IsolatedFromAbove,
+                                          DeclareOpInterfaceMethods<RegionBranchOpInterface>]> {
   let summary = "the gradient of attn.stream";
   let details = [{
     The shared core of the gradients of all soft-max patterns. For the
@@ -488,8 +527,9 @@ def Attn_StreamBackwardOp : Attn_TiledOp<"stream_backward", 1, "getQuery()",
     d_sink        = -sum_i exp(sink - lse[i]) delta[i]
     ```
 
-    With a `score` region `f`, as in `attn.stream`, `dS f'(scale q . key)` takes the
-    place of `dS` in `d_query` and `d_keys`. `d_captures` are as in `attn.dense_backward`.
+    With `score` regions, as in `attn.stream`, that together make `f_u` for source `u`,
+    `dS f_u'(scale q . key)` takes the place of `dS` in `d_query` and `d_keys_u`.
+    `d_captures` are as in `attn.dense_backward`, sums over all regions that read.
 
     Scores are computed again, and nothing of size `N x M` is stored. Sums run
     over the query heads that share a key head, and over the axes along which a
@@ -554,7 +594,7 @@ def Attn_StreamBackwardOp : Attn_TiledOp<"stream_backward", 1, "getQuery()",
     OptionalAttr<Attn_TilesAttr>:$tiles
   );
   let results = (outs Variadic<AnyRankedTensor>:$results);
-  let regions = (region VariadicRegion<SizedRegion<1>>:$score);
+  let regions = (region VariadicRegion<SizedRegion<1>>:$scores);
   let hasVerifier = 1;
   let hasCanonicalizer = 1;
   let hasCustomAssemblyFormat = 1;
@@ -564,6 +604,7 @@ def Attn_StreamBackwardOp : Attn_TiledOp<"stream_backward", 1, "getQuery()",
     void addOpenOperands(::fovea::attn::ContractOperands &operands);
 
     ::llvm::SmallVector<StreamSourceGradient> getSourceList();
+    ::mlir::Region *getCommonScore();
   }];
 }
 

@@ -10,7 +10,8 @@
 // query and key, its place, and what the region captures. Captures are operands
 // of the operation, and arguments of the region behind its own: a tensor is a
 // tensor there even where the operand is a memref, so that one body serves both
-// forms.
+// forms. The regions of one operation capture the same: those of its sources
+// that have one, in their order, and behind them that of all entries.
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,7 +22,7 @@
 
 namespace fovea::attn {
 
-/// The region of an operation, or none: upstream takes no empty ones.
+/// The regions of an operation, or none: upstream takes no empty ones.
 using ScoreRegions = llvm::MutableArrayRef<mlir::Region>;
 
 /// The arguments of a score region; those from `Captures` on are captured.
@@ -35,12 +36,16 @@ mlir::ParseResult parseScoreRegion(
     llvm::SmallVectorImpl<mlir::OpAsmParser::UnresolvedOperand> &captures,
     llvm::SmallVectorImpl<mlir::Type> &types,
     llvm::SmallVectorImpl<std::unique_ptr<mlir::Region>> &score);
+/// The region alone, which is added to `scores`.
+mlir::ParseResult
+parseScoreBody(mlir::OpAsmParser &parser,
+               llvm::SmallVectorImpl<std::unique_ptr<mlir::Region>> &scores);
 void printScoreRegion(mlir::OpAsmPrinter &printer, mlir::Operation *op,
                       mlir::OperandRange captures, mlir::TypeRange types,
                       ScoreRegions score);
 
-/// Copies the body of a region to another one, if there is one.
-void cloneScoreRegion(ScoreRegions from, ScoreRegions to);
+/// Copies the bodies of regions to others, which are as many.
+void cloneScoreRegions(ScoreRegions from, ScoreRegions to);
 
 /// Positions that a region may be given, and extents of batch entries and
 /// heads.
@@ -52,16 +57,19 @@ bool isDifferentiableCapture(mlir::Type captured);
 /// What a region yields.
 mlir::Value getYieldedScore(mlir::Region &region);
 
-/// Makes the batch entries and heads of a region count from `batch` and `head`,
+/// Makes the batch entries and heads of regions count from `batch` and `head`,
 /// which become captures: for a tile, which counts its own from 0.
-void offsetScoreRegion(ScoreRegions score, mlir::MutableOperandRange captures,
-                       mlir::Value batch, mlir::Value head);
+void offsetScoreRegions(ScoreRegions scores, mlir::MutableOperandRange captures,
+                        mlir::Value batch, mlir::Value head);
 
 namespace detail {
-/// Checks the region of `op`, whose sums have type `sums`, and its captures.
-mlir::LogicalResult verifyScoreRegion(mlir::Operation *op, ScoreRegions score,
-                                      mlir::ValueRange captures,
-                                      mlir::Type sums);
+/// Checks the regions of `op`, whose sums have type `sums`, and what they
+/// capture: one at most, and one for each of the `sources` that says so, which
+/// may be null.
+mlir::LogicalResult verifyScoreRegions(mlir::Operation *op, ScoreRegions scores,
+                                       mlir::ArrayAttr sources,
+                                       mlir::ValueRange captures,
+                                       mlir::Type sums);
 /// Checks that `gradients` are none, or fit the captures that have one.
 mlir::LogicalResult verifyCaptureGradients(mlir::Operation *op,
                                            mlir::ValueRange captures,

@@ -89,7 +89,8 @@ void StreamSources::add(const StreamOp::Source &source,
                       /*hasRelative=*/bool(source.relativeKeys),
                       /*hasDistanceBias=*/bool(source.distanceBias), origin,
                       source.attr ? source.attr.getUnit() : 0,
-                      source.attr && source.attr.getHasListedPositions()));
+                      source.attr && source.attr.getHasListedPositions(),
+                      /*hasScore=*/false));
 }
 
 StreamOp StreamSources::build(OpBuilder &builder, Location loc, Value query,
@@ -108,7 +109,7 @@ StreamOp StreamSources::build(OpBuilder &builder, Location loc, Value query,
       builder.getF64FloatAttr(scale),
       WeightingAttr::get(builder.getContext(), weighting), /*tiles=*/nullptr,
       score.size());
-  cloneScoreRegion(score, op.getScore());
+  cloneScoreRegions(score, op.getScores());
   return op;
 }
 
@@ -132,7 +133,7 @@ StreamSources::buildBackward(OpBuilder &builder, Location loc, Value query,
       gradients.captures, builder.getArrayAttr(attrs),
       builder.getI64IntegerAttr(block), builder.getF64FloatAttr(scale),
       /*tiles=*/nullptr, score.size());
-  cloneScoreRegion(score, op.getScore());
+  cloneScoreRegions(score, op.getScores());
   return op;
 }
 

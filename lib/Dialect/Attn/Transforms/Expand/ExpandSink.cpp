@@ -144,8 +144,8 @@ struct ExpandSinkGradient : OpRewritePattern<StreamBackwardOp> {
         op.getDLogWeights(), op.getDBiases(),
         /*d_sink=*/Value(), op.getDCaptures(), op.getSourcesAttr(),
         op.getBlockAttr(), op.getScaleAttr(), op.getTilesAttr(),
-        op.getScore().size());
-    cloneScoreRegion(op.getScore(), rest.getScore());
+        op.getScores().size());
+    cloneScoreRegions(op.getScores(), rest.getScores());
     results.append(rest->result_begin(), rest->result_end());
     if (gradient)
       results.insert(results.end() - op.getDCaptures().size(), gradient);

@@ -242,3 +242,77 @@ func.func @f(%q: tensor<1x2x4x8xf32>, %l: tensor<1x2x4xf32>, %t: tensor<3xf32>, 
       -> tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>, tensor<3xf64>
   return
 }
+
+// -----
+
+#all = affine_map<(b)[rows, n] -> (0, rows)>
+
+// Errors say which region it is.
+func.func @f(%q: tensor<1x2x4x8xf32>, %t: tensor<3xf32>) {
+  // expected-error @below {{'attn.stream' op expects the score region of source 1 to have 6 arguments: the score, batch entry, head, query and key, and 1 captures, but got 5}}
+  %0 = attn.stream query(%q : tensor<1x2x4x8xf32>)
+      source(%q, %q : tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>) ranges [#all]
+      source(%q, %q : tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>) score {
+      ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index):
+        attn.yield %s : f32
+      } ranges [#all]
+      captures(%t : tensor<3xf32>) outs(%q : tensor<1x2x4x8xf32>) {scale = 0.5} -> tensor<1x2x4x8xf32>
+  return
+}
+
+// -----
+
+#all = affine_map<(b)[rows, n] -> (0, rows)>
+
+func.func @f(%q: tensor<1x2x4x8xf32>, %n: index) {
+  // expected-error @below {{'attn.stream' op expects the score region of source 0 to divide integers by constants other than zero, but got 'arith.remsi'}}
+  %0 = attn.stream query(%q : tensor<1x2x4x8xf32>)
+      source(%q, %q : tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>) score {
+      ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index, %x: index):
+        // expected-note @below {{this operation}}
+        %r = arith.remsi %j, %x : index
+        attn.yield %s : f32
+      } ranges [#all]
+      captures(%n : index) outs(%q : tensor<1x2x4x8xf32>) {scale = 0.5} -> tensor<1x2x4x8xf32>
+  return
+}
+
+// -----
+
+#all = affine_map<(b)[rows, n] -> (0, rows)>
+
+func.func @f(%q: tensor<1x2x4x8xf32>, %t: tensor<3xf32>) {
+  // expected-error @below {{'attn.stream' op expects no captures without a score region, but got 1}}
+  %0 = attn.stream query(%q : tensor<1x2x4x8xf32>)
+      source(%q, %q : tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>) ranges [#all]
+      captures(%t : tensor<3xf32>) outs(%q : tensor<1x2x4x8xf32>) {scale = 0.5} -> tensor<1x2x4x8xf32>
+  return
+}
+
+// -----
+
+#all = affine_map<(b)[rows, n] -> (0, rows)>
+
+func.func @f(%q: tensor<1x2x4x8xf32>, %c: tensor<1x2x8x8xf32>, %z: tensor<1x2x4xi32>) {
+  // expected-error @below {{'attn.stream' op expects no score region with codes, whose scores are those of a table}}
+  %0 = attn.stream query(%q : tensor<1x2x4x8xf32>)
+      source(%q, %q : tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>) score {
+      ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index):
+        attn.yield %s : f32
+      } ranges [#all]
+      source(%c, %q : tensor<1x2x8x8xf32>, tensor<1x2x4x8xf32>) codes(%z : tensor<1x2x4xi32>) ranges [#all]
+      outs(%q : tensor<1x2x4x8xf32>) {scale = 0.5} -> tensor<1x2x4x8xf32>
+  return
+}
+
+// -----
+
+#all = affine_map<(b)[rows, n] -> (0, rows)>
+
+func.func @f(%q: tensor<1x2x4x8xf32>) {
+  // expected-error @below {{'attn.stream' op expects score regions of 1 sources, as they say, and one of all at most, but got 0}}
+  %0 = "attn.stream"(%q, %q, %q, %q) <{block = 0 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0>,
+      scale = 0.5 : f64, sources = [#attn.source<ranges = [(b)[rows, n] -> (0, rows)], mask = <none>, log_weight = false, bias = false score = true>]}>
+      : (tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>) -> tensor<1x2x4x8xf32>
+  return
+}

@@ -95,3 +95,141 @@ func.func @unused(%q: tensor<1x2x4x8xf32>, %t: tensor<3xf32>, %c: f32) -> tensor
       } outs(%q : tensor<1x2x4x8xf32>) -> tensor<1x2x4x8xf32>
   return %0 : tensor<1x2x4x8xf32>
 }
+
+// -----
+
+#all = affine_map<(b)[rows, n] -> (0, rows)>
+
+// All regions of an operation capture the same.
+// CHECK-LABEL: func @of_sources(
+// CHECK-SAME: %[[Q:.*]]: tensor<1x2x4x8xf32>, %[[T:.*]]: tensor<2xf32>
+// CHECK: attn.stream query(%[[Q]]
+// CHECK-NEXT: source({{.*}}) ranges
+// CHECK-NEXT: source(
+// CHECK-NEXT: score {
+// CHECK-NEXT: ^bb0(%[[S:.*]]: f32, {{.*}}: index, %[[H:.*]]: index, {{.*}}: index, {{.*}}: index, %[[X:.*]]: tensor<2xf32>):
+// CHECK: tensor.extract %[[X]][%[[H]]]
+// CHECK: } ranges [{{.*}}] mask <causal>
+// CHECK-NEXT: captures(%[[T]] : tensor<2xf32>)
+// CHECK-NEXT: outs(
+// CHECK: attn.stream query(%[[Q]]
+// CHECK: score {
+// CHECK: } ranges
+// CHECK-NEXT: source({{.*}}) ranges
+// CHECK-NEXT: score(%[[T]] : tensor<2xf32>) {
+// CHECK: math.tanh
+// CHECK: outs(
+func.func @of_sources(%q: tensor<1x2x4x8xf32>, %t: tensor<2xf32>) -> (tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>) {
+  %0 = attn.stream query(%q : tensor<1x2x4x8xf32>)
+      source(%q, %q : tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>) ranges [#all]
+      source(%q, %q : tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>) score {
+      ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index, %x: tensor<2xf32>):
+        %e = tensor.extract %x[%h] : tensor<2xf32>
+        %t0 = arith.addf %s, %e : f32
+        attn.yield %t0 : f32
+      } ranges [#all] mask <causal>
+      captures(%t : tensor<2xf32>) outs(%q : tensor<1x2x4x8xf32>) {scale = 0.5} -> tensor<1x2x4x8xf32>
+  %1 = attn.stream query(%q : tensor<1x2x4x8xf32>)
+      source(%q, %q : tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>) score {
+      ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index, %x: tensor<2xf32>):
+        %e = tensor.extract %x[%h] : tensor<2xf32>
+        %t0 = arith.addf %s, %e : f32
+        attn.yield %t0 : f32
+      } ranges [#all]
+      source(%q, %q : tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>) ranges [#all]
+      score(%t : tensor<2xf32>) {
+      ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index, %x: tensor<2xf32>):
+        %t0 = math.tanh %s : f32
+        attn.yield %t0 : f32
+      } outs(%q : tensor<1x2x4x8xf32>) {scale = 0.5} -> tensor<1x2x4x8xf32>
+  return %0, %1 : tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>
+}
+
+// CHECK-LABEL: func @gradients_of_sources(
+// CHECK: attn.stream_backward query
+// CHECK-NEXT: source(
+// CHECK-NEXT: score {
+// CHECK: } ranges
+// CHECK-NEXT: captures(
+// CHECK-NEXT: forward(
+// CHECK: d_captures(
+func.func @gradients_of_sources(%q: tensor<1x2x4x8xf32>, %l: tensor<1x2x4xf32>, %t: tensor<2xf32>) {
+  %0:4 = attn.stream_backward query(%q : tensor<1x2x4x8xf32>)
+      source(%q, %q : tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>) score {
+      ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index, %x: tensor<2xf32>):
+        %e = tensor.extract %x[%h] : tensor<2xf32>
+        %t0 = arith.addf %s, %e : f32
+        attn.yield %t0 : f32
+      } ranges [#all]
+      captures(%t : tensor<2xf32>) forward(%q, %l : tensor<1x2x4x8xf32>, tensor<1x2x4xf32>) gradient(%q : tensor<1x2x4x8xf32>)
+      outs(%q, %q, %q : tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>) d_captures(%t : tensor<2xf32>) {scale = 0.5}
+      -> tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>, tensor<2xf32>
+  return
+}
+
+// -----
+
+#all = affine_map<(b)[rows, n] -> (0, rows)>
+
+// The region of a source that contributes nothing goes with it, and with the
+// last one what it captures.
+// CANON-LABEL: func @empty_source(
+// CANON: attn.stream query
+// CANON-NEXT: source({{.*}}) ranges
+// CANON-NEXT: outs(
+func.func @empty_source(%q: tensor<1x2x4x8xf32>, %t: tensor<2xf32>) -> tensor<1x2x4x8xf32> {
+  %0 = attn.stream query(%q : tensor<1x2x4x8xf32>)
+      source(%q, %q : tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>) score {
+      ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index, %x: tensor<2xf32>):
+        %e = tensor.extract %x[%h] : tensor<2xf32>
+        %t0 = arith.addf %s, %e : f32
+        attn.yield %t0 : f32
+      } ranges []
+      source(%q, %q : tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>) ranges [#all]
+      captures(%t : tensor<2xf32>) outs(%q : tensor<1x2x4x8xf32>) {scale = 0.5} -> tensor<1x2x4x8xf32>
+  return %0 : tensor<1x2x4x8xf32>
+}
+
+// Those of others stay theirs.
+// CANON-LABEL: func @other_source(
+// CANON: attn.stream query
+// CANON-NEXT: source(
+// CANON-NEXT: score {
+// CANON: math.tanh
+// CANON: } ranges
+// CANON-NEXT: score {
+// CANON: math.exp
+// CANON: outs(
+func.func @other_source(%q: tensor<1x2x4x8xf32>) -> tensor<1x2x4x8xf32> {
+  %0 = attn.stream query(%q : tensor<1x2x4x8xf32>)
+      source(%q, %q : tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>) score {
+      ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index):
+        %t0 = math.sin %s : f32
+        attn.yield %t0 : f32
+      } ranges []
+      source(%q, %q : tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>) score {
+      ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index):
+        %t0 = math.tanh %s : f32
+        attn.yield %t0 : f32
+      } ranges [#all]
+      score {
+      ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index):
+        %t0 = math.exp %s : f32
+        attn.yield %t0 : f32
+      } outs(%q : tensor<1x2x4x8xf32>) {scale = 0.5} -> tensor<1x2x4x8xf32>
+  return %0 : tensor<1x2x4x8xf32>
+}
+
+// Regions that change nothing are none, if that holds for all.
+// CANON-LABEL: func @identities(
+// CANON: attn.stream query
+// CANON-NEXT: source({{.*}}) ranges
+// CANON-NEXT: outs(
+func.func @identities(%q: tensor<1x2x4x8xf32>) -> tensor<1x2x4x8xf32> {
+  %0 = attn.stream query(%q : tensor<1x2x4x8xf32>)
+      source(%q, %q : tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>) score {
+      ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index):
+        attn.yield %s : f32
+      } ranges [#all] outs(%q : tensor<1x2x4x8xf32>) {scale = 0.5} -> tensor<1x2x4x8xf32>
+  return %0 : tensor<1x2x4x8xf32>
+}

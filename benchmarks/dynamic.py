@@ -97,6 +97,9 @@ def make_others(n=4096, width=64, words=512):
         **{f"gradient: low_rank {name}, {ranks}":
            lambda name=name, mask=mask: fovea.low_rank_backward(q, u1, u2, v, sums[name], mask=mask)
            for name, mask in masks.items()},
+        **{f"conv, 8 bases, D={width}, N={tokens}":
+           lambda tokens=tokens: fovea.conv(*(x[:, :, :tokens] for x in (q, k, v)), num_basis=8, window=16, delta=1.0, epsilon=0.01)
+           for tokens in (256, 1024, n)},
         f"polynomial_features, degree 2 of 16, N={n}": lambda: fovea.polynomial_features(u1, degree=2, scale=0.25),
         f"pool, interval=16, {sizes}": lambda: fovea.pool(q, k, interval=16),
         f"top_k 16 of 256, N={n}": lambda: fovea.top_k(scores, 16),

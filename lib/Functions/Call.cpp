@@ -453,7 +453,7 @@ SmallVector<OwnedTensor> Call::collect(MutableArrayRef<Destination> written,
 Expected<SmallVector<OwnedTensor>> Call::run() {
   if (DescribeScope::isActive())
     return describe();
-  bool isOpen = leavesLengthsOpen(op, target);
+  bool isOpen = !hasFixedLengths && leavesLengthsOpen(op, target);
   if (Error error = place(isOpen))
     return error;
   if (Error error = checkOverlaps(destinations))

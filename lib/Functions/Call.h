@@ -154,6 +154,9 @@ public:
   void update(Checker &check, llvm::ArrayRef<Argument> arguments,
               bool inPlace = true);
 
+  /// Compiles a kernel for the lengths of this call alone.
+  void fixLengths() { hasFixedLengths = true; }
+
   /// Runs the operation. The results are those of `result`, in order.
   llvm::Expected<llvm::SmallVector<OwnedTensor>> run();
   /// What stands for running when there is nothing to compute: every element of
@@ -319,6 +322,7 @@ private:
   Target target;
   ResultMemory memory;
   unsigned numResults = 0;
+  bool hasFixedLengths = false;
   Body body;
   /// The score regions, and the first of what they capture among the values of
   /// operands.

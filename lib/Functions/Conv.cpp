@@ -39,6 +39,9 @@ static void addAlgorithm(Call &call, Checker &check, ConvAlgorithm algorithm,
               "algorithm: found 'single' for " + Twine(numBases) +
                   " bases, needed one basis");
   call.attribute("algorithm", convert(algorithm));
+  // There is one transform, which is as long as the sequence.
+  if (algorithm == ConvAlgorithm::Single)
+    call.fixLengths();
 }
 
 static void addBlock(Call &call, Checker &check,
@@ -156,6 +159,8 @@ static void addConv(Call &call, Checker &check, const ConvSearch &search,
                 "window: found " + Twine(search.window) +
                     ", needed at most the group of " + Twine(group));
     call.attribute("group", group);
+    // Pairs of groups are calls of their own, the last one for what is left.
+    call.fixLengths();
   }
 }
 

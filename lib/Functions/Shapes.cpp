@@ -43,7 +43,15 @@ static constexpr StringLiteral kOpenOperations[] = {
     "vq_backward"};
 /// Those whose kernels for all lengths are slower.
 static constexpr StringLiteral kSlowOpenOperations[] = {
-    "fast_multipole", "fast_multipole_backward", "fast_multipole_linear",
+    "conv",
+    "conv_apply",
+    "conv_apply_backward",
+    "conv_backward",
+    "conv_recover",
+    "conv_recover_backward",
+    "fast_multipole",
+    "fast_multipole_backward",
+    "fast_multipole_linear",
     "fast_multipole_linear_backward"};
 
 bool functions::leavesLengthsOpen(StringRef op, Target target) {

@@ -230,6 +230,54 @@ def fast_multipole_linear_backward_mask(tokens):
     return fast_multipole_linear_backward(tokens, mask=tokens.mask)
 
 
+SEARCH = {"num_basis": 3, "window": 1, "delta": 0.5, "epsilon": 0.01}
+
+
+def conv(tokens, **options):
+    return fovea.conv, (tokens.q, tokens.k, tokens.v), {**SEARCH, **options}
+
+
+def conv_mask(tokens):
+    return conv(tokens, token_mask=tokens.mask)
+
+
+def conv_toeplitz(tokens):
+    return conv(tokens, algorithm="toeplitz")
+
+
+def conv_backward(tokens, **options):
+    out, _, d_out = tokens.results()
+    return fovea.conv_backward, (d_out, tokens.q, tokens.k, tokens.v, out), {**SEARCH, **options}
+
+
+def conv_backward_mask(tokens):
+    return conv_backward(tokens, token_mask=tokens.mask)
+
+
+def conv_recover(tokens):
+    return fovea.conv_recover, (tokens.q, tokens.k), SEARCH
+
+
+def _bases(tokens):
+    """Three for each head, of which the second begins behind the first third of the tokens."""
+    sizes = np.array([tokens.N, tokens.N - tokens.N // 3, 0], np.int32) * (np.arange(3) < 1 + (tokens.N > 2))
+    return tokens.sums(tokens.B, H, 3, tokens.N), np.broadcast_to(sizes.astype(np.int32), (tokens.B, H, 3)).copy()
+
+
+def conv_apply(tokens, **options):
+    return fovea.conv_apply, (*_bases(tokens), tokens.v), options
+
+
+def conv_apply_backward(tokens):
+    out, _, d_out = tokens.results()
+    return fovea.conv_apply_backward, (d_out, *_bases(tokens), tokens.v, out), {}
+
+
+def conv_recover_backward(tokens):
+    b, sizes = _bases(tokens)
+    return fovea.conv_recover_backward, (b, tokens.q, tokens.k, sizes), {}
+
+
 def polynomial_features(tokens):
     return fovea.polynomial_features, (tokens.q,), {"degree": 2, "scale": 0.2}
 
@@ -316,12 +364,16 @@ CASES = [
     vq_squared_relu, vq_matmul, vq_associative, vq_state, vq_backward, vq_backward_mask, vq_backward_bias,
     vq_backward_state, vq_backward_encoder,
 ]  # fmt: skip
-#: What has no mean of no tokens.
-NEED_TOKENS = {commitment_loss, commitment_loss_mask, commitment_loss_backward}
+#: What has no mean of no tokens, or no window among them.
+NEED_TOKENS = {
+    commitment_loss, commitment_loss_mask, commitment_loss_backward, conv, conv_mask, conv_toeplitz, conv_backward,
+    conv_backward_mask, conv_recover,
+}  # fmt: skip
 
 #: Whose kernels for all lengths are chosen by "dynamic" alone: slower than others, with other bits.
 DYNAMIC_CASES = [
-    fast_multipole, fast_multipole_causal, fast_multipole_mask, fast_multipole_counted_once, fast_multipole_backward,
+    conv, conv_mask, conv_toeplitz, conv_backward, conv_backward_mask, conv_recover, conv_apply, conv_apply_backward,
+    conv_recover_backward, fast_multipole, fast_multipole_causal, fast_multipole_mask, fast_multipole_counted_once, fast_multipole_backward,
     fast_multipole_backward_causal, fast_multipole_backward_mask, fast_multipole_linear, fast_multipole_linear_causal,
     fast_multipole_linear_mask, fast_multipole_linear_backward, fast_multipole_linear_backward_mask,
 ]  # fmt: skip

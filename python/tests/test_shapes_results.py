@@ -139,6 +139,8 @@ def test_functions(case, type):
 def test_levels(case, type):
     """Less than a group of 4, and lengths for which there are 0 to 6 levels, which read weights of 6."""
     for number, N in enumerate([0, 1, 8, 31, 133, 300]):
+        if N == 0 and case in NEED_TOKENS:
+            continue
 
         def run(shapes, target="cpu", N=N, B=1 + number % 2):
             fovea.set_shapes(shapes)
@@ -149,6 +151,9 @@ def test_levels(case, type):
         for others in run("static"), run("dynamic", "reference"):
             for one, other in zip(found, others, strict=True):
                 assert one.dtype == other.dtype and one.shape == other.shape
+                if one.dtype.kind == "i":
+                    assert np.array_equal(one, other)
+                    continue
                 finite = np.isfinite(other)
                 assert np.array_equal(one[~finite], other[~finite])
                 near_or_zero = np.where(finite, other, 0).astype(np.float64)

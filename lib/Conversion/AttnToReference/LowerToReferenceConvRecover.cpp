@@ -17,9 +17,9 @@ namespace {
 class Search {
 public:
   Search(ReferenceBuilder &ref, ConvRecoverOp op)
-      : ref(ref), op(op),
-        numRows(cast<MemRefType>(op.getQuery().getType()).getDimSize(2)),
-        sum(ref.allocate({numRows})), range(ref.allocate({2})) {}
+      : ref(ref), op(op), numRows(ref.extent(op.getQuery(), 2)),
+        sum(ref.allocate(ShapedType::kDynamic, numRows)),
+        range(ref.allocate({2})) {}
 
   void run(Value b, Value h, Value g);
 
@@ -41,7 +41,7 @@ private:
 
   ReferenceBuilder &ref;
   ConvRecoverOp op;
-  int64_t numRows;
+  Value numRows;
   /// The sum of the bases so far, and the columns that are left.
   Value sum, range;
   /// The head, and how many tokens there are.
@@ -69,7 +69,10 @@ Value Search::findNew(Value low, Value last) {
   Value half = ref.number(0.5);
   setBound(0, low);
   setBound(1, last);
-  ref.forEach(ref.index(llvm::Log2_64_Ceil(numRows) + 1), [&](Value) {
+  // Halves of at most 2^31 columns, of which the last ones change nothing.
+  std::optional<int64_t> known = getConstantIntValue(numRows);
+  int64_t steps = known ? llvm::Log2_64_Ceil(std::max<int64_t>(*known, 1)) : 31;
+  ref.forEach(ref.index(steps + 1), [&](Value) {
     Value isOpen = ref.less(bound(0), bound(1));
     Value middle = ref.div(ref.add(bound(0), bound(1)), ref.index(2));
     Value result =
@@ -86,7 +89,7 @@ Value Search::findNew(Value low, Value last) {
 
 /// Stores a basis that begins at `column`, rounded, and adds it to the sum.
 void Search::addBasis(Value basis, Value column) {
-  Value size = ref.sub(ref.index(numRows), column), one = ref.index(1);
+  Value size = ref.sub(numRows, column), one = ref.index(1);
   ref.storeIndex(size, op.getSizes(), {batch, head, basis});
   ref.storeIndex(ref.add(basis, one), op.getFound(), {batch, head});
   ref.forEach(ref.sub(length, column), [&](Value lag) {
@@ -106,14 +109,14 @@ void Search::run(Value b, Value h, Value g) {
   Value numBases = ref.extent(op.getBasis(), 2);
   ref.forEach(numBases, [&](Value r) {
     ref.storeIndex(zero, op.getSizes(), {b, h, r});
-    ref.forEach(ref.index(numRows), [&](Value lag) {
+    ref.forEach(numRows, [&](Value lag) {
       ref.store(ref.number(0.0), op.getBasis(), {b, h, r, lag});
     });
   });
-  ref.forEach(ref.index(numRows),
+  ref.forEach(numRows,
               [&](Value lag) { ref.store(ref.number(0.0), sum, lag); });
   ref.storeIndex(zero, op.getFound(), {b, h});
-  length = ref.index(numRows);
+  length = numRows;
   if (op.getLengths())
     length = ref.min(ref.max(ref.loadIndex(op.getLengths(), b), zero), length);
   ref.ifThen(ref.less(zero, length), [&] { addBasis(zero, zero); });

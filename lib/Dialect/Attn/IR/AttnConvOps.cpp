@@ -79,7 +79,12 @@ static LogicalResult verifySearch(OpTy op, int64_t numBases) {
   if (numBases < 1)
     return op.emitOpError()
            << "expects at least one basis, but got " << numBases;
-  if (window < 1 || window > numTokens)
+  // Where run time finds fewer tokens, no column is searched.
+  bool isKnown = !ShapedType::isDynamic(numTokens);
+  if (!isKnown && window < 1)
+    return op.emitOpError()
+           << "expects a window of at least 1 token, but got " << window;
+  if (isKnown && (window < 1 || window > numTokens))
     return op.emitOpError() << "expects a window from 1 to the " << numTokens
                             << " tokens, but got " << window;
   std::pair<StringRef, APFloat> tolerances[] = {{"delta", op.getDelta()},
@@ -121,7 +126,13 @@ template <typename OpTy> static LogicalResult verifyConv(OpTy op) {
     return op.emitOpError() << "expects one basis for the algorithm single, "
                                "but got "
                             << op.getNumBasis();
+  bool isDynamic = ShapedType::isDynamic(shaped(op.getQuery()).getDimSize(2));
+  if (op.getAlgorithm() == ConvAlgorithm::Single && isDynamic)
+    return op.emitOpError("expects a static number of tokens for the "
+                          "algorithm single");
   if (std::optional<int64_t> group = op.getGroup()) {
+    if (isDynamic)
+      return op.emitOpError("expects a static number of tokens for a group");
     if (*group < 1)
       return op.emitOpError()
              << "expects a group of at least 1 token, but got " << *group;

@@ -92,7 +92,9 @@ Value ConvExpander::makeEmpty(Value like, ArrayRef<int64_t> trailing,
   SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(b, b.getLoc(), like);
   sizes.truncate(2);
   for (int64_t extent : trailing)
-    sizes.push_back(b.getIndexAttr(extent));
+    sizes.push_back(ShapedType::isDynamic(extent)
+                        ? tensor::getMixedSize(b, b.getLoc(), like, 2)
+                        : b.getIndexAttr(extent));
   return tensor::EmptyOp::create(b, sizes, elementType);
 }
 

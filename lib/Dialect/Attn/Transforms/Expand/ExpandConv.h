@@ -66,7 +66,8 @@ protected:
   Value insertRows(Value rows, Value tensor, mlir::OpFoldResult first);
   /// `first + offset`.
   mlir::OpFoldResult addRows(mlir::OpFoldResult first, int64_t offset);
-  /// An empty tensor of the leading two extents of `like` and `trailing`.
+  /// An empty tensor of the leading two extents of `like` and `trailing`, of
+  /// which one that is not known is the rows of `like`.
   Value makeEmpty(Value like, llvm::ArrayRef<int64_t> trailing,
                   mlir::Type elementType);
   static llvm::ArrayRef<int64_t> getShape(Value tensor) {

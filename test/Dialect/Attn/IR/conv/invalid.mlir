@@ -274,8 +274,8 @@ func.func @f(%q: tensor<2x4x9x6xf32>, %k: tensor<2x3x9x6xf32>, %b: tensor<2x4x3x
 // -----
 
 func.func @f(%q: tensor<2x4x?x6xf32>, %k: tensor<2x2x?x6xf32>, %b: tensor<2x4x3x?xf32>, %m: tensor<2x4x3xi32>, %n: tensor<2x4xi32>) {
-  // expected-error @below {{'attn.conv_recover' op expects extent 2 of query to be static, but got a dynamic extent}}
-  %0:3 = attn.conv_recover ins(%q, %k : tensor<2x4x?x6xf32>, tensor<2x2x?x6xf32>) outs(%b, %m, %n : tensor<2x4x3x?xf32>, tensor<2x4x3xi32>, tensor<2x4xi32>) {window = 4 : i64, delta = 1.0 : f64, epsilon = 0.0 : f64} -> tensor<2x4x3x?xf32>, tensor<2x4x3xi32>, tensor<2x4xi32>
+  // expected-error @below {{'attn.conv_recover' op expects a window of at least 1 token, but got 0}}
+  %0:3 = attn.conv_recover ins(%q, %k : tensor<2x4x?x6xf32>, tensor<2x2x?x6xf32>) outs(%b, %m, %n : tensor<2x4x3x?xf32>, tensor<2x4x3xi32>, tensor<2x4xi32>) {window = 0 : i64, delta = 1.0 : f64, epsilon = 0.0 : f64} -> tensor<2x4x3x?xf32>, tensor<2x4x3xi32>, tensor<2x4xi32>
   return
 }
 
@@ -694,8 +694,8 @@ func.func @f(%q: tensor<2x4x9x6xf32>, %k: tensor<2x2x9x6xf32>, %v: tensor<2x2x9x
 // -----
 
 func.func @f(%q: tensor<2x4x?x6xf32>, %k: tensor<2x2x?x6xf32>, %v: tensor<2x2x?x5xf32>, %o: tensor<2x4x?x5xf32>, %d: tensor<2x4x?x5xf32>, %iq: tensor<2x4x?x6xf32>, %ik: tensor<2x2x?x6xf32>, %iv: tensor<2x2x?x5xf32>) {
-  // expected-error @below {{'attn.conv_backward' op expects extent 2 of query to be static, but got a dynamic extent}}
-  %r:3 = attn.conv_backward ins(%q, %k, %v : tensor<2x4x?x6xf32>, tensor<2x2x?x6xf32>, tensor<2x2x?x5xf32>) forward(%o : tensor<2x4x?x5xf32>) gradient(%d : tensor<2x4x?x5xf32>) outs(%iq, %ik, %iv : tensor<2x4x?x6xf32>, tensor<2x2x?x6xf32>, tensor<2x2x?x5xf32>) {num_basis = 2 : i64, window = 1 : i64, delta = 0.0 : f64, epsilon = 0.0 : f64} -> tensor<2x4x?x6xf32>, tensor<2x2x?x6xf32>, tensor<2x2x?x5xf32>
+  // expected-error @below {{'attn.conv_backward' op expects a static number of tokens for a group}}
+  %r:3 = attn.conv_backward ins(%q, %k, %v : tensor<2x4x?x6xf32>, tensor<2x2x?x6xf32>, tensor<2x2x?x5xf32>) forward(%o : tensor<2x4x?x5xf32>) gradient(%d : tensor<2x4x?x5xf32>) outs(%iq, %ik, %iv : tensor<2x4x?x6xf32>, tensor<2x2x?x6xf32>, tensor<2x2x?x5xf32>) {group = 3 : i64, num_basis = 2 : i64, window = 1 : i64, delta = 0.0 : f64, epsilon = 0.0 : f64} -> tensor<2x4x?x6xf32>, tensor<2x2x?x6xf32>, tensor<2x2x?x5xf32>
   return
 }
 

@@ -125,6 +125,7 @@ def make_source(rng, case, M, index):
     return SimpleNamespace(
         k=k, v=v, rows=rows, unit=unit, positions="listed" if listed else "stored", log_weight=log_weight,
         bias=bias, lengths=lengths, causal="causal" in case["mask"], segments=None, text=ranges,
+        score=None, admit=None,
         window=int(options["window"]) if "window" in options else None,
         prefix=int(options["prefix"]) if "prefix" in options else None,
         ranges=lambda b, rows, n: eval(ranges, {"b": b, "rows": rows, "n": n}),
@@ -156,7 +157,7 @@ def run(index, case, gradient=False):
         k, v = normal(rng, (B, G, 20, D), dtype), normal(rng, (B, G, 20, E), dtype)
         sources.append(SimpleNamespace(
             k=k, v=v, rows=None, log_weight=None, bias=None, lengths=None, causal=False, window=None, prefix=None,
-            segments=None, ranges=None, text="(0, rows)"))  # fmt: skip
+            segments=None, score=None, admit=None, ranges=None, text="(0, rows)"))  # fmt: skip
     sink = normal(rng, (1, H), dtype) if case["sink"] else None
     options = {"block": case["block"], "scale": 0.3, "sink": sink}
     options["score"] = (lambda s, b, h, i, j: s + 0.01 * (j - i)) if case["score"] else None

@@ -200,6 +200,9 @@ llvm::Expected<Value> Call::appendRegionPart(OpBuilder &b,
 
 llvm::Expected<SmallVector<std::unique_ptr<Region>>>
 Call::buildScoreRegions(MLIRContext *context) const {
+  SmallVector<std::unique_ptr<Region>> regions;
+  if (scoreParts.empty())
+    return std::move(regions);
   OpBuilder b(context);
   Location loc = b.getUnknownLoc();
   Type number =
@@ -216,7 +219,6 @@ Call::buildScoreRegions(MLIRContext *context) const {
     types.push_back(getType(context, /*isOpen=*/true, declarations[value],
                             capture.elementType, capture.shape));
   }
-  SmallVector<std::unique_ptr<Region>> regions;
   std::optional<unsigned> present;
   Value score;
   auto finish = [&] {

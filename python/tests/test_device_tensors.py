@@ -172,8 +172,9 @@ def test_lists_of_sources():
     other, *_ = tensors(0)
 
     def call(second):
-        none = [None] * 2
-        lists = [k, second], [v, v], [True, False], none, none, [1, 1], none, none, none, none, [1, 1], ["stored"] * 2, [""] * 2, [""] * 2, [0] * 2
+        none, texts, ones = [None] * 2, [""] * 2, [1, 1]
+        lists = [k, second], [v, v], [True, False], none, none, ones, none, none, none, none, ones
+        lists += ["stored"] * 2, texts, texts, [0, 0]
         return _fovea.tensors.stream(q, *lists, 0, None, None, None, None, None, True, None)
 
     assert [each.place for each in call(k)] == [(CUDA, 1)] * 2 and last_stream() == CURRENT + 1

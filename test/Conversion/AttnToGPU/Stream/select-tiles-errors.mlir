@@ -29,11 +29,11 @@ func.func @many(%q: tensor<1x1x4x8xf32>, %k: tensor<1x1x1073741824x8xf32>) -> te
 
 // -----
 
-func.func @wide(%q: tensor<1x1x4x264xf32>) -> tensor<1x1x4x264xf32> {
-  // expected-error@+1 {{'attn.stream' op has heads of width 264, but GPU kernels take at most 256}}
-  %r = attn.stream query(%q : tensor<1x1x4x264xf32>) source(%q, %q : tensor<1x1x4x264xf32>, tensor<1x1x4x264xf32>)
-      ranges [affine_map<(b)[rows, n] -> (0, rows)>] outs(%q : tensor<1x1x4x264xf32>) {scale = 1.0 : f64} -> tensor<1x1x4x264xf32>
-  return %r : tensor<1x1x4x264xf32>
+func.func @wide(%q: tensor<1x1x4x1032xf32>) -> tensor<1x1x4x1032xf32> {
+  // expected-error@+1 {{'attn.stream' op has heads of width 1032, but GPU kernels take at most 1024}}
+  %r = attn.stream query(%q : tensor<1x1x4x1032xf32>) source(%q, %q : tensor<1x1x4x1032xf32>, tensor<1x1x4x1032xf32>)
+      ranges [affine_map<(b)[rows, n] -> (0, rows)>] outs(%q : tensor<1x1x4x1032xf32>) {scale = 1.0 : f64} -> tensor<1x1x4x1032xf32>
+  return %r : tensor<1x1x4x1032xf32>
 }
 
 // -----

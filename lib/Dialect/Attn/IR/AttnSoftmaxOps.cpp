@@ -86,6 +86,7 @@ template <typename OpTy> struct DropUnusedSink : OpRewritePattern<OpTy> {
     return success();
   }
 };
+} // namespace
 
 /// Whether `op` computes the gradient of a captured operand, which then stays.
 template <typename OpTy>
@@ -113,6 +114,7 @@ static void dropScores(OpTy op, PatternRewriter &rewriter) {
   rewriter.replaceOp(op, rewriter.create(state));
 }
 
+namespace {
 /// Regions that yield their scores are none, and what they do not look at is
 /// not captured.
 template <typename OpTy> struct SimplifyScore : OpRewritePattern<OpTy> {

@@ -128,7 +128,7 @@ struct ExpandSinkGradient : OpRewritePattern<StreamBackwardOp> {
     if (op.getDSink()) {
       gradient = SinkGradient(rewriter, op).build();
       // Before those of what the score region captures.
-      auto position = types.end() - 1 - op.getDCaptures().size();
+      auto *position = types.end() - 1 - op.getDCaptures().size();
       Type wanted = *position;
       types.erase(position);
       if (gradient.getType() != wanted)

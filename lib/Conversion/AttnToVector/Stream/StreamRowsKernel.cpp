@@ -63,11 +63,11 @@ StreamRowsKernel::StreamRowsKernel(StreamOp op, const KernelBuilder &builder,
   auto isNarrow = [](Value memref) {
     return getElementTypeOrSelf(memref).isBF16();
   };
-  usesAMX = options.amx && isSoftmax && op.getScores().empty() && op.getCodes().empty() &&
-            maxRows > kColumnRows && lanes == kAMXRows &&
-            width % kAMXDepth == 0 && valueWidth % lanes == 0 &&
-            isNarrow(op.getQuery()) && isNarrow(op.getOutput()) &&
-            llvm::all_of(op.getKeys(), isNarrow) &&
+  usesAMX = options.amx && isSoftmax && op.getScores().empty() &&
+            op.getCodes().empty() && maxRows > kColumnRows &&
+            lanes == kAMXRows && width % kAMXDepth == 0 &&
+            valueWidth % lanes == 0 && isNarrow(op.getQuery()) &&
+            isNarrow(op.getOutput()) && llvm::all_of(op.getKeys(), isNarrow) &&
             llvm::all_of(op.getValues(), isNarrow);
   hasListsOfHeads =
       llvm::any_of(op.getSourceList(), [&](const StreamSource &source) {

@@ -15,6 +15,7 @@
 
 #include "DifferentiateRules.h"
 #include "fovea/Dialect/Attn/IR/AttnDialect.h"
+#include "fovea/Dialect/Attn/IR/DenseTerms.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -144,16 +145,8 @@ LogicalResult TiledGradient::check() {
                           "with ")
            << what << " is not known";
   };
-  if (!op.getScore().empty())
-    return fail("a function of scores");
-  for (auto [operand, name] :
-       {std::pair<Value, StringRef>(op.getLogWeight(), "log weights"),
-        {op.getBias(), "a bias"},
-        {op.getSink(), "a sink"},
-        {op.getLengths(), "lengths"},
-        {op.getQueryLengths(), "lengths"}})
-    if (operand)
-      return fail(name);
+  if (StringRef term = findDenseTerm(op); !term.empty())
+    return fail(term);
   heads = cast<ShapedType>(op.getQuery().getType()).getDimSize(1);
   keyHeads = cast<ShapedType>(op.getKey().getType()).getDimSize(1);
   if (ShapedType::isDynamic(heads) || ShapedType::isDynamic(keyHeads))

@@ -20,7 +20,7 @@ from . import _fovea
 from ._conv import conv
 from ._pool import pool
 from ._program import Program
-from ._quantize import quantize
+from ._quantize import codebook_update, quantize
 from ._stream import Source, stream
 from ._vq import vq
 from .compiler import compile
@@ -111,15 +111,11 @@ def _codebook(k: Any, codes: int) -> Any:
     B, G, N, D = k.shape
     keys = k.swapaxes(0, 1).reshape(G, B * N, D)
     book = keys[:, np.linspace(0, B * N - 1, codes).astype(int)].copy()
+    sums, counts = np.zeros_like(book), np.zeros((G, codes), k.dtype)
     for _ in range(_ROUNDS):
-        _, nearest = quantize(k, book)
-        for head in range(G):
-            own = nearest[:, head].ravel()
-            sums = np.zeros((codes, D), k.dtype)
-            np.add.at(sums, own, keys[head])
-            counts = np.bincount(own, minlength=codes)[:, None]
-            # A codeword without keys stays where it is.
-            book[head] = np.where(counts > 0, sums / np.maximum(counts, 1), book[head])
+        means, sums, counts = codebook_update(k, quantize(k, book)[1], sums, counts, rate=0.0)
+        # A codeword without keys stays where it is.
+        book = np.where(counts[:, :, None] > 0, means, book)
     return book
 
 

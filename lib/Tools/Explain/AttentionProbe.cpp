@@ -9,7 +9,7 @@
 #include "fovea/Tools/Explain/AttentionProbe.h"
 #include "Report.h"
 #include "fovea/Analysis/UsefulFlops.h"
-#include "fovea/Dialect/Attn/IR/AttnOps.h"
+#include "fovea/Dialect/Attn/IR/DenseTerms.h"
 #include "fovea/InitAllDialects.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinOps.h"
@@ -23,16 +23,8 @@ using namespace fovea;
 static std::string findReason(attn::DenseOp op, Block *entry) {
   if (op->getBlock() != entry)
     return "it is in a loop or a branch";
-  if (!op.getScore().empty())
-    return "it has a function of scores";
-  for (auto [operand, name] :
-       {std::pair<Value, StringRef>(op.getLogWeight(), "log weights"),
-        {op.getBias(), "a bias"},
-        {op.getSink(), "a sink"},
-        {op.getLengths(), "lengths"},
-        {op.getQueryLengths(), "lengths"}})
-    if (operand)
-      return ("it has " + name).str();
+  if (StringRef term = attn::findDenseTerm(op); !term.empty())
+    return ("it has " + term).str();
   attn::MaskAttr mask = op.getMaskOrNone();
   if (mask && mask.getWindow() > 0)
     return "it has a window";

@@ -198,8 +198,15 @@ static std::optional<PositionSum> matchPosition(AccessTrace &trace,
       return std::nullopt;
     return PositionSum{0, 0, constant.getSExtValue()};
   }
-  if (isa_and_nonnull<arith::IndexCastOp, arith::ExtSIOp, arith::TruncIOp>(op))
-    return matchPosition(trace, attention, AccessTrace::getOperand(number, 0));
+  if (isa_and_nonnull<arith::IndexCastOp, arith::ExtSIOp, arith::TruncIOp>(
+          op)) {
+    std::optional<PositionSum> sum =
+        matchPosition(trace, attention, AccessTrace::getOperand(number, 0));
+    // What a narrower type cannot hold is another number there.
+    bool isHeld = sum && (!type.isInteger(32) ||
+                          std::abs(sum->offset) <= int64_t(kMostOffset32));
+    return isHeld ? sum : std::nullopt;
+  }
   if (!isa_and_nonnull<arith::AddIOp, arith::SubIOp>(op))
     return std::nullopt;
   std::optional<PositionSum> sides[2];

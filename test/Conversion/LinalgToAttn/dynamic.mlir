@@ -178,6 +178,48 @@ func.func @shifted(%x: tensor<?x?x8xf32>) -> tensor<?x?x8xf32> {
   return %r : tensor<?x?x8xf32>
 }
 
+// 2^31 is negative in 32 bits: this holds for no query, not for all.
+// CHECK-LABEL: func.func @wrapped(
+// CHECK: attn.dense {{.*}}bias({{.*}} {mask = #attn.mask<causal>
+func.func @wrapped(%x: tensor<?x?x8xf32>) -> tensor<?x?x8xf32> {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c2147483648 = arith.constant 2147483648 : index
+  %c0_i32 = arith.constant 0 : i32
+  %zero = arith.constant 0.0 : f32
+  %low = arith.constant 0xFF7FFFFF : f32
+  %b = tensor.dim %x, %c0 : tensor<?x?x8xf32>
+  %n = tensor.dim %x, %c1 : tensor<?x?x8xf32>
+  %e = tensor.empty(%b, %n, %n) : tensor<?x?x?xf32>
+  %z = linalg.fill ins(%zero : f32) outs(%e : tensor<?x?x?xf32>) -> tensor<?x?x?xf32>
+  %s = linalg.generic {indexing_maps = [#q, #k, #s], iterator_types = ["parallel", "parallel", "parallel", "reduction"]}
+      ins(%x, %x : tensor<?x?x8xf32>, tensor<?x?x8xf32>) outs(%z : tensor<?x?x?xf32>) {
+  ^bb0(%l: f32, %r: f32, %o: f32):
+    %p = arith.mulf %l, %r : f32
+    %t = arith.addf %p, %o : f32
+    linalg.yield %t : f32
+  } -> tensor<?x?x?xf32>
+  %masked = linalg.generic {indexing_maps = [#x, #x], iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%s : tensor<?x?x?xf32>) outs(%e : tensor<?x?x?xf32>) {
+  ^bb0(%score: f32, %o: f32):
+    %i = linalg.index 1 : index
+    %j = linalg.index 2 : index
+    %far = arith.addi %i, %c2147483648 : index
+    %narrow_i = arith.index_cast %far : index to i64
+    %query = arith.trunci %narrow_i : i64 to i32
+    %holds = arith.cmpi sge, %query, %c0_i32 : i32
+    %first = arith.cmpi sge, %i, %j : index
+    %c = arith.andi %holds, %first : i1
+    %t = arith.select %c, %score, %low : f32
+    linalg.yield %t : f32
+  } -> tensor<?x?x?xf32>
+  %w = linalg.softmax dimension(2) ins(%masked : tensor<?x?x?xf32>) outs(%e : tensor<?x?x?xf32>) -> tensor<?x?x?xf32>
+  %f = tensor.empty(%b, %n) : tensor<?x?x8xf32>
+  %g = linalg.fill ins(%zero : f32) outs(%f : tensor<?x?x8xf32>) -> tensor<?x?x8xf32>
+  %r = linalg.batch_matmul ins(%w, %x : tensor<?x?x?xf32>, tensor<?x?x8xf32>) outs(%g : tensor<?x?x8xf32>) -> tensor<?x?x8xf32>
+  return %r : tensor<?x?x8xf32>
+}
+
 // With another number of keys, the last query is that of the last key: this is none of these masks.
 // CHECK-LABEL: func.func @cross(
 // REFUSE-LABEL: func.func @cross(

@@ -57,14 +57,6 @@ def test_against_loops(name):
         check(fovea.dense(*arrays, **options, target="gpu-sim"), fovea.dense(*arrays, **options, target="reference"))
 
 
-@pytest.mark.parametrize("type", TYPES)
-def test_hopper(type, monkeypatch):
-    monkeypatch.setenv("FOVEA_SIMT", "chip=sm_90a")
-    for shape, name in zip(SHAPES[3:8], OPTIONS):
-        arrays, options = case(name, type, shape)
-        compare(type, arrays, **options)
-
-
 def test_more_rows_than_the_least_parts_have():
     """Beyond 128 parts of 256 rows, parts are longer."""
     compare("float16", make("float16", H=2, G=1, N=1, M=32769, D=16), causal=True)

@@ -85,6 +85,23 @@ private:
 };
 } // namespace
 
+LogicalResult fovea::attn::checkReads(Operation *op,
+                                      ArrayRef<ScoreDerivatives> ofRegions) {
+  Dependences dependences;
+  for (const ScoreDerivatives &ofRegion : ofRegions)
+    for (const ScoreDerivatives::OfRead &each : ofRegion.reads) {
+      tensor::ExtractOp read = each.read;
+      bool isByScore = llvm::any_of(read.getIndices(), [&](Value index) {
+        return dependences.find(index).onScore;
+      });
+      if (each.value && isByScore)
+        return op->emitOpError("has a gradient of a capture that is read at a "
+                               "place which depends on the score; only the "
+                               "reference computes it");
+    }
+  return success();
+}
+
 ReadLines fovea::attn::findReadLines(tensor::ExtractOp read) {
   Dependences dependences;
   Dependence all;

@@ -10,6 +10,7 @@ import pytest
 from conftest import BOUNDS, TYPES, make, near, refused
 
 import fovea
+from fovea import reference
 from fovea.math import maximum, minimum, tanh, where
 
 B, H, G, D = 2, 4, 2, 16
@@ -295,6 +296,23 @@ def test_errors():
     out, lse = fovea.stream(q, sources, return_lse=True, **options)
     refused("has gradients of captures beside lists of rows, which are not computed on GPUs", fovea.stream_backward,
             out, q, sources, out, lse, return_d_captures=True, error=fovea.FoveaError, **options)  # fmt: skip
+
+
+@pytest.mark.parametrize("target", ["reference", "cpu", "gpu-sim"])
+def test_places_that_the_score_decides_on(target):
+    q, k, v = make("float32", B=B, H=H, G=G, N=8, D=D)
+    table = np.array([0.5, -0.25], np.float32)
+    options = {"score": lambda s, b, h, i, j: s + fovea.capture(table)[where(s > 0, 1, 0)], "target": target}
+    out, lse = fovea.dense(q, k, v, return_lse=True, **options)
+    arguments = out, q, k, v, out, lse
+    expected = reference.dense_backward(*arguments, score=options["score"])
+    for found, wanted in zip(fovea.dense_backward(*arguments, **options), expected):
+        near(found, wanted, "float32")
+    if target == "reference":
+        assert fovea.dense_backward(*arguments, return_d_captures=True, **options)[-1].shape == (2,)
+    else:
+        refused("a capture that is read at a place which depends on the score; only the reference computes it",
+                fovea.dense_backward, *arguments, return_d_captures=True, error=fovea.FoveaError, **options)  # fmt: skip
 
 
 def test_a_wrong_gradient_is_noticed():

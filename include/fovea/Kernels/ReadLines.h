@@ -17,7 +17,7 @@
 #ifndef FOVEA_KERNELS_READLINES_H
 #define FOVEA_KERNELS_READLINES_H
 
-#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "fovea/Dialect/Attn/IR/ScoreDerivatives.h"
 
 namespace fovea::attn {
 
@@ -27,6 +27,11 @@ namespace fovea::attn {
 enum class ReadLines { Head, Query, Key, Diagonal, None };
 
 ReadLines findReadLines(mlir::tensor::ExtractOp read);
+
+/// Fails for gradients of what a region reads at a place that the score decides
+/// on: sums of kernels are looked up by positions alone.
+mlir::LogicalResult checkReads(mlir::Operation *op,
+                               llvm::ArrayRef<ScoreDerivatives> ofRegions);
 
 /// Whether an index of `read` is that argument of the region itself: the batch
 /// entry, or the head. Then others read other elements.

@@ -31,6 +31,7 @@
 #include "fovea/Differentiate/ScoreDerivative.h"
 #include "fovea/Kernels/GPU/GPULaunch.h"
 #include "fovea/Kernels/GPU/GPUUnbounded.h"
+#include "fovea/Kernels/ReadLines.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
@@ -490,7 +491,7 @@ static LogicalResult lowerStreamBackward(StreamBackwardOp op,
                           "which are not computed on GPUs");
   FailureOr<SmallVector<ScoreDerivatives>> scores = appendScoreDerivatives(
       op.getScores(), /*ofReads=*/!op.getDCaptures().empty());
-  if (failed(scores))
+  if (failed(scores) || failed(checkReads(op, *scores)))
     return failure();
   StreamBackwardLoops(builder, op, *scores, lowering).emit();
   return success();

@@ -13,6 +13,7 @@
 #include "fovea/Conversion/Interfaces/LoweringInterfaces.h"
 #include "fovea/Conversion/Interfaces/Lowerings.h"
 #include "fovea/Differentiate/ScoreDerivative.h"
+#include "fovea/Kernels/ReadLines.h"
 #include "fovea/Kernels/VectorOperands.h"
 #include "mlir/IR/Matchers.h"
 #include "mlir/IR/TypeUtilities.h"
@@ -78,7 +79,7 @@ static LogicalResult lowerStreamBackward(StreamBackwardOp op,
       forward.getScores(), /*ofReads=*/!op.getDCaptures().empty());
   builder.setInsertionPoint(op);
   LogicalResult result = failure();
-  if (succeeded(derivatives))
+  if (succeeded(derivatives) && succeeded(checkReads(op, *derivatives)))
     result = StreamBackwardKernel(op, forward, *derivatives, builder,
                                   lowering.module,
                                   {lowering.manageCache, /*bf16Pairs=*/false,

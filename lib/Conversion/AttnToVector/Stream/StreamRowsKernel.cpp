@@ -69,6 +69,11 @@ StreamRowsKernel::StreamRowsKernel(StreamOp op, const KernelBuilder &builder,
             valueWidth % lanes == 0 && isNarrow(op.getQuery()) &&
             isNarrow(op.getOutput()) && llvm::all_of(op.getKeys(), isNarrow) &&
             llvm::all_of(op.getValues(), isNarrow);
+  // Eight accumulators just cover the latency of two multiply-adds a cycle:
+  // with 16 registers twelve accumulate, and four hold operands.
+  bool hasFewRegisters = options.numRegisters < 32 && !usesAMX;
+  rowTile = hasFewRegisters ? kNarrowRowTile : kRowTile;
+  rowAccumulators = hasFewRegisters ? 12 : 16;
   hasListsOfHeads =
       llvm::any_of(op.getSourceList(), [&](const StreamSource &source) {
         if (!source.rowList)
@@ -324,9 +329,12 @@ void StreamRowsKernel::allocateScratch() {
   Type state = b.getStateType();
   int64_t rows = getRowCapacity();
   bool hasManyRows = maxRows > kColumnRows;
+  int64_t pitch = hasManyRows ? rows + getMaxGap() : rows;
   int64_t tile =
-      std::max(kColumnTile * kColumnRows, hasManyRows ? kRowTile * rows : 0);
-  packed = b.scratch({rows * paddedWidth}, state);
+      std::max(kColumnTile * kColumnRows, hasManyRows ? rowTile * pitch : 0);
+  packed = b.scratch({pitch * paddedWidth}, state);
+  if (hasManyRows && rowAccumulators < 16)
+    outputColumns = b.scratch({paddedValueWidth * pitch}, state);
   scores.memref = b.scratch({tile}, state);
   laneSums = b.scratch({kColumnRows * lanes}, state);
   rowFactors = b.scratch({rows}, state);
@@ -349,9 +357,8 @@ void StreamRowsKernel::allocateScratch() {
     if (!source.codes || isKnown)
       continue;
     int64_t numRows = cast<MemRefType>(source.keys.getType()).getDimSize(2);
-    int64_t padded = llvm::alignTo(numRows, kColumnTile);
     keyTables.push_back(
-        {source.keys, b.scratch({padded * rows}, state), numRows});
+        {source.keys, b.scratch({padTable(numRows) * rows}, state), numRows});
   }
   if (!op.getRowLists().empty()) {
     listedRows = b.scratch({2 * kColumnTile}, b.getIndexType());
@@ -455,7 +462,10 @@ void StreamRowsKernel::emitSet(Value part, Value numParts) {
         alongColumns = false;
         int64_t step = std::max<int64_t>(lanes, 4);
         paddedRows = b.mul(b.ceilDiv(setRows, step), step);
+        rowPitch = getRowPitch();
         attend();
+        if (usesColumns())
+          turnColumns();
       },
       attendAlongColumns);
 }
@@ -479,8 +489,11 @@ void StreamRowsKernel::clearRow(Value memref, Value row) {
 void StreamRowsKernel::startState(Value isFirstPart) {
   // Above a masked score, so that such an entry weighs nothing from the start.
   Value lowest = b.scalar(softmax::kAdmitted), zero = b.scalar(0.0);
+  if (usesColumns())
+    clearColumns();
   b.loop(b.index(0), paddedRows, 1, [&](Value row) {
-    clearRow(outputs, row);
+    if (!usesColumns())
+      clearRow(outputs, row);
     auto [head, query] = locate(row);
     Value maximum = lowest, sum = zero;
     if (Value sinks = op.getSink()) {
@@ -523,7 +536,7 @@ void StreamRowsKernel::packRows() {
   };
   auto place = [&](Value row, Value column) {
     return alongColumns ? b.add(b.mul(row, paddedWidth), column)
-                        : b.add(b.mul(column, paddedRows), row);
+                        : b.add(b.mul(column, rowPitch), row);
   };
   if (alongColumns)
     b.loop(b.index(0), paddedRows, 1, [&](Value row) {

@@ -20,10 +20,11 @@
 //       accumulate    O[row][columns] += S value[columns]
 //   merge the parts in their order
 //
-// Values always have vectors of columns. Scores of up to eight rows have
-// vectors of columns, too, whose products are added up across lanes for several
-// keys and rows at once, and then lie as S[row][key]. Scores of more rows have
-// vectors of rows, S[key][row], as blocks of queries have.
+// Scores of up to eight rows have vectors of columns, whose products are added
+// up across lanes for several keys and rows at once, and then lie as
+// S[row][key]. Scores of more rows have vectors of rows, S[key][row], as blocks
+// of queries have. Outputs have vectors of columns, but of more rows with few
+// registers they have vectors of rows as well (StreamRowsColumns.cpp).
 //
 // The number of parts depends on extents alone, so that results are the same
 // for any number of threads.
@@ -127,6 +128,9 @@ private:
                                            Value firstQuery, Value numQueries);
   int64_t countHeadsOfSets();
   int64_t getRowCapacity();
+  /// Elements that vectors of rows are further apart than rows are, at most.
+  int64_t getMaxGap();
+  Value getRowPitch();
   void allocateState();
   void allocateScratch();
   SourceView view(const StreamSource &source);
@@ -169,6 +173,8 @@ private:
                       Value row, int64_t numKeys, int64_t numVectors);
   void scoreTables(llvm::ArrayRef<SourceView> views);
   Plane getTableScores(const KeyTable &table);
+  /// Rows of the scores of a table, with those that whole tiles write.
+  static int64_t padTable(int64_t numRows);
   void lookUp(const Tile &tile);
 
   // Products by AMX (StreamRowsAMX.cpp).
@@ -219,15 +225,38 @@ private:
   Value isFinite(Value values);
   void accumulateVisible(const Rows &values, bool onlyInfinite = false);
 
+  // Outputs with vectors of rows (StreamRowsColumns.cpp).
+  bool usesColumns() const { return outputColumns && !alongColumns; }
+  void forRowVectors(llvm::function_ref<void(Value, Value, int64_t)> body);
+  Value columnAt(Value column, Value row);
+  void clearColumns();
+  void rescaleColumns(Value row, Value factor);
+  void accumulateColumns(const Rows &values);
+  /// Columns of outputs and vectors of rows that are summed in registers: the
+  /// first column, and the number of the panel among `numPanels`.
+  struct ColumnPanel {
+    Value column, row, number;
+    int64_t numColumns, numVectors, numPanels;
+  };
+  void accumulatePanel(const Rows &values, const ColumnPanel &panel);
+  void accumulateVisibleColumns(const Rows &values);
+  void turnColumns();
+
   /// Rows whose scores have vectors along the columns, at most: for more,
   /// adding up across lanes is no longer worth what it saves.
   static constexpr int64_t kColumnRows = 8;
-  /// Keys of a tile in either layout of the scores.
-  static constexpr int64_t kColumnTile = 128, kRowTile = 64;
+  /// Keys of a tile in either layout of the scores, with 32 registers and with
+  /// 16: a multiple of those that all rows are multiplied with in turn.
+  static constexpr int64_t kColumnTile = 128, kRowTile = 64,
+                           kNarrowRowTile = 96;
+  static constexpr int64_t kRowStep = 8, kNarrowRowStep = 12;
 
   StreamOp op;
   KernelBuilder b;
   int64_t lanes, accumulators, width, valueWidth, paddedWidth, paddedValueWidth;
+  /// Of scores with vectors of rows: keys of a tile, and accumulators of a
+  /// register tile.
+  int64_t rowTile, rowAccumulators;
   /// What score regions do: of all sources, of each, or none.
   llvm::SmallVector<ScoreBody, 1> scoreBodies;
   /// Rows of a set: what a number of heads or queries gives at most, and what
@@ -240,6 +269,9 @@ private:
 
   // Scratch.
   Value packed, outputs, maxima, sums, laneSums, rowFactors, queryOf;
+  /// The outputs, [column][row], until all keys are added: null where they
+  /// have vectors of columns throughout.
+  Value outputColumns;
   Value stagedKeys, stagedValues, biases, weights, factors;
   Value amxRows, amxKeys, amxValues, amxWeights;
   /// Of a tile of listed rows and the next one: their numbers, and their
@@ -255,9 +287,10 @@ private:
   // The operation, and the present set.
   Value keyHeads, setHeads, group, numQueries, firstRow, sequenceRows;
   Value batch, setHead, keyHead, firstQuery, setQueries, setBegin, setRows;
-  /// The layout of scores that code is emitted for, and rows with padding.
+  /// The layout of scores that code is emitted for, rows with padding, and how
+  /// far apart vectors of rows lie.
   bool alongColumns;
-  Value paddedRows;
+  Value paddedRows, rowPitch;
 };
 
 } // namespace fovea::attn

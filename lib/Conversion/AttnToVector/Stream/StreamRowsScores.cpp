@@ -28,8 +28,6 @@ using namespace fovea::attn;
 static constexpr int64_t kAheadBytes = 1 << 14, kShortAheadBytes = 1 << 11,
                          kShortRowBytes = 256;
 static constexpr int64_t kLineBytes = 64;
-/// Keys that a register tile of vectors of rows has, at most.
-static constexpr int64_t kMaxKeys = 8;
 
 static int64_t getElementBytes(Value memref) {
   return getElementTypeOrSelf(memref).getIntOrFloatBitWidth() / 8;
@@ -227,18 +225,16 @@ void StreamRowsKernel::scoreAlongColumns(const Rows &keys, const Plane &target,
 }
 
 void StreamRowsKernel::scoreAlongRows(const Rows &keys, const Plane &target) {
-  auto scoreTile = [&](Value key, Value row, int64_t numVectors) {
-    int64_t numKeys = std::min(kMaxKeys, accumulators / numVectors);
-    for (int64_t first = 0; first < kMaxKeys; first += numKeys)
-      scoreAlongRows(keys, target, b.add(key, first), row, numKeys, numVectors);
-  };
-  b.loop(b.index(0), keys.count, kMaxKeys, [&](Value key) {
-    Value fours = b.roundDown(paddedRows, 4 * lanes),
-          twos = b.roundDown(paddedRows, 2 * lanes);
-    b.loop(b.index(0), fours, 4 * lanes,
-           [&](Value row) { scoreTile(key, row, 4); });
-    b.ifThen(b.less(fours, twos), [&] { scoreTile(key, fours, 2); });
-    b.ifThen(b.less(twos, paddedRows), [&] { scoreTile(key, twos, 1); });
+  int64_t step = rowAccumulators < 16 ? kNarrowRowStep : kRowStep;
+  b.loop(b.index(0), keys.count, step, [&](Value key) {
+    forRowVectors([&](Value low, Value high, int64_t numVectors) {
+      int64_t numKeys = std::min(step, rowAccumulators / numVectors);
+      b.loop(low, high, numVectors * lanes, [&](Value row) {
+        for (int64_t first = 0; first < step; first += numKeys)
+          scoreAlongRows(keys, target, b.add(key, first), row, numKeys,
+                         numVectors);
+      });
+    });
   });
 }
 
@@ -269,7 +265,7 @@ void StreamRowsKernel::scoreAlongRows(const Rows &keys, const Plane &target,
         Values parts, next;
         for (int64_t v = 0; v < numVectors; ++v)
           parts.push_back(b.loadVector(
-              packed, b.add(b.mul(column, paddedRows), b.add(row, v * lanes))));
+              packed, b.add(b.mul(column, rowPitch), b.add(row, v * lanes))));
         for (int64_t i = 0; i < numKeys; ++i) {
           Value element =
               b.broadcast(b.loadScalar(keys.memref, {at[i], column}));
@@ -291,7 +287,7 @@ void StreamRowsKernel::scoreTables(ArrayRef<SourceView> views) {
   for (const KeyTable &table : keyTables) {
     auto *source = llvm::find_if(
         views, [&](const SourceView &view) { return view.keyTable == &table; });
-    int64_t step = alongColumns ? kColumnTile : kRowTile;
+    int64_t step = alongColumns ? kColumnTile : rowTile;
     b.loop(b.index(0), b.index(table.numRows), step, [&](Value first) {
       Value count = b.min(b.sub(b.index(table.numRows), first), step);
       Plane target = getTableScores(table);
@@ -301,10 +297,15 @@ void StreamRowsKernel::scoreTables(ArrayRef<SourceView> views) {
   }
 }
 
+int64_t StreamRowsKernel::padTable(int64_t numRows) {
+  return std::max(llvm::alignTo(numRows, kColumnTile),
+                  llvm::alignTo(numRows, kNarrowRowStep));
+}
+
 StreamRowsKernel::Plane
 StreamRowsKernel::getTableScores(const KeyTable &table) {
-  int64_t padded = llvm::alignTo(table.numRows, kColumnTile);
-  return {table.scores, alongColumns ? b.index(padded) : paddedRows,
+  return {table.scores,
+          alongColumns ? b.index(padTable(table.numRows)) : paddedRows,
           alongColumns};
 }
 

@@ -27,8 +27,8 @@ static bool isSingle(Value memref) {
 /// Sets the layout of the scores. Returns the keys of a tile.
 int64_t StreamRowsKernel::startTiles() {
   scores.alongColumns = alongColumns;
-  scores.pitch = alongColumns ? b.index(kColumnTile) : paddedRows;
-  return alongColumns ? kColumnTile : kRowTile;
+  scores.pitch = alongColumns ? b.index(kColumnTile) : rowPitch;
+  return alongColumns ? kColumnTile : rowTile;
 }
 
 void StreamRowsKernel::attendRows(const SourceView &source,
@@ -371,6 +371,8 @@ void StreamRowsKernel::exponentiateAlongRows(const Tile &tile) {
       Value factor = softmax::exp2(b, b.fsub(old, top));
       b.storeVector(top, maxima, row);
       b.storeVector(b.fmul(b.loadVector(sums, row), factor), sums, row);
+      if (usesColumns())
+        return rescaleColumns(row, factor);
       b.storeVector(factor, rowFactors, row);
       b.loop(row, b.min(b.add(row, lanes), setRows), 1, [&](Value one) {
         rescaleOutput(one, b.broadcast(b.loadScalar(rowFactors, one)));
@@ -412,6 +414,8 @@ void StreamRowsKernel::accumulate(const Tile &tile) {
   const SourceView &source = tile.source;
   Rows values = stage(rowsOf(tile, source.values), stagedValues, valueWidth);
   auto accumulateAll = [&] {
+    if (usesColumns())
+      return accumulateColumns(values);
     if (!alongColumns)
       return accumulateRows(values, 4);
     b.ifThenElse(
@@ -428,7 +432,8 @@ void StreamRowsKernel::accumulate(const Tile &tile) {
   Value isPlain = areFinite(values, mayRemove(source) ? Value() : tile.isCut);
   b.ifThenElse(isPlain, accumulateAll, [&] {
     markHidden(tile);
-    accumulateVisible(values);
+    usesColumns() ? accumulateVisibleColumns(values)
+                  : accumulateVisible(values);
   });
 }
 

@@ -101,3 +101,20 @@ func.func @listed(%q: memref<1x1x1x32xf32>, %k: memref<1x1x?x32xf32>, %v: memref
       {block = 1 : i64, scale = 1.0, tiles = #attn.tiles<query = 64, key = 128, lanes = 16, vectors = 4, keys = 4, columns = 4>}
   return
 }
+
+// Of 16 registers twelve accumulate. 16 rows are two vectors: scores of six
+// keys at a time, and outputs of six columns, the last of which are four; both
+// with vectors of rows. The outputs are transposed behind the last key.
+// CHECK-LABEL: func @columns(
+// CHECK: memref.alloc() {{.*}}: memref<3072xf32>
+// CHECK-COUNT-4: :12 = scf.for
+// CHECK: :8 = scf.for
+// CHECK: vector.shuffle
+// CHECK: return
+func.func @columns(%q: memref<1x4x4x16xf32>, %k: memref<1x1x?x16xf32>, %o: memref<1x4x4x16xf32>) {
+  attn.stream query(%q : memref<1x4x4x16xf32>)
+      source(%k, %k : memref<1x1x?x16xf32>, memref<1x1x?x16xf32>) ranges [affine_map<(b)[rows, n] -> (0, rows)>]
+      outs(%o : memref<1x4x4x16xf32>)
+      {scale = 1.0, tiles = #attn.tiles<query = 16, key = 128, lanes = 8, vectors = 2, keys = 4, columns = 4>}
+  return
+}

@@ -100,7 +100,8 @@ static SmallVector<int64_t> getLastPanels(int64_t columns, int64_t size) {
   return {both - both / 2, both / 2};
 }
 
-void StreamRowsKernel::accumulateColumns(const Rows &values) {
+void StreamRowsKernel::accumulateColumns(const Rows &values,
+                                         const Rows &asked) {
   forRowVectors([&](Value low, Value high, int64_t numVectors) {
     int64_t size = rowAccumulators / numVectors;
     SmallVector<int64_t> last = getLastPanels(valueWidth, size);
@@ -116,7 +117,7 @@ void StreamRowsKernel::accumulateColumns(const Rows &values) {
       panel.numColumns = numColumns;
       b.loop(low, high, numVectors * lanes, [&](Value row) {
         panel.row = row;
-        accumulatePanel(values, panel);
+        accumulatePanel(values, asked, panel);
       });
     };
     b.loop(b.index(0), b.index(whole), size, [&](Value column) {
@@ -131,7 +132,7 @@ void StreamRowsKernel::accumulateColumns(const Rows &values) {
 }
 
 /// Adds all keys to a panel. Those of the first rows ask for values.
-void StreamRowsKernel::accumulatePanel(const Rows &values,
+void StreamRowsKernel::accumulatePanel(const Rows &values, const Rows &asked,
                                        const ColumnPanel &panel) {
   Values at, initial;
   for (int64_t c = 0; c < panel.numColumns; ++c)
@@ -154,28 +155,27 @@ void StreamRowsKernel::accumulatePanel(const Rows &values,
     }
     return next;
   };
-  int64_t ahead = getAhead(values, lanes);
-  int64_t lines = getLinesPerRow(values.memref);
-  // The panels divide the lines of a tile among them: in order, or of listed
-  // rows those of each.
+  // The first panel reads a line of every row: all rows of the next tile are
+  // asked for, in order, or of listed rows by each panel its part.
+  bool asks = getAhead(asked, lanes) != 0;
+  int64_t lines = getLinesPerRow(asked.memref);
   auto askAhead = [&](Value key) {
-    if (!ahead)
+    if (!asks)
       return;
-    Value isFirst = b.equal(panel.row, b.index(0));
-    if (values.numbers) {
+    Value isFirst = b.both(b.equal(panel.row, b.index(0)), hasNextTile);
+    if (asked.numbers) {
       int64_t perKey = llvm::divideCeil(lines, panel.numPanels);
       Value line = b.mul(panel.number, perKey);
       b.ifThen(b.both(isFirst, b.less(line, b.index(lines))), [&] {
         for (int64_t i = 0; i < kUnroll; ++i)
-          askRow(values, b.add(key, ahead + i), line, perKey);
+          askRow(asked, b.add(b.add(key, i), asked.count), line, perKey);
       });
       return;
     }
     int64_t perTurn = llvm::divideCeil(kUnroll * lines, panel.numPanels);
     b.ifThen(isFirst, [&] {
-      Value turn =
-          b.div(b.add(b.mul(panel.number, values.count), key), kUnroll);
-      ask(values, b.index(ahead), b.mul(turn, perTurn), perTurn);
+      Value turn = b.div(b.add(b.mul(panel.number, asked.count), key), kUnroll);
+      ask(asked, asked.count, b.mul(turn, perTurn), perTurn);
     });
   };
   Values totals = b.unrolledLoop(b.index(0), values.count, kUnroll, initial,

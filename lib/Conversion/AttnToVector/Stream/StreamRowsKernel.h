@@ -146,7 +146,7 @@ private:
   std::pair<Value, Value> locate(Value row);
 
   // Rows of keys and values, and scores (StreamRowsScores.cpp).
-  Rows stage(const Rows &rows, Value staged, int64_t width);
+  Rows stage(const Rows &rows, Value staged, int64_t width, bool asks);
   bool isStaged(Value memref, int64_t width);
   Value rowOf(const Rows &rows, Value key);
   /// The vectors of columns that are loaded together, and their number: of bf16
@@ -168,9 +168,10 @@ private:
   void scoreKeys(const Rows &keys, const Plane &target);
   void scoreAlongColumns(const Rows &keys, const Plane &target,
                          int64_t numRows);
-  void scoreAlongRows(const Rows &keys, const Plane &target);
-  void scoreAlongRows(const Rows &keys, const Plane &target, Value key,
-                      Value row, int64_t numKeys, int64_t numVectors);
+  void scoreAlongRows(const Rows &keys, const Rows &asked, const Plane &target);
+  void scoreAlongRows(const Rows &keys, const Rows &asked, const Plane &target,
+                      Value key, Value row, int64_t numKeys,
+                      int64_t numVectors);
   void scoreTables(llvm::ArrayRef<SourceView> views);
   Plane getTableScores(const KeyTable &table);
   /// Rows of the scores of a table, with those that whole tiles write.
@@ -231,14 +232,15 @@ private:
   Value columnAt(Value column, Value row);
   void clearColumns();
   void rescaleColumns(Value row, Value factor);
-  void accumulateColumns(const Rows &values);
+  void accumulateColumns(const Rows &values, const Rows &asked);
   /// Columns of outputs and vectors of rows that are summed in registers: the
   /// first column, and the number of the panel among `numPanels`.
   struct ColumnPanel {
     Value column, row, number;
     int64_t numColumns, numVectors, numPanels;
   };
-  void accumulatePanel(const Rows &values, const ColumnPanel &panel);
+  void accumulatePanel(const Rows &values, const Rows &asked,
+                       const ColumnPanel &panel);
   void accumulateVisibleColumns(const Rows &values);
   void turnColumns();
 
@@ -291,6 +293,8 @@ private:
   /// far apart vectors of rows lie.
   bool alongColumns;
   Value paddedRows, rowPitch;
+  /// Whether another tile of the same rows follows.
+  Value hasNextTile;
 };
 
 } // namespace fovea::attn

@@ -85,6 +85,7 @@ void StreamRowsKernel::attendList(const SourceView &source,
            Value count = entered[0];
            Values next = enter(b.add(first, step), count);
            b.ifThen(b.less(zero, count), [&] {
+             hasNextTile = b.less(count, next[0]);
              Tile tile = {
                  source, zero, count, zero, mayCut ? entered[1] : Value(),
                  next[0]};

@@ -42,11 +42,13 @@ bool StreamRowsKernel::isStaged(Value memref, int64_t width) {
   return width % lanes != 0 || (isNarrow && !alongColumns);
 }
 
+/// Copies rows where they cannot be multiplied as they are. Where copies ask
+/// for no lines, the products with them do.
 StreamRowsKernel::Rows StreamRowsKernel::stage(const Rows &rows, Value staged,
-                                               int64_t width) {
+                                               int64_t width, bool asks) {
   if (!isStaged(rows.memref, width))
     return rows;
-  int64_t ahead = getAhead(rows, /*numRows=*/4);
+  int64_t ahead = asks ? getAhead(rows, /*numRows=*/4) : 0;
   b.loop(b.index(0), rows.count, 1, [&](Value key) {
     Value row = rows.at(b, key);
     if (ahead)
@@ -145,9 +147,9 @@ StreamRowsKernel::Value StreamRowsKernel::Plane::at(KernelBuilder &b, Value key,
 void StreamRowsKernel::scoreKeys(const Rows &keys, const Plane &target) {
   if (usesAMX && !alongColumns)
     return scoreByAMX(keys, target);
-  Rows rows = stage(keys, stagedKeys, width);
+  Rows rows = stage(keys, stagedKeys, width, /*asks=*/!usesColumns());
   if (!alongColumns)
-    return scoreAlongRows(rows, target);
+    return scoreAlongRows(rows, usesColumns() ? keys : rows, target);
   b.ifThenElse(
       b.equal(paddedRows, b.index(1)),
       [&] { scoreAlongColumns(rows, target, 1); },
@@ -224,14 +226,15 @@ void StreamRowsKernel::scoreAlongColumns(const Rows &keys, const Plane &target,
   });
 }
 
-void StreamRowsKernel::scoreAlongRows(const Rows &keys, const Plane &target) {
+void StreamRowsKernel::scoreAlongRows(const Rows &keys, const Rows &asked,
+                                      const Plane &target) {
   int64_t step = rowAccumulators < 16 ? kNarrowRowStep : kRowStep;
   b.loop(b.index(0), keys.count, step, [&](Value key) {
     forRowVectors([&](Value low, Value high, int64_t numVectors) {
       int64_t numKeys = std::min(step, rowAccumulators / numVectors);
       b.loop(low, high, numVectors * lanes, [&](Value row) {
         for (int64_t first = 0; first < step; first += numKeys)
-          scoreAlongRows(keys, target, b.add(key, first), row, numKeys,
+          scoreAlongRows(keys, asked, target, b.add(key, first), row, numKeys,
                          numVectors);
       });
     });
@@ -240,10 +243,16 @@ void StreamRowsKernel::scoreAlongRows(const Rows &keys, const Plane &target) {
 
 /// Scores of a register tile of keys and vectors of rows. The first rows ask
 /// for keys.
-void StreamRowsKernel::scoreAlongRows(const Rows &keys, const Plane &target,
-                                      Value key, Value row, int64_t numKeys,
-                                      int64_t numVectors) {
-  int64_t ahead = getAhead(keys, lanes);
+void StreamRowsKernel::scoreAlongRows(const Rows &keys, const Rows &asked,
+                                      const Plane &target, Value key, Value row,
+                                      int64_t numKeys, int64_t numVectors) {
+  int64_t ahead = getAhead(asked, lanes);
+  // A tile is copied whole, and the next one asked for meanwhile.
+  Value asks = b.equal(row, b.index(0));
+  if (keys.isStaged && !asked.isStaged) {
+    ahead = ahead ? rowTile : 0;
+    asks = b.both(asks, hasNextTile);
+  }
   constexpr int64_t kUnroll = 4;
   Values at;
   for (int64_t i = 0; i < numKeys; ++i)
@@ -252,10 +261,10 @@ void StreamRowsKernel::scoreAlongRows(const Rows &keys, const Plane &target,
   auto askAhead = [&](Value column) {
     int64_t turns = llvm::divideCeil(width, kUnroll);
     int64_t perTurn =
-        llvm::divideCeil(numKeys * getLinesPerRow(keys.memref), turns);
+        llvm::divideCeil(numKeys * getLinesPerRow(asked.memref), turns);
     if (ahead)
-      b.ifThen(b.equal(row, b.index(0)), [&] {
-        ask(keys, b.add(key, ahead), b.mul(b.div(column, kUnroll), perTurn),
+      b.ifThen(asks, [&] {
+        ask(asked, b.add(key, ahead), b.mul(b.div(column, kUnroll), perTurn),
             perTurn);
       });
   };
@@ -288,6 +297,7 @@ void StreamRowsKernel::scoreTables(ArrayRef<SourceView> views) {
     auto *source = llvm::find_if(
         views, [&](const SourceView &view) { return view.keyTable == &table; });
     int64_t step = alongColumns ? kColumnTile : rowTile;
+    hasNextTile = b.equal(b.index(0), b.index(0));
     b.loop(b.index(0), b.index(table.numRows), step, [&](Value first) {
       Value count = b.min(b.sub(b.index(table.numRows), first), step);
       Plane target = getTableScores(table);

@@ -37,6 +37,7 @@ void StreamRowsKernel::attendRows(const SourceView &source,
   int64_t step = startTiles();
   b.loop(low, high, step, [&](Value first) {
     Value count = b.min(b.sub(high, first), step);
+    hasNextTile = b.less(b.add(first, step), high);
     Tile tile = {source, first, count, interval.biasBegin, Value()};
     if (isMasked && !source.attr.getMask().isTrivial())
       tile.isCut = b.either(b.less(first, interval.innerLow),
@@ -412,10 +413,11 @@ void StreamRowsKernel::accumulate(const Tile &tile) {
   if (usesAMX && !alongColumns)
     return accumulateByAMX(tile);
   const SourceView &source = tile.source;
-  Rows values = stage(rowsOf(tile, source.values), stagedValues, valueWidth);
+  Rows asked = rowsOf(tile, source.values);
+  Rows values = stage(asked, stagedValues, valueWidth, /*asks=*/!usesColumns());
   auto accumulateAll = [&] {
     if (usesColumns())
-      return accumulateColumns(values);
+      return accumulateColumns(values, asked);
     if (!alongColumns)
       return accumulateRows(values, 4);
     b.ifThenElse(

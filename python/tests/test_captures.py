@@ -290,12 +290,6 @@ def test_errors():
     call, *_ = differentiate_stream(arrays, function, q, [(k, v)])
     refused("return_d_captures: found 2, needed True or False", call, return_d_captures=2)
     refused("gradients: found parts 2, needed 3", call, gradients=[None, [(None, None)]])
-    rows = np.arange(8, dtype=np.int32).reshape(1, 1, 1, 8)
-    sources = [fovea.Source(k, v, rows=rows)]
-    options = {"score": lambda s, b, h, i, j: s + fovea.capture(arrays[0])[h], "target": "gpu-sim"}
-    out, lse = fovea.stream(q, sources, return_lse=True, **options)
-    refused("has gradients of captures beside lists of rows, which are not computed on GPUs", fovea.stream_backward,
-            out, q, sources, out, lse, return_d_captures=True, error=fovea.FoveaError, **options)  # fmt: skip
 
 
 @pytest.mark.parametrize("target", ["reference", "cpu", "gpu-sim"])

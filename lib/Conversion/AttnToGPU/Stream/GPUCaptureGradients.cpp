@@ -16,11 +16,14 @@
 //            the sums for the elements that are its own
 //
 // Entries that are in no such lines are looked up one by one by `elements`
-// itself. Every sum has one order, and none is shared by two threads.
+// itself. Rows that lists name are those of queries, and keys where they stand
+// in the order of memory; other lines of theirs are none. Every sum has one
+// order, and none is shared by two threads.
 //
 //===----------------------------------------------------------------------===//
 
 #include "GPUCaptureGradients.h"
+#include "GPUListBackward.h"
 #include "fovea/Kernels/GPU/GPULaunch.h"
 #include "fovea/Kernels/GPU/GPUUnbounded.h"
 #include "fovea/Kernels/ReadLines.h"
@@ -48,10 +51,12 @@ public:
   void emit();
 
 private:
-  GradientTile makeTile(GPUKernelBuilder &k) {
+  template <typename Tile = GradientTile> Tile makeTile(GPUKernelBuilder &k) {
     return {k, op, source, deltas, &ofRead, math};
   }
+  bool isListed() const { return source.rowList != nullptr; }
   void emitLines();
+  void emitListLines();
   void emitElements();
 
   /// Adds the gradients of a tile, or nothing where its queries do not read its
@@ -59,8 +64,10 @@ private:
   Values addTile(GPUKernelBuilder &k, GradientTile &tile, const Place &place,
                  ValueRange running,
                  function_ref<Values(ValueRange running)> add);
+  /// Keeps the gradients of a tile of listed rows.
+  void keepListed(ListGradientTile &tile, Value firstReader);
   /// Sums along the rows of a tile that is kept, or along its diagonals.
-  Value sumOfThread(GPUKernelBuilder &k, GradientTile &tile, Value sum);
+  Value sumOfThread(GPUKernelBuilder &k, SquareTile &tile, Value sum);
 
   /// What a thread has for an element: at which place, -1 for none.
   struct Scatter {
@@ -74,6 +81,15 @@ private:
                     const Scatter &shared);
   void scatterEntries(GPUKernelBuilder &k, GradientTile &tile, ScoreBody &body,
                       Value batch, Value head, const Scatter &shared);
+  void scatterListed(GPUKernelBuilder &k, ListGradientTile &tile,
+                     ScoreBody &body, Value batch, Value head,
+                     const Scatter &shared);
+  /// Adds the numbers of a tile that is kept, whose entries stand where
+  /// `findPositions` says.
+  void scatterKept(
+      GPUKernelBuilder &k, SquareTile &tile, ScoreBody &body,
+      const Scatter &shared,
+      function_ref<ListGradientTile::Positions(Value, Value)> findPositions);
   /// Positions of a query and a row.
   Value positionOfQuery(KernelBuilder &k, const GradientRanges &ranges,
                         Value query);
@@ -107,6 +123,11 @@ CaptureGradient::CaptureGradient(RowBuilder &host, StreamBackwardOp op,
   // Summaries do not move on with the queries.
   if (lines == ReadLines::Diagonal && source.attr.getMask().hasStride())
     lines = ReadLines::None;
+  // Listed rows are side by side in no order.
+  if (isListed() &&
+      (lines == ReadLines::Diagonal ||
+       (lines == ReadLines::Key && source.attr.getHasListedPositions())))
+    lines = ReadLines::None;
 }
 
 void CaptureGradient::emit() {
@@ -119,7 +140,10 @@ void CaptureGradient::emit() {
     lineSums = b.allocate(
         {batches, heads, lines == ReadLines::Key ? numRows : numQueries}, {},
         b.getF32Type());
-  emitLines();
+  if (isListed())
+    emitListLines();
+  else
+    emitLines();
   emitElements();
   memref::DeallocOp::create(b, lineSums);
 }
@@ -154,7 +178,14 @@ Values CaptureGradient::addTile(GPUKernelBuilder &k, GradientTile &tile,
       });
 }
 
-Value CaptureGradient::sumOfThread(GPUKernelBuilder &k, GradientTile &tile,
+void CaptureGradient::keepListed(ListGradientTile &tile, Value firstReader) {
+  tile.keep(tile.compute(firstReader,
+                         /*rowsAreQueries=*/lines != ReadLines::Key, Of::Read)
+                .gradients,
+            1.0);
+}
+
+Value CaptureGradient::sumOfThread(GPUKernelBuilder &k, SquareTile &tile,
                                    Value sum) {
   Value thread = k.toIndex(k.thread()), size = k.index(kGradientTile);
   if (lines != ReadLines::Diagonal)
@@ -212,6 +243,46 @@ void CaptureGradient::emitLines() {
   Value line = k.add(k.mul(at[2], kGradientTile), thread);
   Value exists = k.both(k.less(thread, k.index(kGradientTile)),
                         k.less(line, k.extent(lineSums, 2)));
+  k.ifThen(exists, [&] { k.storeScalar(sum, lineSums, {at[0], at[1], line}); });
+}
+
+/// A block for 64 queries that one list is for, or for 64 rows, which looks
+/// through all lists of the head.
+void CaptureGradient::emitListLines() {
+  bool areKeys = lines == ReadLines::Key;
+  Value lists = ListGradientTile::countBlocks(b, op),
+        listQueries = ListGradientTile::getBlockQueries(b, op);
+  GPUKernelBuilder k(op.getLoc(), b, kNumThreads);
+  Values at =
+      beginBlocks(k,
+                  {batches, heads, areKeys ? b.index(1) : lists,
+                   b.ceilDiv(areKeys ? numRows : listQueries, kGradientTile)},
+                  ListGradientTile::getSharedBytes());
+  auto tile = makeTile<ListGradientTile>(k);
+  Value first = k.mul(at[3], kGradientTile), sum = k.scalar(0.0);
+  auto addTile = [&](Value firstReader, ValueRange sum) -> Values {
+    keepListed(tile, firstReader);
+    return {sumOfThread(k, tile, sum[0])};
+  };
+  if (areKeys) {
+    sum = k.loop(k.index(0), lists, 1, {sum}, [&](Value block, ValueRange sum) {
+      tile.enter(at[0], at[1], block);
+      return tile.overStored(first, sum, [&](ValueRange sum) {
+        return k.loop(k.index(0), tile.getNumReaders(), kGradientTile, sum,
+                      addTile);
+      });
+    })[0];
+  } else {
+    tile.enter(at[0], at[1], at[2]);
+    sum = tile.overEntries(
+        {sum}, [&](ValueRange sum) { return addTile(first, sum); })[0];
+  }
+  Value thread = k.toIndex(k.thread()), number = k.add(first, thread);
+  Value line = areKeys ? number : k.add(k.mul(at[2], op.getBlock()), number);
+  Value exists = k.both(k.less(thread, k.index(kGradientTile)),
+                        k.less(line, k.extent(lineSums, 2)));
+  if (!areKeys)
+    exists = k.both(exists, k.less(number, listQueries));
   k.ifThen(exists, [&] { k.storeScalar(sum, lineSums, {at[0], at[1], line}); });
 }
 
@@ -314,6 +385,24 @@ void CaptureGradient::scatterLines(GPUKernelBuilder &k, ScoreBody &body,
   });
 }
 
+void CaptureGradient::scatterKept(
+    GPUKernelBuilder &k, SquareTile &tile, ScoreBody &body,
+    const Scatter &shared,
+    function_ref<ListGradientTile::Positions(Value, Value)> findPositions) {
+  k.loop(k.toIndex(k.thread()), k.index(kGradientTile * kGradientTile),
+         kNumThreads, [&](Value i) {
+           Value query = k.div(i, k.index(kGradientTile));
+           Value row = k.rem(i, k.index(kGradientTile));
+           ListGradientTile::Positions stand = findPositions(query, row);
+           auto [at, isInside] = body.placeRead(k, 0, stand.query, stand.key);
+           if (stand.exist)
+             isInside = k.both(isInside, stand.exist);
+           k.storeScalar(tile.loadKept(query, row), shared.numbers, i);
+           k.storeIndex(k.select(isInside, at, k.index(-1)), shared.places, i);
+         });
+  scatter(k, shared, kGradientTile * kGradientTile);
+}
+
 void CaptureGradient::scatterEntries(GPUKernelBuilder &k, GradientTile &tile,
                                      ScoreBody &body, Value batch, Value head,
                                      const Scatter &shared) {
@@ -326,24 +415,34 @@ void CaptureGradient::scatterEntries(GPUKernelBuilder &k, GradientTile &tile,
     k.loop(k.index(0), rowTiles, 1, [&](Value rowTile) {
       place.firstRow = k.mul(rowTile, kGradientTile);
       addTile(k, tile, place, {}, [&](ValueRange) -> Values {
-        k.loop(k.toIndex(k.thread()), k.index(kGradientTile * kGradientTile),
-               kNumThreads, [&](Value i) {
-                 Value query = k.div(i, k.index(kGradientTile));
-                 Value row = k.rem(i, k.index(kGradientTile));
-                 auto [at, isInside] = body.placeRead(
-                     k, 0,
-                     positionOfQuery(k, tile.ranges,
-                                     k.add(place.firstQuery, query)),
-                     emitPosition(k, source.attr.getMask(),
-                                  k.add(place.firstRow, row)));
-                 k.storeScalar(tile.loadKept(query, row), shared.numbers, i);
-                 k.storeIndex(k.select(isInside, at, k.index(-1)),
-                              shared.places, i);
-               });
-        scatter(k, shared, kGradientTile * kGradientTile);
+        scatterKept(k, tile, body, shared, [&](Value query, Value row) {
+          return ListGradientTile::Positions{
+              positionOfQuery(k, tile.ranges, k.add(place.firstQuery, query)),
+              emitPosition(k, source.attr.getMask(),
+                           k.add(place.firstRow, row)),
+              Value()};
+        });
         return {};
       });
     });
+  });
+}
+
+void CaptureGradient::scatterListed(GPUKernelBuilder &k, ListGradientTile &tile,
+                                    ScoreBody &body, Value batch, Value head,
+                                    const Scatter &shared) {
+  k.loop(k.index(0), ListGradientTile::countBlocks(k, op), 1, [&](Value block) {
+    tile.enter(batch, head, block);
+    k.loop(k.index(0), tile.getNumReaders(), kGradientTile,
+           [&](Value firstReader) {
+             tile.overEntries({}, [&](ValueRange) -> Values {
+               keepListed(tile, firstReader);
+               scatterKept(k, tile, body, shared, [&](Value reader, Value row) {
+                 return tile.findPositions(firstReader, reader, row);
+               });
+               return {};
+             });
+           });
   });
 }
 
@@ -354,7 +453,9 @@ void CaptureGradient::emitElements() {
   bool hasOwnBatches = isIndexedBy(read, score_argument::Batch),
        hasOwnHeads = isIndexedBy(read, score_argument::Head);
   int64_t count = areEntries ? kGradientTile * kGradientTile : kNumThreads;
-  int64_t offset = areEntries ? GradientTile::getSharedBytes() : 0;
+  int64_t tileBytes = isListed() ? ListGradientTile::getSharedBytes()
+                                 : GradientTile::getSharedBytes();
+  int64_t offset = areEntries ? tileBytes : 0;
   GPUKernelBuilder k(op.getLoc(), b, kNumThreads);
   Value one = b.index(1);
   Values at =
@@ -372,6 +473,10 @@ void CaptureGradient::emitElements() {
   forOwn(hasOwnBatches, at[0], batches, [&](Value batch) {
     forOwn(hasOwnHeads, at[1], heads, [&](Value head) {
       body.enterHead(k, batch, head);
+      if (areEntries && isListed()) {
+        auto tile = makeTile<ListGradientTile>(k);
+        return scatterListed(k, tile, body, batch, head, shared);
+      }
       if (areEntries) {
         GradientTile tile = makeTile(k);
         tile.setBatch(batch);

@@ -241,6 +241,19 @@ ListGradientTile::Reader ListGradientTile::loadReader(Value firstReader,
   return reader;
 }
 
+Value ListGradientTile::positionOfQuery(Value query) {
+  return b.add(query, b.sub(length.tokens, numQueries));
+}
+
+ListGradientTile::Positions
+ListGradientTile::findPositions(Value firstReader, Value reader, Value row) {
+  Reader found = findReader(firstReader, reader);
+  Value isRow = b.less(b.index(-1), b.loadIndex(rows, row));
+  return {positionOfQuery(found.query),
+          emitPosition(b, source.attr.getMask(), b.loadIndex(positions, row)),
+          b.both(found.exists, isRow)};
+}
+
 ListGradientTile::Row ListGradientTile::loadRow(Value number) {
   Row row;
   number = b.toIndex(number);
@@ -302,8 +315,7 @@ ListGradientTile::Entries ListGradientTile::compute(Value firstReader,
         entry.head = reader.head;
         entry.query = reader.query;
         entry.row = row.index;
-        entry.queryPosition =
-            b.add(reader.query, b.sub(length.tokens, numQueries));
+        entry.queryPosition = positionOfQuery(reader.query);
         entry.keyPosition =
             emitPosition(b, source.attr.getMask(), row.position);
         entry.lse = reader.lse;

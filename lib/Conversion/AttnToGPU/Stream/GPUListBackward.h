@@ -67,6 +67,13 @@ public:
                         Value column,
                         llvm::function_ref<void(ValueRange, Value)> body);
 
+  /// Where a reader's query and a row of the tile stand, and whether both are
+  /// there.
+  struct Positions {
+    Value query, key, exist;
+  };
+  Positions findPositions(Value firstReader, Value reader, Value row);
+
   // As GradientTile has them.
   void setBatch(Value) {}
   Values addScores(Place place, ValueRange sums);
@@ -85,6 +92,7 @@ private:
   Value positionOf(Value number, Value row);
   Value findNext(Value firstRow, Value &next);
   void storeRow(Value number, Value row, Value position);
+  Value positionOfQuery(Value query);
   Reader findReader(Value firstReader, Value number);
   Reader loadReader(Value firstReader, Value number);
   Row loadRow(Value number);

@@ -486,9 +486,6 @@ static LogicalResult lowerStreamBackward(StreamBackwardOp op,
   if (op.getDSink())
     return op.emitOpError("has a gradient of a sink; run "
                           "--attn-expand-patterns first");
-  if (!op.getDCaptures().empty() && !op.getRowLists().empty())
-    return op.emitOpError("has gradients of captures beside lists of rows, "
-                          "which are not computed on GPUs");
   FailureOr<SmallVector<ScoreDerivatives>> scores = appendScoreDerivatives(
       op.getScores(), /*ofReads=*/!op.getDCaptures().empty());
   if (failed(scores) || failed(checkReads(op, *scores)))

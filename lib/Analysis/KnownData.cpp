@@ -16,6 +16,8 @@ using namespace fovea;
 Attribute KnownData::lookup(Value value) const {
   while (auto cast = value.getDefiningOp<tensor::CastOp>())
     value = cast.getSource();
+  if (Attribute elements = computed.lookup(value))
+    return elements;
   Attribute constant;
   if (matchPattern(value, m_Constant(&constant)))
     return constant;

@@ -39,11 +39,12 @@ static RowRanges evaluateRanges(attn::SourceAttr source, int64_t b, int64_t m,
 SourceRows fovea::getSourceRows(const attn::StreamSource &source,
                                 const KnownData &data, int64_t numRows,
                                 std::optional<int64_t> numPositions,
-                                int64_t rowsPerBlock, int64_t numQueries) {
+                                int64_t rowsPerBlock, int64_t numQueries,
+                                int64_t numHeads) {
   SourceRows found;
   attn::SourceAttr attr = source.attr;
   DenseIntElementsAttr lists;
-  int64_t numEntries = 0, numLists = 0, allPositions = numRows;
+  int64_t numEntries = 0, numLists = 0, firstList = 0, allPositions = numRows;
   if (source.rowList) {
     lists = dyn_cast_or_null<DenseIntElementsAttr>(data.lookup(source.rowList));
     found.hasUnknownLists = !lists;
@@ -51,7 +52,11 @@ SourceRows fovea::getSourceRows(const attn::StreamSource &source,
   if (lists) {
     ArrayRef<int64_t> shape = lists.getType().getShape();
     numLists = shape[2], numEntries = shape[3];
-    found.isOfFirstHead = shape[0] != 1 || shape[1] != 1;
+    if (lists.empty())
+      numEntries = 0;
+    found.isOfOneHead = shape[0] != 1 || shape[1] != 1;
+    firstList = shape[0] == 1 ? 0 : data.batch * shape[1];
+    firstList += data.head * shape[1] / std::max<int64_t>(numHeads, 1);
     if (attr.getHasListedPositions())
       allPositions = numEntries * attr.getUnit();
   }
@@ -67,7 +72,8 @@ SourceRows fovea::getSourceRows(const attn::StreamSource &source,
         rows.push_back({range});
       continue;
     }
-    int64_t first = numLists == 1 ? 0 : b * numEntries;
+    int64_t first =
+        (firstList * numLists + (numLists == 1 ? 0 : b)) * numEntries;
     for (int64_t entry = 0; entry < numEntries; ++entry) {
       int64_t unit = attr.getUnit(),
               row =

@@ -30,16 +30,18 @@ struct SourceRows {
   std::vector<llvm::SmallVector<NamedRows>> blocks;
   /// Set if there are lists that are not known: ranges alone count then.
   bool hasUnknownLists = false;
-  /// Set if `blocks` are those of the first head of the first batch entry, and
-  /// others may read other rows.
-  bool isOfFirstHead = false;
+  /// Set if `blocks` are those of one head of one batch entry, and others may
+  /// read other rows.
+  bool isOfOneHead = false;
 };
 
-/// `numPositions` is how many rows there are of a sequence that has lengths.
+/// `numPositions` is how many rows there are of a sequence that has lengths,
+/// and `numHeads` those of the queries.
 SourceRows getSourceRows(const attn::StreamSource &source,
                          const KnownData &data, int64_t numRows,
                          std::optional<int64_t> numPositions,
-                         int64_t rowsPerBlock, int64_t numQueries);
+                         int64_t rowsPerBlock, int64_t numQueries,
+                         int64_t numHeads);
 
 } // namespace fovea
 

@@ -18,6 +18,13 @@ void fovea::detail::addRange(RowRanges &ranges, RowRange range) {
     ranges.push_back(range);
 }
 
+void fovea::detail::addRow(RowRanges &ranges, int64_t row) {
+  if (!ranges.empty() && ranges.back().end == row)
+    ++ranges.back().end;
+  else
+    ranges.push_back({row, row + 1});
+}
+
 //===----------------------------------------------------------------------===//
 // Lengths
 //===----------------------------------------------------------------------===//
@@ -34,7 +41,9 @@ SequenceLengths fovea::detail::getLengths(Value queryLengths, Value lengths,
       found.byData = "lengths say how many rows there are";
       return;
     }
-    length = std::clamp<int64_t>((*known.begin()).getSExtValue(), 0, length);
+    int64_t entry = known.getNumElements() == 1 ? 0 : data.batch;
+    length = std::clamp<int64_t>(known.getValues<APInt>()[entry].getSExtValue(),
+                                 0, length);
     if (!known.isSplat() && found.byData.empty())
       found.byData = "other batch entries have other lengths";
   };
@@ -135,10 +144,7 @@ void fovea::detail::removeAbsent(ScoreMatrix &matrix,
     for (int64_t row = range.begin; row < range.end; ++row) {
       if (isAbsent(row * tokensPerRow, (row + 1) * tokensPerRow))
         continue;
-      if (!kept.empty() && kept.back().end == row)
-        ++kept.back().end;
-      else
-        kept.push_back({row, row + 1});
+      addRow(kept, row);
     }
   };
   auto filter = [=](auto get, int64_t queriesPerRow, int64_t tokensPerRow) {

@@ -18,6 +18,9 @@ namespace fovea::detail {
 /// Adds a range that names rows.
 void addRange(RowRanges &ranges, RowRange range);
 
+/// Adds a row behind those that there are.
+void addRow(RowRanges &ranges, int64_t row);
+
 /// The queries and tokens that a batch entry has.
 struct SequenceLengths {
   int64_t queries, tokens;
@@ -25,8 +28,8 @@ struct SequenceLengths {
   std::string byData;
 };
 
-/// Those of the first batch entry: as operands say, of which both may be null,
-/// or `queries` and `tokens`.
+/// Those of the batch entry that `data` has: as operands say, of which both may
+/// be null, or `queries` and `tokens`.
 SequenceLengths getLengths(mlir::Value queryLengths, mlir::Value lengths,
                            int64_t queries, int64_t tokens,
                            const KnownData &data);

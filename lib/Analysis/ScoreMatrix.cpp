@@ -182,7 +182,7 @@ private:
       applyTokenMask(op.getMask());
   }
 
-  /// Leaves the tokens of a mask out, those of the first batch entry.
+  /// Leaves the tokens of a mask out.
   void applyTokenMask(Value operand) {
     auto mask = dyn_cast_or_null<DenseIntElementsAttr>(data.lookup(operand));
     int64_t n = matrix->sequences[0].length;
@@ -191,12 +191,32 @@ private:
         source.byData = "tokens that the mask lacks are not read";
       else if (matrix->batch > 1 && !mask.isSplat())
         source.byData = "other batch entries may have other masks";
-    if (!mask)
+    if (!mask || mask.empty())
       return;
     llvm::BitVector absent(n);
+    int64_t first = mask.getType().getDimSize(0) == 1 ? 0 : data.batch * n;
     for (int64_t token = 0; token < n; ++token)
-      absent[token] = mask.getValues<APInt>()[token].isZero();
+      absent[token] = mask.getValues<APInt>()[first + token].isZero();
     removeAbsent(*matrix, absent);
+  }
+
+  /// For each code the first token that has it, in the batch entry and head to
+  /// look at; none if they are not known.
+  std::optional<std::vector<int64_t>> findFirstTokens(Value operand,
+                                                      int64_t numCodes) {
+    auto codes = dyn_cast_or_null<DenseIntElementsAttr>(data.lookup(operand));
+    if (!codes || codes.empty())
+      return std::nullopt;
+    ArrayRef<int64_t> shape = codes.getType().getShape();
+    int64_t group = data.head * shape[1] / std::max<int64_t>(matrix->heads, 1);
+    int64_t first = (data.batch * shape[1] + group) * shape[2];
+    std::vector<int64_t> tokens(numCodes, INT64_MAX);
+    for (int64_t token = shape[2]; token-- > 0;) {
+      int64_t code = codes.getValues<APInt>()[first + token].getSExtValue();
+      if (code >= 0 && code < numCodes)
+        tokens[code] = token;
+    }
+    return tokens;
   }
 
   /// Blocks n - memory to n token by token, and codewords for everything older.
@@ -220,7 +240,6 @@ private:
     ScoreSource codebook;
     codebook.name = "codebook";
     codebook.kind = "codewords";
-    codebook.byData = "tokens are read as the codeword of their code";
     codebook.numRows = codes;
     codebook.numQueries = n;
     codebook.getRows = [=](int64_t i) {
@@ -229,6 +248,22 @@ private:
         addRange(rows, {0, codes});
       return rows;
     };
+    std::optional<std::vector<int64_t>> firstTokens;
+    if (!hasState)
+      firstTokens = findFirstTokens(op.getCodes(), codes);
+    if (!firstTokens)
+      codebook.byData = "tokens are read as the codeword of their code";
+    else if (matrix->batch > 1 || matrix->heads > 1)
+      codebook.byData = "other heads may have other codes";
+    // Codewords that no token has are not there.
+    if (firstTokens)
+      codebook.getRows = [=, first = std::move(*firstTokens)](int64_t i) {
+        RowRanges rows;
+        for (int64_t code = 0; code < codes; ++code)
+          if (first[code] < getFirst(i))
+            addRow(rows, code);
+        return rows;
+      };
     codebook.getTokens = [=](int64_t i) {
       RowRanges tokens;
       addRange(tokens, {0, getFirst(i)});

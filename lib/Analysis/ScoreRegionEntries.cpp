@@ -11,6 +11,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "ScoreMask.h"
 #include "fovea/Analysis/ScoreMatrix.h"
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -26,7 +27,7 @@ static constexpr int64_t kMaxEntries = int64_t(1) << 17;
 
 static constexpr const char *kRemovesEntries =
     "a function of scores says which entries are read";
-static constexpr const char *kFirstHead =
+static constexpr const char *kOneHead =
     "a function of scores, which may read others in other batch entries and "
     "heads";
 
@@ -42,7 +43,8 @@ enum class Entry { Read, Removed, Unknown };
 /// The region of an operation, for one entry after the other.
 class EntryFolder {
 public:
-  EntryFolder(Region &original, ValueRange captures, const KnownData &data) {
+  EntryFolder(Region &original, ValueRange captures, const KnownData &data)
+      : batch(data.batch), head(data.head) {
     // Folding may put operands in order.
     IRMapping mapping;
     original.cloneInto(&region, mapping);
@@ -63,8 +65,8 @@ public:
     });
     return found;
   }
-  /// Whether batch entries, or heads, may have other entries than the first.
-  bool isOfFirst(const ScoreMatrix &matrix) {
+  /// Whether other batch entries, or heads, may have other entries.
+  bool isOfOne(const ScoreMatrix &matrix) {
     auto uses = [&](unsigned argument) {
       return !block().getArgument(argument).use_empty();
     };
@@ -76,6 +78,7 @@ public:
 private:
   Block &block() { return region.front(); }
 
+  int64_t batch, head;
   Region region;
   llvm::DenseMap<Value, Attribute> captured;
   Type index;
@@ -87,8 +90,8 @@ Entry EntryFolder::fold(int64_t query, int64_t key) {
   auto set = [&](unsigned argument, int64_t value) {
     known[block().getArgument(argument)] = IntegerAttr::get(index, value);
   };
-  set(attn::score_argument::Batch, 0);
-  set(attn::score_argument::Head, 0);
+  set(attn::score_argument::Batch, batch);
+  set(attn::score_argument::Head, head);
   set(attn::score_argument::Query, query);
   set(attn::score_argument::Key, key);
   bool isUnknown = false;
@@ -123,10 +126,7 @@ findLeftRows(EntryFolder &folder, const ScoreSource &source) {
           return std::nullopt;
         if (entry == Entry::Removed)
           continue;
-        if (!left[query].empty() && left[query].back().end == key)
-          ++left[query].back().end;
-        else
-          left[query].push_back({key, key + 1});
+        fovea::detail::addRow(left[query], key);
       }
   return left;
 }
@@ -159,7 +159,7 @@ getRegionsOfSources(Operation *op, size_t numSources) {
   return regions;
 }
 
-static ValueRange getCaptures(Operation *op) {
+ValueRange fovea::getScoreCaptures(Operation *op) {
   return llvm::TypeSwitch<Operation *, ValueRange>(op)
       .Case<attn::DenseOp, attn::DenseBackwardOp, attn::StreamOp,
             attn::StreamBackwardOp>(
@@ -177,7 +177,7 @@ void fovea::removeEntries(Operation *op, const KnownData &data,
   auto regions = getRegionsOfSources(op, matrix.sources.size());
   for (auto [source, own] : llvm::zip(matrix.sources, regions))
     for (Region *region : own) {
-      EntryFolder folder(*region, getCaptures(op), data);
+      EntryFolder folder(*region, getScoreCaptures(op), data);
       if (!folder.mayRemove())
         continue;
       mayRemove = true;
@@ -189,8 +189,8 @@ void fovea::removeEntries(Operation *op, const KnownData &data,
         source.byData = kRemovesEntries;
         continue;
       }
-      if (folder.isOfFirst(matrix))
-        source.byData = kFirstHead;
+      if (folder.isOfOne(matrix))
+        source.byData = kOneHead;
       source.getRows = [left = std::move(*left)](int64_t query) {
         return left[query];
       };

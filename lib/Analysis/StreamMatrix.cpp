@@ -154,12 +154,12 @@ void StreamReader::add(const attn::StreamSource &source) {
   if (source.lengths)
     numPositions = lengths.tokens / mask.stride;
   SourceRows named = getSourceRows(source, data, rows, numPositions,
-                                   rowsPerBlock, lengths.queries);
+                                   rowsPerBlock, lengths.queries, matrix.heads);
   if (!lengths.byData.empty())
     result.byData = lengths.byData;
   if (named.hasUnknownLists)
     result.byData = "lists say which rows are read";
-  if (named.isOfFirstHead)
+  if (named.isOfOneHead)
     result.byData = "other heads have other lists";
   result.firstPosition =
       source.lengths

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from . import _fovea
+from . import _arguments, _fovea
 
 __all__ = ["Explanation", "explain"]
 
@@ -46,7 +46,11 @@ def _join(pages: list[str]) -> str:
 
 
 def explain(
-    kernel_or_call: _fovea.Kernel | Callable[..., Any], *arguments: Any, **options: Any
+    kernel_or_call: _fovea.Kernel | Callable[..., Any],
+    *arguments: Any,
+    batch: int = 0,
+    head: int = 0,
+    **options: Any,
 ) -> Explanation:
     """Says which keys every query reads and how often, what that costs, and what passes decided.
 
@@ -54,14 +58,16 @@ def explain(
         pathlib.Path("page.html").write_text(fovea.explain(kernel, q, k, v).html)
 
     `kernel_or_call` is a kernel, as `fovea.compile` returns it, which is not run: only
-    shapes matter, and arrays of integers.  Or it is a function, which is called with the arguments and options: explained is
-    each kernel that it runs in this thread, for the shapes that it runs it on first.
+    shapes matter, and arrays that decide which keys are read.  Or it is a function, which is called with the arguments and
+    options: explained is each kernel that it runs in this thread, for the shapes that it runs it on first.
 
     A key that counts twice, or never although the mask admits it, is reported, and so is
     one that is read ahead of a causal mask.  Lists, segments, lengths and masks are drawn as the
-    arrays say, of the first batch entry and head where these differ; what is not known, such as
-    arrays on a GPU, is named.
+    arrays say, of batch entry `batch` and query head `head` where these differ; what is not known, such as
+    arrays on a GPU, is named.  Where a kernel computes what decides, such as lists by attn.top_k, that part of it is run on the
+    arrays that it is explained with, which are NumPy's.
     """
+    batch, head = _arguments.integer("batch", batch, 0), _arguments.integer("head", head, 0)
     if isinstance(kernel_or_call, _fovea.Kernel):
         if options:
             raise ValueError(f"options: found {', '.join(options)}, needed none for a kernel")
@@ -74,6 +80,6 @@ def explain(
         raise ValueError(
             f"kernel_or_call: found {type(kernel_or_call).__name__}, needed a kernel or a function"
         )
-    parts = [_fovea.explain(*each) for each in found]
+    parts = [_fovea.explain(*each, batch, head) for each in found]
     texts, pages, objects = zip(*parts)
     return Explanation("\n".join(texts), _join(list(pages)), [json.loads(x) for x in objects])

@@ -162,8 +162,10 @@ def xla_handlers() -> dict[str, Any]:
 def record_kernels(call: Callable[[], Any]) -> list[tuple[Kernel, list[list[int]], list[Any]]]:
     """The kernels that a call runs, with the shapes of the arguments of their first runs, and those of integers."""
 
-def explain(kernel: Kernel, shapes: list[list[int]], data: list[Any]) -> tuple[str, str, str]:
-    """A kernel explained as text, as a page and as JSON, for arguments of integers that are not None."""
+def explain(
+    kernel: Kernel, shapes: list[list[int]], data: list[Any], batch: int = 0, head: int = 0
+) -> tuple[str, str, str]:
+    """A kernel explained as text, as a page and as JSON, of a batch entry and a head, for arguments that are not None."""
 
 def probe_attention(text: str, entry: str | None = None) -> tuple[str, list[tuple[str, str, bool, float]]]:
     """A module whose function also returns query, key and value of its dense attention, and for each of these its place,

@@ -87,10 +87,12 @@ static nb::list recordKernels(nb::callable call) {
 static std::vector<std::string>
 explainKernel(const Kernel &kernel,
               const std::vector<std::vector<int64_t>> &given,
-              const nb::list &data) {
+              const nb::list &data, int64_t batch, int64_t head) {
   ExplainOptions options;
   KernelOrigin origin = getOrigin(kernel);
   options.compile = origin.options;
+  options.batch = batch;
+  options.head = head;
   options.getShapes = [&](const Signature &, auto) {
     ArgumentShapes shapes;
     for (const std::vector<int64_t> &shape : given)
@@ -103,14 +105,17 @@ explainKernel(const Kernel &kernel,
   std::vector<bool> isKnown(specs.size());
   Placement placement;
   for (size_t index = 0; index < std::min(specs.size(), data.size()); ++index) {
+    // Of floating point, something that has a shape and nothing else will do.
+    bool mayLackData = isFloat(specs[index].elementType);
     if (kernel.getTarget() == Target::GPU || specs[index].isScalar ||
-        isFloat(specs[index].elementType) || data[index].is_none())
+        data[index].is_none() ||
+        (mayLackData && !nb::hasattr(data[index], "__array_interface__")))
       continue;
     std::string name = kernel.describeArgument(index);
     views[index].load(data[index], name, /*needsWrite=*/false, placement);
     views[index].makeContiguous(name, /*needsWrite=*/false);
     isKnown[index] = views[index].getElementType() == specs[index].elementType;
-    if (!isKnown[index])
+    if (!isKnown[index] && !mayLackData)
       raiseValueError(
           name + ": found " +
           getElementInfo(views[index].getElementType()).arrayName.str() +
@@ -162,6 +167,6 @@ void python::defineTools(nb::module_ &m) {
   m.def("count_flops", &countKernelFlops, nb::arg("kernel"), nb::arg("shapes"));
   m.def("record_kernels", &recordKernels, nb::arg("call"));
   m.def("explain", &explainKernel, nb::arg("kernel"), nb::arg("shapes"),
-        nb::arg("data"));
+        nb::arg("data"), nb::arg("batch") = 0, nb::arg("head") = 0);
   m.def("run_tool", &runTool, nb::arg("name"), nb::arg("arguments"));
 }

@@ -4,7 +4,9 @@
 """Calls and kernels explained: what is read is what masks and patterns say."""
 
 import json
+import pathlib
 import re
+import types
 import xml.etree.ElementTree as tree
 
 import numpy as np
@@ -180,6 +182,86 @@ def test_data_of_a_kernel():
     np.testing.assert_array_equal(counts, np.tile([1, 1, 0, 0, 1, 1], (6, 1)))
     with pytest.raises(ValueError, match=r"argument 1 \(%list\) of @f: found int64, needed int32"):
         fovea.explain(kernel, q, rows.astype(np.int64))
+
+
+def read_ir(name):
+    """A function of the tests of the tool."""
+    return (pathlib.Path(__file__).parents[2] / "test" / "Tools" / "Inputs" / name).read_text()
+
+
+@pytest.mark.parametrize("target", ["cpu", "reference", "gpu-sim"])
+def test_lists_that_a_kernel_makes(target):
+    """Of every batch entry and head what attention of the reference chooses; nothing without the arrays."""
+    n, numbers = 24, np.random.default_rng(3)
+    q, k, means = (numbers.standard_normal(shape).astype(np.float32) for shape in ((2, 4, n, 8), (2, 2, n, 8), (2, 4, n // 4, 8)))
+    kernel = fovea.compile(read_ir("explain.mlir"), entry="chosen", target=target)
+    best = np.argsort(-(q @ means.swapaxes(2, 3)), axis=-1, kind="stable")[..., :2]
+    for b, h in np.ndindex(2, 4):
+        ((counts, _),) = drawn_entries(fovea.explain(kernel, q, k, means, batch=b, head=h).html)
+        named = (best[b, h, :, :, None] == np.arange(n) // 4).any(axis=1)
+        np.testing.assert_array_equal(counts, named & (distances(n, n) >= 0))
+    abstract = types.SimpleNamespace(shape=means.shape)
+    explanation = fovea.explain(kernel, q, k, abstract)
+    assert "data of %means, which decides" in explanation.text
+    (operation,) = (x for x in explanation.json[0]["operations"] if "sources" in x)
+    assert operation["needed_arguments"] == [2] and operation["sources"][0]["by_data"]
+
+
+def test_codes_that_a_kernel_makes():
+    numbers = np.random.default_rng(4)
+    q, k, v = (numbers.standard_normal((2, heads, 48, 8)).astype(np.float32) for heads in (4, 2, 2))
+    c = numbers.standard_normal((2, 5, 8)).astype(np.float32)
+    kernel = fovea.compile(read_ir("explain.mlir"), entry="coded")
+    codes = ((k[:, :, :, None] - c[None, :, None]) ** 2).sum(axis=-1).argmin(axis=-1)
+    for b, h in ((0, 0), (1, 3)):
+        (found,) = fovea.explain(kernel, q, k, v, c, batch=b, head=h).json
+        (operation,) = (x for x in found["operations"] if "sources" in x)
+        codebook = operation["sources"][1]
+        seen = [len(set(codes[b, h // 2, : max(i // 8 - 1, 0) * 8])) for i in range(48)]
+        assert (codebook["entries"], codebook["most_rows"]) == (sum(seen), max(seen))
+        assert (operation["drawn_batch"], operation["drawn_head"]) == (b, h)
+
+
+@pytest.mark.parametrize("batch, head", [(0, 0), (1, 1), (1, 3)])
+def test_batch_entries_and_heads(batch, head):
+    """Segments, lengths, lists and masks of one batch entry and head."""
+    numbers = np.random.default_rng(5)
+    q, k = ones(2, 4, 7, 8), ones(2, 2, 12, 8)
+    ids = numbers.integers(0, 3, (2, 7)).astype(np.int32), numbers.integers(0, 3, (2, 12)).astype(np.int32)
+    explanation = fovea.explain(fovea.dense, q, k, k, segments=ids, batch=batch, head=head)
+    ((counts, _),) = drawn_entries(explanation.html)
+    np.testing.assert_array_equal(counts, ids[0][batch][:, None] == ids[1][batch])
+    assert (f"batch entry {batch}, head {head}" in explanation.text) == (batch + head > 0)
+    limits = fovea.capture(np.array([3, 5, 7, 9], np.int32))
+    ((counts, _),) = drawn_entries(
+        fovea.explain(fovea.dense, q, k, k, admit=lambda b, h, i, j: j < limits[h], batch=batch, head=head).html
+    )
+    np.testing.assert_array_equal(counts.sum(axis=1), [3, 5, 7, 9][head])
+    lengths = np.array([10, 4], np.int32)
+    ((counts, _),) = drawn_entries(fovea.explain(fovea.dense, q, k, k, lengths=lengths, batch=batch, head=head).html)
+    np.testing.assert_array_equal(counts.sum(axis=1), lengths[batch])
+    lists = numbers.integers(-1, 12, (2, 2, 7, 3)).astype(np.int32)
+    page = fovea.explain(fovea.selected, q, k, k, lists, batch=batch, head=head).html
+    ((counts, _),) = drawn_entries(page)
+    named = (lists[batch, head // 2, :, :, None] == np.arange(12)).any(axis=1)
+    np.testing.assert_array_equal(counts, named & (distances(7, 12) >= 0))
+    present, n = numbers.random((2, 16)) < 0.6, 16
+    x, weights = ones(2, 4, n, 8), [ones(1, 2, 4 << level, 8) for level in range(1)]
+    explanation = fovea.explain(
+        fovea.fast_multipole, x, x, x, weights, weights, group=4, causal=True, mask=present, batch=batch, head=head
+    )
+    (operation,) = (each for each in explanation.json[0]["operations"] if "sources" in each)
+    np.testing.assert_array_equal(read_entries(operation), present[batch][:, None] & present[batch] & (distances(n, n) >= 0))
+
+
+def test_batch_entries_and_heads_that_are_not_there():
+    q, k = ones(2, 4, 7, 8), ones(2, 2, 7, 8)
+    for name, number, most in (("batch", 2, 1), ("head", 4, 3)):
+        with pytest.raises(ValueError, match=f"{name}: found {number}, needed 0 to {most}, as attn.dense"):
+            fovea.explain(fovea.dense, q, k, k, **{name: number})
+    for wrong in (1.5, -1, True):
+        with pytest.raises(ValueError, match=f"head: found {wrong}, needed an integer of at least 0"):
+            fovea.explain(fovea.dense, q, k, k, head=wrong)
 
 
 def test_page_is_the_json():

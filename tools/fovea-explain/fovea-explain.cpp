@@ -37,6 +37,8 @@ EXAMPLES:
     fovea-explain pattern.mlir --shape=1x8x4096x64 --shape=1x2x4096x64
   With lists of rows, segments, lengths or masks that are arguments:
     fovea-explain pattern.mlir --input=ids=ids.npy --input=lengths=lengths.npy
+  With lists that the function makes of its arguments, of another head:
+    fovea-explain chosen.mlir --input=q=q.npy --input=k=k.npy --head=3
   A page with pictures to zoom into, and the IR by pass:
     fovea-explain pattern.mlir --emit=html -o pattern.html
   The same for a program to read, and a picture for a text:
@@ -74,10 +76,14 @@ read ahead of a causal mask are reported with the first query and token.
       cl::value_desc("1x8x512x64")};
   cl::list<std::string> inputs{
       "input", cl::cat(category),
-      cl::desc("elements of an argument of integers, such as lists, segments "
-               "or lengths, which say what is read. Its shape is that of the "
-               "argument"),
+      cl::desc("elements of an argument, such as lists, segments or lengths, "
+               "which say what is read, or of what these are computed from. "
+               "Its shape is that of the argument"),
       cl::value_desc("name=file.npy")};
+  cl::opt<int64_t> batch{"batch", cl::init(0), cl::cat(category),
+                         cl::desc("batch entry to draw, from 0 on")};
+  cl::opt<int64_t> head{"head", cl::init(0), cl::cat(category),
+                        cl::desc("query head to draw, from 0 on")};
   cl::opt<std::string> targetName{"target", cl::init("cpu"), cl::cat(category),
                                   cl::desc("cpu, reference, gpu or gpu-sim")};
   cl::opt<std::string> cpuName{
@@ -129,8 +135,8 @@ static Error readInput(StringRef value, const Signature &signature,
   auto failOn = [&](const Twine &message) {
     return createStringError(describe(index) + ": " + message);
   };
-  if (found->isScalar || isFloat(found->elementType))
-    return failOn("expected a tensor of integers for --input, but got " +
+  if (found->isScalar)
+    return failOn("expected a tensor for --input, but got " +
                   found->getTypeString());
   Expected<OwnedTensor> tensor = readNpy(path, found->elementType);
   if (!tensor)
@@ -188,6 +194,8 @@ static int run(const CommandLine &line) {
   options.compile.raise = line.raise;
   options.compile.entry = line.entryName;
   options.compile.sourceName = line.inputPath;
+  options.batch = line.batch;
+  options.head = line.head;
   Inputs inputs;
   options.getShapes = [&](const Signature &signature, auto describe) {
     return getShapes(signature, describe, line.shapes, line.inputs, inputs);

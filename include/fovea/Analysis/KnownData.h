@@ -11,12 +11,13 @@
 
 #include "mlir/IR/BuiltinAttributes.h"
 #include "mlir/IR/Value.h"
+#include "llvm/ADT/DenseMap.h"
 #include <vector>
 
 namespace fovea {
 
-/// What is known of the elements of values in a function: constants are, and
-/// arguments whose data is given.
+/// What is known of the elements of values in a function: constants are,
+/// arguments whose data is given, and what was computed from these.
 class KnownData {
 public:
   KnownData() = default;
@@ -28,10 +29,19 @@ public:
   /// Null if nothing is known. Elements have the shape that the value has when
   /// it runs, also where its type leaves that open.
   mlir::Attribute lookup(mlir::Value value) const;
+  /// Makes the elements of a value known.
+  void set(mlir::Value value, mlir::Attribute elements) {
+    computed[value] = elements;
+  }
+
+  /// Which batch entry and query head to look at, where these have elements of
+  /// their own.
+  int64_t batch = 0, head = 0;
 
 private:
   mlir::Block *entry = nullptr;
   std::vector<mlir::Attribute> arguments;
+  llvm::DenseMap<mlir::Value, mlir::Attribute> computed;
 };
 
 } // namespace fovea

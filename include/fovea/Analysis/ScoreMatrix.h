@@ -93,10 +93,13 @@ struct ScoreMatrix {
 
 /// The score matrix of `op`; none if it has no scores, or extents are not
 /// known, which `extents` tells then. Lists, lengths and masks count as far as
-/// they are known; of those that batch entries and heads have of their own, the
-/// first ones.
+/// they are known; of those that batch entries and heads have of their own,
+/// those of the batch entry and the head that `data` has.
 std::optional<ScoreMatrix> getScoreMatrix(mlir::Operation *op, Extents &extents,
                                           const KnownData &data = {});
+
+/// The values that score regions of `op` read.
+mlir::ValueRange getScoreCaptures(mlir::Operation *op);
 
 /// Leaves out what a score region of `op` removes, entry by entry; where that
 /// is data, or too much, the sources say so. Which pairs there should be is not

@@ -7,11 +7,13 @@
 //===----------------------------------------------------------------------===//
 
 #include "Report.h"
+#include "FunctionData.h"
 #include "fovea/Analysis/UsefulFlops.h"
 #include "fovea/Dialect/Attn/IR/AttnDialect.h"
 #include "fovea/ExecutionEngine/Elements.h"
 #include "mlir/IR/Location.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
+#include "llvm/ADT/SetVector.h"
 
 using namespace mlir;
 using namespace fovea;
@@ -33,10 +35,30 @@ std::string explanation::getPlace(Operation *op) {
       .str();
 }
 
-static std::optional<OperationReport> inspectOperation(Operation *op,
-                                                       unsigned number,
-                                                       Extents extents,
-                                                       const KnownData &data) {
+/// Whether there is that batch entry or head of `count`. Where there is none,
+/// the first one stands for it.
+static bool isThere(int64_t number, int64_t count) {
+  return number >= 0 && number < std::max<int64_t>(count, 1);
+}
+
+/// What has to be known besides to tell what an operation reads.
+static void explainUnknown(Operation *op, const FunctionData &data,
+                           OperationReport &report) {
+  llvm::SmallSetVector<unsigned, 4> arguments;
+  for (Value operand : getDecidingOperands(op)) {
+    auto unknown = data.unknown.find(operand);
+    if (unknown == data.unknown.end())
+      continue;
+    arguments.insert_range(unknown->second.arguments);
+    if (!unknown->second.reason.empty())
+      report.notComputed = unknown->second.reason;
+  }
+  llvm::append_range(report.neededArguments, arguments);
+}
+
+static std::optional<OperationReport>
+inspectOperation(Operation *op, unsigned number, Extents extents,
+                 const FunctionData &data) {
   if (!isa<attn::AttnDialect>(op->getDialect()))
     return std::nullopt;
   OperationReport report;
@@ -44,54 +66,31 @@ static std::optional<OperationReport> inspectOperation(Operation *op,
   report.name = op->getName().getStringRef().str();
   report.place = getPlace(op);
   report.flops = countUsefulFlops(op, extents);
-  report.matrix = getScoreMatrix(op, extents, data);
+  report.matrix = getScoreMatrix(op, extents);
+  // Without the batch entry and the head that are drawn, there is an error.
+  if (report.matrix && (!isThere(data.known.batch, report.matrix->batch) ||
+                        !isThere(data.known.head, report.matrix->heads)))
+    return report;
+  report.matrix = getScoreMatrix(op, extents, data.known);
   report.extentsAreKnown = extents.isKnown;
   if (!report.flops && !report.matrix && report.extentsAreKnown)
     return std::nullopt;
   if (report.matrix) {
-    removeEntries(op, data, *report.matrix);
+    removeEntries(op, data.known, *report.matrix);
     for (size_t sequence = 0; sequence < report.matrix->sequences.size();
          ++sequence)
       report.pairs.push_back(countPairs(*report.matrix, sequence));
     report.drawing = draw(*report.matrix);
+    explainUnknown(op, data, report);
   }
   return report;
-}
-
-/// The elements of contiguous tensors of integers.
-static DenseElementsAttr makeElements(const TensorRef &tensor,
-                                      MLIRContext *context) {
-  unsigned bits = tensor.elementType == ElementType::I1
-                      ? 1
-                      : 8 * getByteWidth(tensor.elementType);
-  Type element = IntegerType::get(context, bits);
-  if (tensor.elementType == ElementType::Index)
-    element = IndexType::get(context);
-  auto type = RankedTensorType::get(tensor.shape, element);
-  SmallVector<APInt> elements;
-  for (int64_t index : llvm::seq(type.getNumElements()))
-    elements.emplace_back(bits,
-                          static_cast<int64_t>(getElement(
-                              tensor.data, tensor.elementType, index)),
-                          /*isSigned=*/true, /*implicitTrunc=*/true);
-  return DenseElementsAttr::get(type, elements);
-}
-
-static KnownData makeKnownData(FunctionOpInterface function,
-                               const ExplainOptions &options) {
-  std::vector<Attribute> arguments(function.getNumArguments());
-  if (options.getData)
-    for (auto [index, argument] : llvm::enumerate(arguments))
-      if (std::optional<TensorRef> tensor = options.getData(index))
-        argument = makeElements(*tensor, function.getContext());
-  return KnownData(&function.front(), std::move(arguments));
 }
 
 static void inspectFunction(FunctionOpInterface function,
                             const ArgumentShapes &shapes,
                             const ExplainOptions &options, Report &report) {
   Extents extents(function, shapes);
-  KnownData data = makeKnownData(function, options);
+  FunctionData data = findData(function, shapes, options);
   unsigned number = 0;
   function->walk([&](Operation *op) {
     if (auto found = inspectOperation(op, number++, extents, data))
@@ -152,6 +151,32 @@ static void addTiles(OperationReport &operation,
 // The whole
 //===----------------------------------------------------------------------===//
 
+/// That all operations have the batch entry and the head that are drawn.
+static llvm::Error checkDrawn(const Report &report,
+                              const ExplainOptions &options) {
+  for (const OperationReport &operation : report.operations) {
+    if (!operation.matrix)
+      continue;
+    auto check = [&](StringRef name, int64_t found,
+                     int64_t count) -> llvm::Error {
+      if (isThere(found, count))
+        return llvm::Error::success();
+      return llvm::createStringError(
+          std::make_error_code(std::errc::invalid_argument),
+          name + ": found " + Twine(found) + ", needed 0 to " +
+              Twine(std::max<int64_t>(count, 1) - 1) + ", as " +
+              describePlace(operation) + " has");
+    };
+    if (llvm::Error error =
+            check("batch", options.batch, operation.matrix->batch))
+      return error;
+    if (llvm::Error error =
+            check("head", options.head, operation.matrix->heads))
+      return error;
+  }
+  return llvm::Error::success();
+}
+
 llvm::Expected<Report> explanation::makeReport(StringRef text,
                                                const ExplainOptions &options,
                                                bool keepsStages) {
@@ -185,8 +210,12 @@ llvm::Expected<Report> explanation::makeReport(StringRef text,
   if (!trace)
     return trace.takeError();
   report.trace = std::move(*trace);
+  if (llvm::Error error = checkDrawn(report, options))
+    return std::move(error);
   report.target = getName(options.compile.target).str();
   report.source = options.compile.sourceName;
+  report.batch = options.batch;
+  report.head = options.head;
   for (OperationReport &operation : report.operations)
     addTiles(operation, report.trace.decisions);
   // What is said of other operations is said of the function.

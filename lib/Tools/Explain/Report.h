@@ -71,6 +71,10 @@ struct OperationReport {
   /// None without scores, and where extents are not known.
   std::optional<ScoreMatrix> matrix;
   bool extentsAreKnown = true;
+  /// Arguments whose data would tell more of what is read, and why what decides
+  /// on it was not computed; empty where all is known.
+  llvm::SmallVector<unsigned> neededArguments;
+  std::string notComputed;
   /// For each sequence of keys; none where data decides.
   std::vector<std::optional<PairCounts>> pairs;
   Drawing drawing;
@@ -81,6 +85,8 @@ struct Report {
   CompilationTrace trace;
   std::string target, source;
   ArgumentShapes shapes;
+  /// The batch entry and the head that are drawn.
+  int64_t batch = 0, head = 0;
   std::vector<OperationReport> operations;
   std::optional<double> flops;
   int64_t argumentBytes = 0;

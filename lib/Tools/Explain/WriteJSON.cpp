@@ -111,6 +111,9 @@ static json::Object makeOperation(const OperationReport &operation,
     object["batch"] = matrix->batch;
     object["heads"] = matrix->heads;
     object["queries"] = matrix->numQueries;
+    object["drawn_batch"] = report.batch;
+    object["drawn_head"] = report.head;
+    object["needed_arguments"] = json::Array(operation.neededArguments);
     json::Array sequences, sources;
     for (auto [keys, pairs, faults] : zip_equal(
              matrix->sequences, operation.pairs, operation.drawing.faults))

@@ -132,6 +132,18 @@ static std::string describeParallelism(ArrayRef<ParallelLoop> loops) {
   return text;
 }
 
+static std::string describeNeeded(const OperationReport &operation,
+                                  const Report &report) {
+  std::string names;
+  for (unsigned number : operation.neededArguments) {
+    const ValueSpec &spec = report.trace.signature.arguments[number];
+    names += names.empty() ? "" : ", ";
+    names +=
+        spec.name.empty() ? "argument " + std::to_string(number) : spec.name;
+  }
+  return "data of " + names + ", which decides on what is read";
+}
+
 static void addDecisions(const Report &report,
                          std::optional<unsigned> operation,
                          std::vector<Fact> &facts) {
@@ -168,11 +180,19 @@ std::vector<Fact> explanation::getFacts(const OperationReport &operation,
   if (const std::optional<ScoreMatrix> &matrix = operation.matrix) {
     facts.push_back(
         {"queries", count(matrix->numQueries) + " in " + count(matrix->heads) +
-                        " heads and a batch of " + count(matrix->batch)});
+                        " heads and a batch of " + count(matrix->batch) +
+                        (report.batch || report.head
+                             ? "; those of batch entry " + count(report.batch) +
+                                   ", head " + count(report.head)
+                             : "")});
     for (auto [keys, pairs] : zip_equal(matrix->sequences, operation.pairs))
       facts.push_back({"pairs", describePairs(keys, pairs)});
     for (const ScoreSource &source : matrix->sources)
       facts.push_back({"reads", describeSource(source)});
+    if (!operation.neededArguments.empty())
+      facts.push_back({"needed", describeNeeded(operation, report)});
+    if (!operation.notComputed.empty())
+      facts.push_back({"not drawn", operation.notComputed});
   }
   addDecisions(report, operation.number, facts);
   if (const std::optional<TileList> &tiles = operation.tiles)

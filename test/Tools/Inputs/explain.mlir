@@ -75,3 +75,41 @@ func.func @masked(%x: tensor<1x1x32x8xf32>, %w1: tensor<1x2x4x8xf32>, %w2: tenso
       outs(%init : tensor<1x1x32x8xf32>) {group = 4 : i64, causal} -> tensor<1x1x32x8xf32>
   return %out : tensor<1x1x32x8xf32>
 }
+
+// Lists that the function makes: two blocks of 4 tokens for each query and head, by products with what stands for them.
+func.func @chosen(%q: tensor<2x4x?x8xf32>, %k: tensor<2x2x?x8xf32>, %means: tensor<2x4x?x8xf32>) -> tensor<2x4x?x8xf32> {
+  %two = arith.constant 2 : index
+  %zero = arith.constant 0.0 : f32
+  %n = tensor.dim %q, %two : tensor<2x4x?x8xf32>
+  %m = tensor.dim %means, %two : tensor<2x4x?x8xf32>
+  %none = tensor.empty(%n, %m) : tensor<2x4x?x?xf32>
+  %zeros = linalg.fill ins(%zero : f32) outs(%none : tensor<2x4x?x?xf32>) -> tensor<2x4x?x?xf32>
+  %scores = linalg.generic {indexing_maps = [affine_map<(b, h, i, j, d) -> (b, h, i, d)>, affine_map<(b, h, i, j, d) -> (b, h, j, d)>,
+                                             affine_map<(b, h, i, j, d) -> (b, h, i, j)>],
+                            iterator_types = ["parallel", "parallel", "parallel", "parallel", "reduction"]}
+      ins(%q, %means : tensor<2x4x?x8xf32>, tensor<2x4x?x8xf32>) outs(%zeros : tensor<2x4x?x?xf32>) {
+  ^bb0(%x: f32, %y: f32, %sum: f32):
+    %p = arith.mulf %x, %y : f32
+    %s = arith.addf %sum, %p : f32
+    linalg.yield %s : f32
+  } -> tensor<2x4x?x?xf32>
+  %lists = tensor.empty(%n) : tensor<2x4x?x2xi32>
+  %chosen = attn.top_k ins(%scores : tensor<2x4x?x?xf32>) outs(%lists : tensor<2x4x?x2xi32>) -> tensor<2x4x?x2xi32>
+  %init = tensor.empty(%n) : tensor<2x4x?x8xf32>
+  %out = attn.stream query(%q : tensor<2x4x?x8xf32>)
+      source(%k, %k : tensor<2x2x?x8xf32>, tensor<2x2x?x8xf32>) rows(%chosen : tensor<2x4x?x2xi32>) unit = 4
+          ranges [affine_map<(b)[rows, n] -> (0, rows)>] mask <causal>
+      outs(%init : tensor<2x4x?x8xf32>) {block = 1 : i64, scale = 1.0 : f64} -> tensor<2x4x?x8xf32>
+  return %out : tensor<2x4x?x8xf32>
+}
+
+// Codes that the function makes.
+func.func @coded(%q: tensor<2x4x48x8xf32>, %k: tensor<2x2x48x8xf32>, %v: tensor<2x2x48x8xf32>, %c: tensor<2x5x8xf32>)
+    -> tensor<2x4x48x8xf32> {
+  %zi = tensor.empty() : tensor<2x2x48xi32>
+  %z = attn.quantize ins(%k, %c : tensor<2x2x48x8xf32>, tensor<2x5x8xf32>) outs(%zi : tensor<2x2x48xi32>) -> tensor<2x2x48xi32>
+  %init = tensor.empty() : tensor<2x4x48x8xf32>
+  %out = attn.vq ins(%q, %z, %v, %c : tensor<2x4x48x8xf32>, tensor<2x2x48xi32>, tensor<2x2x48x8xf32>, tensor<2x5x8xf32>)
+      outs(%init : tensor<2x4x48x8xf32>) {block = 8 : i64, causal} -> tensor<2x4x48x8xf32>
+  return %out : tensor<2x4x48x8xf32>
+}

@@ -17,9 +17,12 @@ struct ExplainOptions {
   CompileOptions compile;
   /// The shapes of all arguments, as TraceOptions has it.
   decltype(TraceOptions::getShapes) getShapes;
-  /// Elements of an argument of integers, where they are known: so lists,
-  /// segments, lengths and masks are. Asked for once `getShapes` was.
+  /// Elements of an argument, where they are known: so lists, segments, lengths
+  /// and masks are, and those that the function computes from it. Asked for
+  /// once `getShapes` was.
   std::function<std::optional<TensorRef>(size_t index)> getData;
+  /// The batch entry and the query head to draw.
+  int64_t batch = 0, head = 0;
 };
 
 /// The forms of an explanation.

@@ -13,8 +13,9 @@
 //
 //   while c(x): x = f(x)
 //
-// is run twice: once to count its iterations, and then as a loop of that many,
-// whose gradient is known. So nothing grows while it runs.
+// is run twice: once to count its iterations, with what its condition depends
+// on, and then as a loop of that many, whose gradient is known. So nothing
+// grows while it runs.
 //
 //===----------------------------------------------------------------------===//
 
@@ -24,6 +25,7 @@
 #include "mlir/IR/IRMapping.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "mlir/Transforms/RegionUtils.h"
+#include "llvm/ADT/BitVector.h"
 #include "llvm/ADT/SetVector.h"
 
 using namespace mlir;
@@ -135,21 +137,102 @@ LogicalResult BranchModel::emitVJP(Operation *op, OpBuilder &b,
 // Loops of unknown length
 //===----------------------------------------------------------------------===//
 
-/// A copy of a loop that also counts its iterations, as its last result.
+namespace {
+/// What decides how often a loop runs: numbers of the states that it carries,
+/// and of the values that its condition hands to its body.
+class DecidingStates {
+public:
+  explicit DecidingStates(scf::WhileOp loop);
+
+  llvm::BitVector carried, handed;
+
+private:
+  void addOperands(Operation *op);
+  void follow(Value value);
+
+  scf::WhileOp loop;
+  llvm::SetVector<Value> values;
+};
+} // namespace
+
+DecidingStates::DecidingStates(scf::WhileOp loop)
+    : carried(loop.getInits().size()), handed(loop.getNumResults()),
+      loop(loop) {
+  values.insert(loop.getConditionOp().getCondition());
+  // Assertions hold while iterations are counted, too.
+  loop->walk([&](Operation *op) {
+    if (op != loop.getOperation() && !op->hasTrait<OpTrait::IsTerminator>() &&
+        !wouldOpBeTriviallyDead(op))
+      addOperands(op);
+  });
+  for (size_t next = 0; next < values.size(); ++next)
+    follow(values[next]);
+}
+
+void DecidingStates::addOperands(Operation *op) {
+  op->walk(
+      [&](Operation *inner) { values.insert_range(inner->getOperands()); });
+}
+
+void DecidingStates::follow(Value value) {
+  auto argument = dyn_cast<BlockArgument>(value);
+  if (!argument) {
+    // Values from outside of the loop stay there.
+    if (loop->isProperAncestor(value.getDefiningOp()))
+      addOperands(value.getDefiningOp());
+    return;
+  }
+  unsigned number = argument.getArgNumber();
+  if (argument.getOwner() == loop.getBeforeBody()) {
+    carried.set(number);
+    values.insert(loop.getYieldOp().getResults()[number]);
+  } else if (argument.getOwner() == loop.getAfterBody()) {
+    handed.set(number);
+    values.insert(loop.getConditionOp().getArgs()[number]);
+  }
+}
+
+static SmallVector<Value> choose(ValueRange values,
+                                 const llvm::BitVector &chosen) {
+  return llvm::map_to_vector(chosen.set_bits(),
+                             [&](unsigned number) { return values[number]; });
+}
+
+/// Takes from a block the arguments but those to `keep`, and what is computed
+/// for nothing then.
+static void keepArguments(Block &block, const llvm::BitVector &keep) {
+  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block)))
+    if (isOpTriviallyDead(&op))
+      op.erase();
+  llvm::BitVector others = keep;
+  block.eraseArguments(others.flip());
+}
+
+/// A copy of a loop that counts its iterations, as its last result, and carries
+/// what decides how many these are.
 static scf::WhileOp createCounting(OpBuilder &b, scf::WhileOp loop) {
   Location loc = loop.getLoc();
-  SmallVector<Type> types(loop.getResultTypes());
-  types.push_back(b.getIndexType());
-  SmallVector<Value> inits(loop.getInits());
+  DecidingStates deciding(loop);
+  SmallVector<Value> inits = choose(loop.getInits(), deciding.carried);
   inits.push_back(arith::ConstantIndexOp::create(b, loc, 0));
+  SmallVector<Type> types(
+      ValueRange(choose(loop.getResults(), deciding.handed)).getTypes());
+  types.push_back(b.getIndexType());
   auto counting = scf::WhileOp::create(b, loc, types, inits);
   IRMapping mapping;
   loop.getBefore().cloneInto(&counting.getBefore(), mapping);
   loop.getAfter().cloneInto(&counting.getAfter(), mapping);
-  Value asked = counting.getBeforeBody()->addArgument(b.getIndexType(), loc);
-  counting.getConditionOp().getArgsMutable().append(asked);
-  Value number = counting.getAfterBody()->addArgument(b.getIndexType(), loc);
+  scf::ConditionOp condition = counting.getConditionOp();
+  condition.getArgsMutable().assign(
+      choose(condition.getArgs(), deciding.handed));
   scf::YieldOp yield = counting.getYieldOp();
+  yield.getResultsMutable().assign(
+      choose(yield.getResults(), deciding.carried));
+  keepArguments(*counting.getBeforeBody(), deciding.carried);
+  keepArguments(*counting.getAfterBody(), deciding.handed);
+  Value asked = counting.getBeforeBody()->addArgument(b.getIndexType(), loc);
+  condition.getArgsMutable().append(asked);
+  Value number = counting.getAfterBody()->addArgument(b.getIndexType(), loc);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPoint(yield);
   Value one = arith::ConstantIndexOp::create(b, loc, 1);

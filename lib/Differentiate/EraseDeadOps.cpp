@@ -5,6 +5,15 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Upstream's passes do not do for this. --canonicalize and --cse keep a state
+// that a loop carries for itself alone. --remove-dead-values takes it, but is a
+// pass on modules: it empties private functions, whose gradients nobody calls
+// yet, and takes arguments from them. It needs whole functions, too, while
+// loops are trimmed here as they are built, with a part left out that is still
+// to be rewritten.
+//
+//===----------------------------------------------------------------------===//
 
 #include "DifferentiateRules.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from . import _fovea
-from ._program import import_torch
+from ._program import import_onnx, import_torch
 from ._stablehlo import to_linalg
 
 
@@ -20,6 +20,16 @@ def _read_dims(text: str) -> tuple[int, ...]:
     if not all(part.isdecimal() for part in parts):
         raise ValueError(f"--dynamic: found {text!r}, needed dimensions, as in 0,1")
     return tuple(int(part) for part in parts)
+
+
+def _read_extents(texts: list[str]) -> dict[str, int]:
+    extents = {}
+    for text in texts:
+        name, _, number = text.rpartition("=")
+        if not name or not number.isdecimal():
+            raise ValueError(f"--extent: found {text!r}, needed a name and a number, as in batch=1")
+        extents[name] = int(number)
+    return extents
 
 
 def _import_function(source: Path, name: str, output: Path, dynamic: tuple[int, ...]) -> None:
@@ -39,11 +49,14 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "source",
         help="FILE.py:FUNCTION, a function that returns a torch.nn.Module, a tuple of examples of its arguments, and a dict of "
-        "others if any; or FILE.mlir, a module in StableHLO as jax.export writes it",
+        "others if any; FILE.onnx, a model of ONNX; or FILE.mlir, a module in StableHLO as jax.export writes it",
     )
     parser.add_argument("-o", "--output", required=True, type=Path, help="a file that ends in .mlir; constants go beside it")
     parser.add_argument(
         "--dynamic", default="", metavar="DIMS", help="dimensions of all inputs that have any extent, as 0,1 for batch and length"
+    )
+    parser.add_argument(
+        "--extent", default=[], action="append", metavar="NAME=NUMBER", help="of a model of ONNX: a number for an extent that has a name"
     )
     options = parser.parse_args(arguments)
     file, _, name = options.source.rpartition(":")
@@ -51,14 +64,19 @@ def main(arguments: list[str] | None = None) -> int:
         if options.output.suffix != ".mlir":
             raise ValueError(f"--output: found {str(options.output)!r}, needed a file that ends in .mlir")
         dynamic = _read_dims(options.dynamic)
-        if options.source.endswith(".mlir"):
-            if dynamic:
-                raise ValueError("--dynamic: found a module, needed FILE.py:FUNCTION")
+        extents = _read_extents(options.extent)
+        if extents and not options.source.endswith(".onnx"):
+            raise ValueError("--extent: found none with a name, needed FILE.onnx")
+        if dynamic and options.source.endswith((".mlir", ".onnx")):
+            raise ValueError("--dynamic: found a module, needed FILE.py:FUNCTION")
+        if options.source.endswith(".onnx"):
+            import_onnx(options.source, path=options.output, extents=extents)
+        elif options.source.endswith(".mlir"):
             options.output.write_text(to_linalg(options.source))
         elif file.endswith(".py"):
             _import_function(Path(file), name, options.output, dynamic)
         else:
-            raise ValueError(f"source: found {options.source!r}, needed FILE.py:FUNCTION or FILE.mlir")
+            raise ValueError(f"source: found {options.source!r}, needed FILE.py:FUNCTION, FILE.onnx or FILE.mlir")
     except (OSError, ValueError, _fovea.FoveaError) as error:
         print(f"fovea-import: error: {error}", file=sys.stderr)
         return 1

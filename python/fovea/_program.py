@@ -16,13 +16,15 @@ import numpy as np
 from . import _fovea
 from .compiler import compile
 
-__all__ = ["Program", "import_jax", "import_torch", "load"]
+__all__ = ["Program", "import_jax", "import_onnx", "import_torch", "load"]
 
 # Of safetensors.
 _TYPES = {
     "BOOL": "bool", "BF16": "bfloat16", "F16": "float16", "F32": "float32", "F64": "float64",
     "I8": "int8", "I16": "int16", "I32": "int32", "I64": "int64", "U8": "uint8",
 }  # fmt: skip
+#: Of constants that may lie beside a module.
+CONSTANT_TYPES = frozenset(_TYPES.values())
 #: The key of what says that a file holds the first arguments of a function, in their order.
 _MARK = "fovea.arguments"
 #: A longer header is none.
@@ -131,8 +133,13 @@ def load(path: str | os.PathLike[str], *, target: str = "cpu", cpu: str = "nativ
     `import_torch` has put beside the file, in one of the same name that ends in .safetensors,
     are the function's first arguments; they are mapped, not read.  `target`, `cpu` and `entry`
     are those of `compile`.  Errors of a module begin with the path, line and column.
+    A file that ends in .onnx is imported as `import_onnx` does.
     """
     path = Path(path)
+    if path.suffix == ".onnx":
+        if entry not in (None, "main"):
+            raise ValueError(f"entry: found {entry!r}, needed none: a model of ONNX is one function")
+        return import_onnx(path, target=target, cpu=cpu)
     try:
         text = path.read_bytes().decode()
     except UnicodeDecodeError as error:
@@ -147,6 +154,12 @@ def load(path: str | os.PathLike[str], *, target: str = "cpu", cpu: str = "nativ
         message = str(error).replace("<kernel>", str(path))
         raise _fovea.FoveaError(message if str(path) in message else f"{path}: {message}") from None
     return Program(text, kernel, constants, names)
+
+
+def _module_path(path: str | os.PathLike[str] | None) -> Path | None:
+    if path is not None and Path(path).suffix != ".mlir":
+        raise ValueError(f"path: found {str(path)!r}, needed one that ends in .mlir")
+    return None if path is None else Path(path)
 
 
 def import_torch(
@@ -168,13 +181,41 @@ def import_torch(
     """
     from .torch._import import import_module, to_numpy
 
-    path = None if path is None else Path(path)
-    if path is not None and path.suffix != ".mlir":
-        raise ValueError(f"path: found {str(path)!r}, needed one that ends in .mlir")
+    path = _module_path(path)
     text, state, names = import_module(model, args, kwargs, dynamic)
     program = Program(text, compile(text, target=target), state, names)
     if path is not None:
         write_constants(path.with_suffix(".safetensors"), {name: to_numpy(each) for name, each in state.items()}, names)
+        path.write_text(text)
+    return program
+
+
+def import_onnx(
+    model: Any, *, path: str | os.PathLike[str] | None = None, target: str = "cpu", cpu: str = "native",
+    extents: Mapping[str, int] | None = None,
+) -> Program:  # fmt: skip
+    """A model of ONNX as one program, by way of the packages onnx and torch-mlir, which must be installed.
+
+        program = fovea.import_onnx("model.onnx")
+        logits = program(input_ids)
+
+    `model` is a file, or an `onnx.ModelProto`.  Weights are the first arguments of the function,
+    and not in its text.  Extents that have names in the model are any; `extents` are numbers for
+    some of these, as `extents={"batch": 1}`.  With `path`, that of a file that ends in .mlir, the
+    program and its constants are written for `load`.
+    """
+    from ._onnx import import_model
+
+    path = _module_path(path)
+    text, constants, names = import_model(model, extents or {})
+    try:
+        kernel = compile(text, target=target, cpu=cpu)
+    except _fovea.FoveaError as error:
+        found = model if isinstance(model, (str, os.PathLike)) else "model"
+        raise _fovea.FoveaError(f"{found}: it is not compiled: {error}") from None
+    program = Program(text, kernel, constants, names)
+    if path is not None:
+        write_constants(path.with_suffix(".safetensors"), constants, names)
         path.write_text(text)
     return program
 

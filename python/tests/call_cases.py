@@ -268,8 +268,8 @@ class Cases:
 # Functions that compute nothing from arrays, or change a cache.
 OTHERS = {
     "capture", "clear_cache", "compile", "explain", "fast_multipole_decode", "gpu_stream", "hierarchical_weights",
-    "import_jax", "import_torch", "key_weights_from_conv1d", "load", "num_threads", "rope_frequencies", "set_num_threads",
-    "set_shapes", "shapes", "suggest",
+    "import_jax", "import_onnx", "import_torch", "key_weights_from_conv1d", "load", "num_threads", "rope_frequencies",
+    "set_num_threads", "set_shapes", "shapes", "suggest",
 }  # fmt: skip
 FUNCTIONS = sorted(name for name in fovea.__all__ if inspect.isfunction(getattr(fovea, name)) and name not in OTHERS)
 

@@ -151,8 +151,8 @@ def agree(gradient, *arguments, **options):
 OF_NO_FRAMEWORK = {
     "functions of scores, which are the same everywhere": {"capture", "math"},
     "programs, and what is known of them": {
-        "Candidate", "Explanation", "Kernel", "Program", "Suggestion", "TARGETS", "compile", "explain", "import_jax", "import_torch",
-        "load", "suggest",
+        "Candidate", "Explanation", "Kernel", "Program", "Suggestion", "TARGETS", "compile", "explain", "import_jax", "import_onnx",
+        "import_torch", "load", "suggest",
     },
     "errors and settings of the process": {
         "FoveaError", "clear_cache", "gpu_stream", "num_threads", "set_num_threads", "set_shapes", "shapes",

@@ -377,8 +377,8 @@ def test_public_functions_say_what_they_take():
     assert "ValueError" in fovea.__doc__ and "FoveaError" in fovea.__doc__
     assert fovea.FoveaError.__doc__.startswith("A failure of the compiler")
     settings = {
-        "capture", "clear_cache", "compile", "explain", "gpu_stream", "import_jax", "import_torch", "load", "num_threads",
-        "set_num_threads", "set_shapes", "shapes",
+        "capture", "clear_cache", "compile", "explain", "gpu_stream", "import_jax", "import_onnx", "import_torch", "load",
+        "num_threads", "set_num_threads", "set_shapes", "shapes",
     }  # fmt: skip
     for name in set(fovea.__all__) - settings:
         value = getattr(fovea, name)

@@ -151,7 +151,7 @@ def test_truncated_constants(model):
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        (["model.onnx", "-o", "x.mlir"], "source: found 'model.onnx', needed FILE.py:FUNCTION or FILE.mlir"),
+        (["model.pt", "-o", "x.mlir"], "source: found 'model.pt', needed FILE.py:FUNCTION, FILE.onnx or FILE.mlir"),
         (["none.py:make", "-o", "x.mlir"], "none.py"),
         (["none.py:make", "-o", "x.txt"], "--output: found 'x.txt', needed a file that ends in .mlir"),
     ],

@@ -1,0 +1,264 @@
+# Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Models of ONNX to linalg, by the packages onnx and torch-mlir."""
+
+from __future__ import annotations
+
+import os
+import re
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from . import _fovea
+from ._program import CONSTANT_TYPES
+from ._torch_mlir import run_passes
+
+__all__ = ["import_model"]
+
+_PIPELINE = (
+    "--pass-pipeline=builtin.module(inline,torch-onnx-to-torch-backend-pipeline,torch-backend-to-linalg-on-tensors-backend-pipeline)",
+)
+#: What torch-mlir does not know, or only about, but ONNX defines by other operations.
+_EXPANDED = {"Attention", "Gelu", "MeanVarianceNormalization", "RMSNormalization", "RotaryEmbedding"}
+#: Shorter constants stay in the text: some operations need to know what they are.
+_LEAST_ARGUMENT = 64
+#: So do masks, which are evaluated, and integers, up to this length.
+_MOST_CONSTANT = 1 << 20
+#: Operations on constants that are no constants, or that contain graphs.
+_NOT_FOLDED = {"Bernoulli", "If", "Loop", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Scan"}
+#: How often shapes are looked at again, of which others follow.
+_MOST_ROUNDS = 8
+#: A number that hides a score.
+_HIDDEN = -1e9
+
+
+def _first_line(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    return next((line for line in lines if "error:" in line), " ".join(lines))[:500]
+
+
+def _read(source: Any, onnx: Any) -> tuple[Any, str]:
+    """The model, and what it is called in errors."""
+    if isinstance(source, onnx.ModelProto):
+        copy = onnx.ModelProto()
+        copy.CopyFrom(source)
+        return copy, "model"
+    path = Path(source)
+    if not path.is_file():
+        raise ValueError(f"{path}: found no file, needed a model of ONNX")
+    try:
+        model = onnx.load(path)
+    except Exception as error:
+        raise ValueError(f"{path}: found no model of ONNX, or a part of one: {_first_line(error)}") from None
+    if not model.graph.node:
+        raise ValueError(f"{path}: found a model of ONNX without operations")
+    return model, str(path)
+
+
+def _fix_extents(graph: Any, extents: Mapping[str, int], place: str) -> None:
+    """Gives extents that have these names the numbers."""
+    left = dict(extents)
+    for value in (*graph.input, *graph.output):
+        for dim in value.type.tensor_type.shape.dim:
+            if dim.dim_param in extents:
+                extent = extents[dim.dim_param]
+                left.pop(dim.dim_param, None)
+                if not isinstance(extent, int) or extent < 1:
+                    raise ValueError(f"extents: found {extent!r} for {dim.dim_param!r}, needed an integer of 1 at least")
+                dim.dim_value = extent
+    if left:
+        names = {dim.dim_param for value in graph.input for dim in value.type.tensor_type.shape.dim if dim.dim_param}
+        raise ValueError(f"extents: found {next(iter(left))!r}, needed names of {place}: {', '.join(sorted(names)) or 'it has none'}")
+    if extents:
+        # They may say other extents, and are found again.
+        del graph.value_info[:]
+
+
+def _is_argument(array: np.ndarray) -> bool:
+    """Whether a constant is passed to the function, and not written in its text."""
+    if array.size <= _LEAST_ARGUMENT or array.dtype.name not in CONSTANT_TYPES:
+        return False
+    if array.size > _MOST_CONSTANT:
+        return True
+    is_float = array.dtype.kind == "f" or array.dtype.name == "bfloat16"
+    return is_float and not bool((array.astype(np.float32) <= _HIDDEN).any())
+
+
+def _take_constants(graph: Any, onnx: Any, place: str) -> dict[str, np.ndarray]:
+    """Makes large constants the first inputs of the graph, and returns them."""
+    kept = []
+    for node in graph.node:
+        values = [each.t for each in node.attribute if node.op_type == "Constant" and each.name == "value"]
+        if node.domain or not values:
+            kept.append(node)
+            continue
+        graph.initializer.add().CopyFrom(values[0])
+        graph.initializer[-1].name = node.output[0]
+    _replace(graph.node, kept)
+    # Old models list constants as inputs, too.
+    names = {each.name for each in graph.initializer}
+    _replace(graph.input, [each for each in graph.input if each.name not in names])
+    arguments, constants, inputs = {}, [], []
+    for tensor in graph.initializer:
+        try:
+            array = onnx.numpy_helper.to_array(tensor)
+        except Exception as error:
+            raise ValueError(f"{place}: {tensor.name}: found no array: {_first_line(error)}") from None
+        if _is_argument(array):
+            arguments[tensor.name] = array
+            inputs.append(onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
+        else:
+            # The importer reads no other fields of all types.
+            constants.append(onnx.numpy_helper.from_array(array, tensor.name))
+    _replace(graph.initializer, constants)
+    _replace(graph.input, [*inputs, *graph.input])
+    return arguments
+
+
+def _replace(field: Any, items: list[Any]) -> None:
+    copies = [type(each).FromString(each.SerializeToString()) for each in items]
+    del field[:]
+    field.extend(copies)
+
+
+def _get_shape(graph: Any) -> dict[str, tuple[int, ...]]:
+    """The shapes that are known."""
+    shapes = {}
+    for value in (*graph.input, *graph.value_info, *graph.output):
+        tensor = value.type.tensor_type
+        if tensor.HasField("shape") and all(dim.HasField("dim_value") for dim in tensor.shape.dim):
+            shapes[value.name] = tuple(dim.dim_value for dim in tensor.shape.dim)
+    return shapes
+
+
+def _evaluate(node: Any, known: Mapping[str, np.ndarray], model: Any, onnx: Any) -> list[np.ndarray] | None:
+    """The results of an operation on constants, by ONNX's reference."""
+    from onnx.reference import ReferenceEvaluator
+
+    empty = onnx.TypeProto()
+    graph = onnx.helper.make_graph(
+        [node], "fold", [onnx.helper.make_value_info(name, empty) for name in dict.fromkeys(node.input) if name],
+        [onnx.helper.make_value_info(name, empty) for name in node.output],
+    )  # fmt: skip
+    try:
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            evaluator = ReferenceEvaluator(onnx.helper.make_model(graph, opset_imports=model.opset_import))
+            results = evaluator.run(None, {name: known[name] for name in node.input if name})
+    except Exception:
+        # torch-mlir may know the operation.
+        return None
+    return results if all(isinstance(each, np.ndarray) for each in results) else None
+
+
+def _fold(model: Any, onnx: Any) -> bool:
+    """Computes what depends on constants and on extents that are known; whether there was something."""
+    graph, shapes, kept, known = model.graph, _get_shape(model.graph), [], {}
+    initial = {each.name: onnx.numpy_helper.to_array(each) for each in graph.initializer}
+    known.update(initial)
+    for node in graph.node:
+        results = None
+        is_small = all(name in shapes and np.prod(shapes[name], dtype=object) <= _MOST_CONSTANT for name in node.output)
+        if node.op_type == "Shape" and not node.domain and node.input[0] in shapes and is_small:
+            bounds = {each.name: each.i for each in node.attribute}
+            results = [np.array(shapes[node.input[0]], np.int64)[bounds.get("start", 0) : bounds.get("end")]]
+        elif is_small and node.op_type not in _NOT_FOLDED and all(not name or name in known for name in node.input):
+            results = _evaluate(node, known, model, onnx)
+        if results is None or any(result.shape != shapes[name] for result, name in zip(results, node.output)):
+            kept.append(node)
+        else:
+            known.update(zip(node.output, results))
+    if len(kept) == len(graph.node):
+        return False
+    used = {name for node in kept for name in node.input} | {each.name for each in graph.output} | {*initial}
+    # Graphs within operations may read anything.
+    if any(each.HasField("g") for node in kept for each in node.attribute):
+        used = {*known}
+    _replace(graph.initializer, [onnx.numpy_helper.from_array(array, name) for name, array in known.items() if name in used])
+    _replace(graph.node, kept)
+    return True
+
+
+def _simplify(model: Any, onnx: Any) -> Any:
+    """Functions by what they stand for, with constants and extents in them."""
+
+    def infer(model: Any) -> Any:
+        return onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True, data_prop=True)
+
+    model = infer(model)
+    expanded = [("", each) for each in sorted(_EXPANDED)]
+    try:
+        model = infer(onnx.inliner.inline_selected_functions(model, expanded, inline_schema_functions=True))
+    except RuntimeError:
+        # It takes no operands that are left out before others; the importer expands these.
+        pass
+    for _ in range(_MOST_ROUNDS):
+        if not _fold(model, onnx):
+            break
+        model = infer(model)
+    return model
+
+
+def _to_torch(model: Any, expanded: set[str], place: str) -> str:
+    from torch_mlir.dialects import torch as torch_dialect
+    from torch_mlir.extras import onnx_importer
+    from torch_mlir.ir import Context
+
+    config = onnx_importer.Config()
+    config.function_expansion_allowlists_by_domain = {"": expanded}
+    context = Context()
+    torch_dialect.register_dialect(context)
+    try:
+        info = onnx_importer.ModelInfo(model, config=config)
+        module = info.create_module(context=context).operation
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            onnx_importer.NodeImporter.define_function(info.main_graph, module).import_all()
+        module.verify()
+    except Exception as error:
+        raise _fovea.FoveaError(f"{place}: torch-mlir does not import it: {_first_line(error)}") from error
+    return str(module)
+
+
+def _to_linalg(model: Any, onnx: Any, place: str) -> str:
+    """Operations that torch-mlir has no linalg for, but ONNX a definition, are expanded."""
+    expanded = set(_EXPANDED)
+    while True:
+        try:
+            return run_passes(_PIPELINE, "ONNX", text=_to_torch(model, expanded, place))
+        except _fovea.FoveaError as error:
+            name = re.search(r'error:.*"onnx\.(\w+)"', str(error))
+            if name is None:
+                raise _fovea.FoveaError(f"{place}: torch-mlir has no linalg for it: {_first_line(error)}") from None
+            schema = name[1] not in expanded and onnx.defs.has(name[1]) and onnx.defs.get_schema(name[1])
+            if not schema or not (schema.has_function or schema.has_context_dependent_function):
+                raise _fovea.FoveaError(f"{place}: torch-mlir has no linalg for {name[1]}, or not for its operands") from None
+            expanded.add(name[1])
+
+
+def import_model(source: str | os.PathLike[str] | Any, extents: Mapping[str, int]) -> tuple[str, dict[str, np.ndarray], list[str]]:
+    """The text of a module, constants that are its first arguments, and names of its inputs."""
+    try:
+        import onnx
+        import onnx.inliner
+        from torch_mlir.extras import onnx_importer  # noqa: F401
+    except ImportError:
+        raise ValueError("ONNX needs the packages onnx and torch-mlir: pip install onnx torch-mlir") from None
+    model, place = _read(source, onnx)
+    constants = _take_constants(model.graph, onnx, place)
+    _fix_extents(model.graph, extents, place)
+    model.graph.name = "main"
+    try:
+        onnx.checker.check_model(model)
+        if model.functions:
+            model = onnx.inliner.inline_local_functions(model)
+        model = _simplify(model, onnx)
+    except Exception as error:
+        raise ValueError(f"{place}: found a model of ONNX that is not valid: {_first_line(error)}") from None
+    names = [each.name for each in model.graph.input if each.name not in constants]
+    return _to_linalg(model, onnx, place), constants, names

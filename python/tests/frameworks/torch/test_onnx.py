@@ -1,0 +1,352 @@
+# Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Models of ONNX as programs, and their attention."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import fovea
+from fovea import _import_tool
+
+onnx = pytest.importorskip("onnx", reason="pip install onnx")
+pytest.importorskip("torch_mlir", reason="pip install torch-mlir")
+from onnx.reference import ReferenceEvaluator  # noqa: E402
+
+helper, FLOAT, INT64, BOOL = onnx.helper, onnx.TensorProto.FLOAT, onnx.TensorProto.INT64, onnx.TensorProto.BOOL
+RNG = np.random.default_rng(0)
+
+
+def find_attention(text, *options):
+    """The module with its attention raised."""
+    passes = ["--inline", "--canonicalize", "--cse", "--canonicalize", "--attn-raise", "--canonicalize", *options]
+    command = "import sys; from fovea._fovea import run_tool; sys.exit(run_tool('fovea-opt', sys.argv[1:]))"
+    found = subprocess.run([sys.executable, "-c", command, "-", *passes], input=text, capture_output=True, text=True, check=True)
+    return found.stdout
+
+
+def near(found, expected, bound=1e-5):
+    assert found.shape == expected.shape and found.dtype == expected.dtype
+    assert np.abs(found - expected).max() <= bound * max(1, np.abs(expected).max())
+
+
+# ----------------------------------------------------------------------------
+# The operation
+# ----------------------------------------------------------------------------
+
+SHAPES = {
+    "many": ((2, 4, 5, 8), (2, 4, 7, 8), (2, 4, 7, 6)),
+    "grouped": ((2, 6, 5, 8), (2, 2, 5, 8), (2, 2, 5, 8)),
+    "one": ((1, 3, 9, 4), (1, 1, 9, 4), (1, 1, 9, 4)),
+    "flat": ((2, 5, 32), (2, 7, 16), (2, 7, 24)),
+}
+#: Attributes, extents of the mask, whether keys of before, and whether lengths are given. The reference takes no mask of one row together
+#: with is_causal.
+CASES = {
+    "plain": ("many", {}, None, False, False),
+    "scale": ("grouped", {"scale": 0.2}, None, False, False),
+    "causal": ("grouped", {"is_causal": 1}, None, False, False),
+    "causal, fewer queries": ("many", {"is_causal": 1}, None, False, False),
+    "flat": ("flat", {"q_num_heads": 4, "kv_num_heads": 2, "is_causal": 1}, None, False, False),
+    "flat, past": ("flat", {"q_num_heads": 4, "kv_num_heads": 2}, None, True, False),
+    "cap": ("one", {"softcap": 2.0, "is_causal": 1}, None, False, False),
+    "bool": ("grouped", {}, (2, 1, 5, 5), False, False),
+    "bool of heads": ("grouped", {"is_causal": 1}, (1, 6, 5, 5), False, False),
+    "bias": ("many", {}, (5, 7), False, False),
+    "bias of heads": ("grouped", {"softcap": 3.0}, (1, 6, 5, 5), False, False),
+    "past": ("many", {"is_causal": 1}, None, True, False),
+    "lengths": ("many", {}, None, False, True),
+    "lengths, causal": ("grouped", {"is_causal": 1}, None, False, True),
+}
+
+
+def make_operation(name):
+    """A model of one attention, and inputs."""
+    shapes, attributes, mask, past, lengths = CASES[name]
+    arrays = {name: RNG.standard_normal(shape, np.float32) for name, shape in zip("QKV", SHAPES[shapes])}
+    B, width = arrays["K"].shape[0], 2 if shapes == "flat" else arrays["K"].shape[1]
+    if mask:
+        # Row 1 has no key in masks of pairs.
+        bias = RNG.standard_normal(mask, np.float32)
+        arrays["mask"] = bias > 0 if name.startswith("bool") else bias
+        if mask[-2] > 1 and name.startswith("bool"):
+            arrays["mask"][..., 1, :] = False
+    if past:
+        for key, now in (("past_key", "K"), ("past_value", "V")):
+            columns = arrays[now].shape[-1] // (width if shapes == "flat" else 1)
+            arrays[key] = RNG.standard_normal((B, width, 3, columns), np.float32)
+    if lengths:
+        arrays["lengths"] = np.array([5, 3], np.int64)
+    order = ["Q", "K", "V", "mask", "past_key", "past_value", "lengths"]
+    inputs = [each if each in arrays else "" for each in order]
+    while not inputs[-1]:
+        inputs.pop()
+    outputs = ["Y", "present_key", "present_value"] if past else ["Y"]
+    node = helper.make_node("Attention", inputs, outputs, **attributes)
+    given = [
+        helper.make_tensor_value_info(each, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape) for each, array in arrays.items()
+    ]
+    ranks = [len(SHAPES[shapes][0]), 4, 4]
+    results = [helper.make_tensor_value_info(each, FLOAT, [f"{each}{k}" for k in range(rank)]) for each, rank in zip(outputs, ranks)]
+    model = helper.make_model(helper.make_graph([node], "g", given, results), opset_imports=[helper.make_opsetid("", 24)])
+    return model, arrays
+
+
+def as_generic(model, arrays, results):
+    """The same as an operation of onnx-mlir."""
+    names = {"float32": "f32", "int64": "i64", "bool": "i1"}
+
+    def spell(array):
+        return f"tensor<{'x'.join([*map(str, array.shape), names[array.dtype.name]])}>"
+
+    node = model.graph.node[0]
+    arguments = ", ".join(f"%{each}: {spell(array)}" for each, array in arrays.items())
+    operands = ", ".join(f"%{each}" if each else "%none" for each in node.input)
+    types = ", ".join(spell(arrays[each]) if each else "none" for each in node.input)
+    attributes = [
+        f"{each.name} = {each.i} : si64" if each.type == onnx.AttributeProto.INT else f"{each.name} = {each.f:e} : f32"
+        for each in node.attribute
+    ]
+    returned = ", ".join(map(spell, results))
+    values = ", ".join(f"%0#{k}" for k in range(len(results))) if len(results) > 1 else "%0"
+    none = "" if all(node.input) else '%none = "onnx.NoValue"() : () -> none'
+    return f"""func.func @main({arguments}) -> ({returned}) {{
+  {none}
+  %0{f":{len(results)}" if len(results) > 1 else ""} = "onnx.Attention"({operands}) {{{", ".join(attributes)}}} : ({types}) -> ({returned})
+  return {values} : {returned}
+}}"""
+
+
+def run(program, arrays):
+    found = program(*arrays.values())
+    return found if isinstance(found, tuple) else (found,)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_attention(name):
+    """What ONNX's own reference computes, both of a file and of the operation in IR."""
+    model, arrays = make_operation(name)
+    expected = ReferenceEvaluator(model).run(None, arrays)
+    program = fovea.import_onnx(model)
+    assert program.names == tuple(arrays)
+    raised = find_attention(as_generic(model, arrays, expected), "--allow-unregistered-dialect")
+    assert raised.count("attn.dense") == 1 and "onnx.Attention" not in raised
+    for found in (run(program, arrays), run(fovea.compile(raised), arrays)):
+        assert len(found) == len(expected)
+        for mine, theirs in zip(found, expected):
+            near(mine, theirs)
+    assert find_attention(program.text).count("attn.dense") == 1
+
+
+# ----------------------------------------------------------------------------
+# Models of PyTorch
+# ----------------------------------------------------------------------------
+
+
+class Block(nn.Module):
+    def __init__(self, width, heads):
+        super().__init__()
+        self.heads = heads
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.norms = nn.ModuleList([nn.LayerNorm(width), nn.LayerNorm(width)])
+        self.feed = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
+
+    def forward(self, x):
+        B, N, width = x.shape
+        q, k, v = (each.view(B, N, self.heads, -1).transpose(1, 2) for each in self.qkv(self.norms[0](x)).chunk(3, -1))
+        found = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.out(found.transpose(1, 2).reshape(B, N, width))
+        return x + self.feed(self.norms[1](x))
+
+
+class Transformer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.tokens, self.positions = nn.Embedding(50, 32), nn.Embedding(64, 32)
+        self.blocks, self.norm = nn.Sequential(Block(32, 4), Block(32, 4)), nn.LayerNorm(32)
+
+    def forward(self, ids):
+        x = self.tokens(ids) + self.positions(torch.arange(ids.shape[1]))
+        return self.norm(self.blocks(x)) @ self.tokens.weight.T
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    """A model, and files with it in versions of ONNX without and with an operation for attention."""
+    pytest.importorskip("onnxscript", reason="torch.onnx.export needs it")
+    torch.manual_seed(0)
+    model, files = Transformer().eval(), {}
+    shapes = ({0: torch.export.Dim("batch"), 1: torch.export.Dim("length")},)
+    for version in (18, 23):
+        files[version] = tmp_path_factory.mktemp("onnx") / "gpt.onnx"
+        torch.onnx.export(
+            model, (torch.zeros(2, 9, dtype=torch.int64),), files[version], opset_version=version, dynamo=True, verbose=False,
+            external_data=version == 23, dynamic_shapes=shapes,
+        )  # fmt: skip
+    return model, files
+
+
+def ids(*shape):
+    return torch.from_numpy(RNG.integers(0, 50, shape))
+
+
+@pytest.mark.parametrize("version", [18, 23])
+def test_transformer(exported, version, tmp_path, capsys):
+    model, files = exported
+    path = tmp_path / "model.mlir"
+    assert _import_tool.main([str(files[version]), "-o", str(path), "--extent=batch=2", "--extent=length=13"]) == 0
+    assert not capsys.readouterr().err
+    program, x = fovea.load(path), ids(2, 13)
+    with torch.no_grad():
+        near(program(x), model(x).numpy())
+    assert program.names == ("ids",) and len(program.constants) > 10
+    # No weights in the text.
+    assert len(program.text) < 100_000
+    assert find_attention(program.text).count("attn.dense") == 2
+
+
+@pytest.mark.parametrize("version", [18, 23])
+def test_any_length(exported, version):
+    model, files = exported
+    program = fovea.load(files[version])
+    for shape in (2, 13), (1, 1), (3, 32):
+        x = ids(*shape)
+        with torch.no_grad():
+            near(program(x), model(x).numpy())
+    assert find_attention(program.text).count("attn.dense") == 2
+
+
+# ----------------------------------------------------------------------------
+# Constants
+# ----------------------------------------------------------------------------
+
+
+def make_model(nodes, inputs, outputs, initializers=(), **options):
+    graph = helper.make_graph(
+        nodes, "any name: 1", [helper.make_tensor_value_info(*each) for each in inputs],
+        [helper.make_tensor_value_info(*each) for each in outputs], [onnx.numpy_helper.from_array(a, n) for n, a in initializers],
+    )  # fmt: skip
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20), helper.make_opsetid("ours", 1)], **options)
+
+
+def test_masks_stay_in_the_text():
+    """So they are evaluated; weights are arguments."""
+    mask = np.where(np.tri(16, dtype=bool), np.float32(0), np.float32(-1e10))
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["q"]), helper.make_node("Transpose", ["x"], ["k"], perm=[0, 2, 1]),
+        helper.make_node("MatMul", ["q", "k"], ["s"]), helper.make_node("Add", ["s", "mask"], ["m"]),
+        helper.make_node("Softmax", ["m"], ["p"], axis=-1), helper.make_node("MatMul", ["p", "x"], ["y"]),
+    ]  # fmt: skip
+    w = RNG.standard_normal((12, 12), np.float32) * np.float32(0.1)
+    model = make_model(nodes, [("x", FLOAT, (2, 16, 12))], [("y", FLOAT, (2, 16, 12))], [("w", w), ("mask", mask)])
+    program, x = fovea.import_onnx(model), RNG.standard_normal((2, 16, 12), np.float32)
+    near(program(x), ReferenceEvaluator(model).run(None, {"x": x})[0])
+    assert [*program.constants] == ["w"]
+    assert "mask = #attn.mask<causal>" in find_attention(program.text)
+
+
+def test_functions_of_models_and_old_inputs():
+    """Functions are inlined; constants that old models list as inputs are none."""
+    twice = helper.make_function(
+        "ours", "Twice", ["a"], ["b"], [helper.make_node("Add", ["a", "a"], ["b"])], [helper.make_opsetid("", 20)]
+    )
+    w, c = RNG.standard_normal((40, 40), np.float32), RNG.standard_normal((3, 40), np.float32)
+    nodes = [
+        helper.make_node("Constant", [], ["c"], value=onnx.numpy_helper.from_array(c)), helper.make_node("MatMul", ["x", "w"], ["h"]),
+        helper.make_node("Add", ["h", "c"], ["s"]), helper.make_node("Twice", ["s"], ["y"], domain="ours"),
+    ]  # fmt: skip
+    model = make_model(nodes, [("x", FLOAT, (3, 40)), ("w", FLOAT, (40, 40))], [("y", FLOAT, (3, 40))], [("w", w)], functions=[twice])
+    x = RNG.standard_normal((3, 40), np.float32)
+    program = fovea.import_onnx(model)
+    assert program.names == ("x",) and sorted(program.constants) == ["c", "w"]
+    near(program(x), 2 * (x @ w + c))
+
+
+# ----------------------------------------------------------------------------
+# Errors
+# ----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def small(tmp_path):
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["y"])]
+    w = RNG.standard_normal((20, 20), np.float32)
+    path = tmp_path / "model.onnx"
+    onnx.save(make_model(nodes, [("x", FLOAT, ("rows", 20))], [("y", FLOAT, ("rows", 20))], [("w", w)]), path)
+    return path
+
+
+def test_truncated(small):
+    """Wherever a file ends, there is one error, and it names the file."""
+    whole = small.read_bytes()
+    for size in range(0, len(whole), 97):
+        small.write_bytes(whole[:size])
+        with pytest.raises((ValueError, fovea.FoveaError)) as found:
+            fovea.import_onnx(small)
+        assert str(small) in str(found.value) and "\n" not in str(found.value)
+
+
+def test_hostile(small):
+    """Bytes that are changed are an error or another model, and no crash."""
+    whole = small.read_bytes()
+    for seed in range(40):
+        bytes = np.frombuffer(whole, np.uint8).copy()
+        generator = np.random.default_rng(seed)
+        # Not the weights, whose bytes are any.
+        places = np.concatenate([np.arange(60), np.arange(len(bytes) - 60, len(bytes))])
+        bytes[generator.choice(places, 3)] = generator.integers(0, 256, 3)
+        small.write_bytes(bytes.tobytes())
+        try:
+            fovea.import_onnx(small)
+        except (ValueError, fovea.FoveaError) as error:
+            assert str(small) in str(error)
+
+
+@pytest.mark.parametrize(
+    "node, message",
+    [
+        (helper.make_node("Nothing", ["x"], ["y"]), "not valid: .*Nothing"),
+        (helper.make_node("Add", ["x", "z"], ["y"]), "not valid: .*z"),
+        (helper.make_node("Add", ["x"], ["y"]), "not valid: .*Add"),
+        (helper.make_node("StringNormalizer", ["x"], ["y"]), "StringNormalizer"),
+        (helper.make_node("Unique", ["x"], ["y"]), "torch-mlir has no linalg for"),
+        (helper.make_node("Own", ["x"], ["y"], domain="ours"), "Own"),
+    ],
+)
+def test_invalid(node, message):
+    model = make_model([node], [("x", FLOAT, (2, 2, 2))], [("y", FLOAT, ("some",))])
+    with pytest.raises((ValueError, fovea.FoveaError), match=f"^model: .*{message}") as found:
+        fovea.import_onnx(model)
+    assert "\n" not in str(found.value)
+
+
+def test_arguments(small, tmp_path, capsys):
+    for extents, message in (
+        ({"columns": 2}, "extents: found 'columns', needed names of .*model.onnx: rows"),
+        ({"rows": 0}, "extents: found 0 for 'rows', needed an integer of 1 at least"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            fovea.import_onnx(small, extents=extents)
+    with pytest.raises(ValueError, match="entry: found 'other', needed none"):
+        fovea.load(small, entry="other")
+    with pytest.raises(ValueError, match="none.onnx: found no file"):
+        fovea.load(tmp_path / "none.onnx")
+    out = ["-o", str(tmp_path / "model.mlir")]
+    for arguments, message in (
+        ([str(small), *out, "--extent=rows"], "--extent: found 'rows', needed a name and a number"),
+        ([str(small), *out, "--dynamic=0"], "--dynamic: found a module"),
+        (["model.py:make", *out, "--extent=rows=2"], "--extent: found none with a name, needed FILE.onnx"),
+    ):
+        assert _import_tool.main(arguments) == 1
+        assert message in capsys.readouterr().err
+
+
+def test_missing_package(small, monkeypatch):
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    with pytest.raises(ValueError, match="pip install onnx torch-mlir"):
+        fovea.import_onnx(small)

@@ -271,6 +271,15 @@ std::optional<Access> AccessTrace::step(const Access &access) {
         // To a scalar's tensor there are no groups.
         return source;
       })
+      .Case([&](tensor::ReshapeOp op) -> std::optional<Access> {
+        IndexList whole;
+        for (const IndexList &list : access.indices)
+          llvm::append_range(whole, list);
+        auto parts = cut(whole, getShape(op.getSource()));
+        if (!parts)
+          return std::nullopt;
+        return Access{op.getSource(), *parts};
+      })
       .Case([&](tensor::CastOp op) -> std::optional<Access> {
         if (!isa<RankedTensorType>(op.getSource().getType()))
           return std::nullopt;

@@ -9,6 +9,8 @@
 #include "fovea/Analysis/SymbolicExtents.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/ControlFlow/IR/ControlFlowOps.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -45,6 +47,36 @@ SymbolicExtents::SymbolicExtents(Operation *root) {
       for (Block &block : region)
         llvm::for_each(block.getArgumentTypes(), add);
   });
+  root->walk([&](func::FuncOp function) { readAssertions(function); });
+}
+
+/// What is asserted before anything is computed holds wherever it is asked for.
+void SymbolicExtents::readAssertions(func::FuncOp function) {
+  if (function.isExternal())
+    return;
+  for (Operation &op : function.getBody().front()) {
+    if (isa<linalg::LinalgOp>(op))
+      return;
+    auto assertion = dyn_cast<cf::AssertOp>(op);
+    if (!assertion)
+      continue;
+    auto comparison = assertion.getArg().getDefiningOp<arith::CmpIOp>();
+    if (!comparison || comparison.getPredicate() != arith::CmpIPredicate::eq)
+      continue;
+    int64_t left = get(OpFoldResult(comparison.getLhs()));
+    int64_t right = get(OpFoldResult(comparison.getRhs()));
+    // The later symbol is written as the other, which has none of it.
+    if (right > left)
+      std::swap(left, right);
+    bool isSymbol = llvm::any_of(symbols, [&](const Symbol &symbol) {
+      return symbol.prime == left && symbol.dim;
+    });
+    if (!isSymbol || right == left || isStatic(right))
+      continue;
+    for (auto &entry : known)
+      if (entry.second == left)
+        entry.second = right;
+  }
 }
 
 int64_t SymbolicExtents::getSymbol(Value value, std::optional<unsigned> dim,
@@ -241,6 +273,14 @@ std::optional<int64_t> SymbolicExtents::compute(Value index) {
         return getLeast(get(OpFoldResult(op.getLhs())),
                         get(OpFoldResult(op.getRhs())));
       })
+      .Case<arith::MaxUIOp, arith::MinUIOp>(
+          [&](auto op) -> std::optional<int64_t> {
+            // Frontends take the greater of extents that are to be the same.
+            int64_t extent = get(OpFoldResult(op.getLhs()));
+            if (extent != get(OpFoldResult(op.getRhs())))
+              return std::nullopt;
+            return extent;
+          })
       .Case([&](arith::MulIOp op) {
         return multiply(get(OpFoldResult(op.getLhs())),
                         get(OpFoldResult(op.getRhs())));

@@ -6,32 +6,30 @@
 from __future__ import annotations
 
 import re
-import shutil
-import subprocess
-import sys
-from pathlib import Path
 
 from . import _fovea
+from ._extents import has_unknown_extents, write_extents
+from ._torch_mlir import run_passes
 
 __all__ = ["to_linalg"]
 
-_PASSES = ("--inline", "--stablehlo-aggressive-simplification", "--stablehlo-legalize-to-linalg", "--canonicalize")
+_SIMPLIFICATION = ("--inline", "--stablehlo-aggressive-simplification", "--canonicalize")
+_LEGALIZATION = ("--stablehlo-legalize-to-linalg", "--canonicalize", "--cse", "--canonicalize")
+#: In which no dialect needs to be known.
+_GENERIC = "--mlir-print-op-generic"
 
 
 def to_linalg(source: str = "-", text: str | None = None) -> str:
     """The module of a file, or of a text, in linalg."""
-    beside = Path(sys.executable).with_name("torch-mlir-opt")
-    tool = str(beside) if beside.exists() else shutil.which("torch-mlir-opt")
-    if tool is None:
-        raise ValueError("StableHLO is made linalg by torch-mlir-opt: pip install torch-mlir")
-    found = subprocess.run([tool, source, *_PASSES], input=text, capture_output=True, text=True)
-    if found.returncode:
-        raise _fovea.FoveaError(found.stderr.strip() or f"torch-mlir-opt: status {found.returncode}")
-    # The tool leaves what it does not know; of operations on extents it knows none.
-    if left := re.search(r"\bstablehlo\.(?:get_dimension_size|dynamic_\w+|\w+_dynamic_\w+)", found.stdout):
+    found = run_passes(_SIMPLIFICATION, "StableHLO", source, text)
+    if has_unknown_extents(found):
+        found = write_extents(run_passes([_GENERIC], "StableHLO", text=found))
+    found = run_passes(_LEGALIZATION, "StableHLO", text=found)
+    # The tool leaves what it does not know.
+    if left := re.search(r"\bstablehlo\.(?:get_dimension_size|dynamic_\w+|\w+_dynamic_\w+)", found):
         raise _fovea.FoveaError(
             f"found extents that are not known, in {left.group()}, of which torch-mlir-opt makes no linalg: needed known shapes"
         )
-    if left := re.search(r"\b(?:stablehlo|chlo)\.\w+", found.stdout):
+    if left := re.search(r"\b(?:stablehlo|chlo)\.\w+", found):
         raise _fovea.FoveaError(f"torch-mlir-opt has no linalg for {left.group()}")
-    return found.stdout
+    return found

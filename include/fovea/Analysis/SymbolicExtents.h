@@ -11,13 +11,15 @@
 // known: no extent of the program is a multiple of it. So products, quotients
 // and comparisons of extents are those of integers, and an integer without such
 // primes is the extent itself. A sum with a constant is a symbol of its own,
-// which is taken apart where a constant is added to it.
+// which is taken apart where a constant is added to it. Extents that a function
+// asserts to be the same before all that it computes are.
 //
 //===----------------------------------------------------------------------===//
 
 #ifndef FOVEA_ANALYSIS_SYMBOLICEXTENTS_H
 #define FOVEA_ANALYSIS_SYMBOLICEXTENTS_H
 
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/OpDefinition.h"
 #include "llvm/ADT/DenseMap.h"
@@ -49,6 +51,7 @@ public:
                                  int64_t extent) const;
 
 private:
+  void readAssertions(mlir::func::FuncOp function);
   /// Whether the index is made up of extents, which are not negative.
   bool isExtent(int64_t index) const;
   /// An index, and a constant that is added to it.

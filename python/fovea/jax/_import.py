@@ -33,11 +33,7 @@ def import_function(function: Any, examples: Sequence[Any], target: str) -> tupl
         raise ValueError(f"function: found {type(function).__name__}, needed a function of JAX")
     leaves, tree = jax.tree_util.tree_flatten(tuple(examples))
     names = _name_inputs(examples)
-    for name, each in zip(names, leaves):
-        for extent in jnp.shape(each):
-            if not isinstance(extent, int):
-                found = f"found extent {extent}, which is not known"
-                raise ValueError(f"{name}: {found}: needed a program for each shape, as compile makes them")
+    is_known = all(isinstance(extent, int) for each in leaves for extent in jnp.shape(each))
     # What a function has closed over are constants, and arguments here: their text would be long.
     closed, result = jax.make_jaxpr(function, return_shape=True)(*examples)
 
@@ -46,8 +42,11 @@ def import_function(function: Any, examples: Sequence[Any], target: str) -> tupl
         return jax.core.eval_jaxpr(closed.jaxpr, arrays[:count], *arrays[count:])
 
     shapes = [jax.ShapeDtypeStruct(jnp.shape(each), jnp.result_type(each)) for each in (*closed.consts, *leaves)]
-    lowered = jax.jit(flat, keep_unused=True).trace(*shapes).lower(lowering_platforms=("cpu",))
-    text = to_linalg(text=lowered.as_text())
+    jitted = jax.jit(flat, keep_unused=True)
+    if is_known:
+        text = to_linalg(text=jitted.trace(*shapes).lower(lowering_platforms=("cpu",)).as_text())
+    else:
+        text = to_linalg(text=jax.export.export(jitted, platforms=["cpu"])(*shapes).mlir_module())
     constants = {f"constant_{number}": np.asarray(each) for number, each in enumerate(closed.consts)}
     try:
         kernel = compile_text(text, target=target, entry="main")

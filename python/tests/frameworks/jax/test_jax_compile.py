@@ -15,6 +15,7 @@ import pytest
 
 import fovea
 import fovea.jax
+from fovea import _import_tool
 from fovea._stablehlo import to_linalg
 
 HAS_TOOL = Path(sys.executable).with_name("torch-mlir-opt").exists() or shutil.which("torch-mlir-opt") is not None
@@ -115,16 +116,88 @@ def test_refused():
         fovea.jax.compile(lambda x: jnp.fft.fft(x).real)(jnp.ones(4))
 
 
+def symbolic(*shapes, type=jnp.float32):
+    """Arrays of any batch and length."""
+    extents = dict(zip("BN", jax.export.symbolic_shape("b, n")))
+    return [jax.ShapeDtypeStruct([extents.get(each, each) for each in shape], type) for shape in shapes]
+
+
+def language_model(parameters, ids):
+    x = parameters["tokens"][ids] + parameters["positions"][jnp.arange(ids.shape[1])]
+    x = (x - x.mean(-1, keepdims=True)) / jnp.sqrt(x.var(-1, keepdims=True) + 1e-5)
+    return block(parameters, x)["out"] @ parameters["tokens"].T
+
+
+@needs_tool
+def test_any_batch_and_length():
+    """One program, with causal attention of grouped heads raised."""
+    given = {**parameters(), "tokens": normal(8, (50, 32)), "positions": normal(9, (64, 32))}
+    program = fovea.import_jax(language_model, given, *symbolic("BN", type=jnp.int32))
+    for shape in (1, 1), (2, 13), (3, 37):
+        ids = jax.random.randint(jax.random.key(7), shape, 0, 50)
+        near(jnp.asarray(program(*map(np.asarray, jax.tree.leaves((given, ids))))), language_model(given, ids))
+    (raised,) = find_attention(program.text)
+    assert "#attn.mask<causal>" in raised and "tensor<?x4x?x8xf32>, tensor<?x2x?x8xf32>" in raised
+
+
+@needs_tool
+def test_inputs_of_the_same_extents():
+    """Of several inputs JAX has it checked, and attention is raised."""
+
+    def attend(q, k, v, lengths):
+        return jax.nn.dot_product_attention(q, k, v, key_value_seq_lengths=lengths)
+
+    shapes = "BN48", "BN28", "BN28"
+    examples = [each for each in symbolic(*(tuple(int(x) if x.isdigit() else x for x in shape) for shape in shapes))]
+    B = examples[0].shape[0]
+    program = fovea.import_jax(attend, *examples, jax.ShapeDtypeStruct((B,), jnp.int32))
+    for B, N in (2, 17), (1, 5):
+        inputs = normal(0, (B, N, 4, 8)), normal(1, (B, N, 2, 8)), normal(2, (B, N, 2, 8)), jnp.full((B,), 3)
+        near(jnp.asarray(program(*map(np.asarray, inputs))), attend(*inputs))
+    assert len(find_attention(program.text)) == 1
+    inputs = [np.asarray(each) for each in inputs]
+    with pytest.raises(fovea.FoveaError, match=r"Found inconsistency between dimension size args\[1\].shape\[1\]"):
+        program(inputs[0], np.zeros((1, 6, 2, 8), np.float32), *inputs[2:])
+
+
+@needs_tool
+def test_operations_on_extents(tmp_path):
+    def several(x):
+        B, N, C = x.shape
+        left, right = jnp.split(x, 2, -1)
+        turned = jnp.concatenate([-right, left], -1) * jnp.cos(jnp.arange(N)[:, None] / (N + 1))
+        return turned, x.reshape(B, -1), x.reshape(-1, 2, C // 2), x.mean(1), x.sum() / (B * N), jnp.concatenate([x, x], 1)
+
+    (example,) = symbolic(("B", "N", 6))
+    source = tmp_path / "source.mlir"
+    source.write_text(jax.export.export(jax.jit(several), platforms=("cpu",))(example).mlir_module())
+    output = tmp_path / "model.mlir"
+    assert _import_tool.main([str(source), "-o", str(output)]) == 0
+    program = fovea.load(output)
+    for shape in (1, 1, 6), (3, 2, 6), (2, 7, 6):
+        x = normal(0, shape)
+        near([jnp.asarray(each) for each in program(np.asarray(x))], list(several(x)))
+
+
 @needs_tool
 def test_extents_that_are_not_known(tmp_path):
-    (N,) = jax.export.symbolic_shape("n")
-    example = jax.ShapeDtypeStruct((N, 4), jnp.float32)
-    with pytest.raises(ValueError, match="input_0: found extent n, which is not known: needed a program for each shape"):
-        fovea.import_jax(jax.nn.softmax, example)
-    source = tmp_path / "source.mlir"
-    source.write_text(jax.export.export(jax.jit(jax.nn.softmax), platforms=("cpu",))(example).mlir_module())
-    with pytest.raises(fovea.FoveaError, match=r"found extents that are not known, in stablehlo\.\w+"):
-        to_linalg(str(source))
+    """What is left is named."""
+    with pytest.raises(fovea.FoveaError, match=r"found extents that are not known, in stablehlo\.dynamic_gather"):
+        fovea.import_jax(lambda x: x[:, 1:], *symbolic(("B", "N")))
+
+
+@needs_tool
+def test_other_producers():
+    """Nothing says that a dimension is not repeated: it is checked."""
+    text = """func.func @main(%x: tensor<?xf32>, %s: tensor<2xi64>) -> tensor<?x?xf32> {
+      %0 = stablehlo.dynamic_broadcast_in_dim %x, %s, dims = [1] : (tensor<?xf32>, tensor<2xi64>) -> tensor<?x?xf32>
+      return %0 : tensor<?x?xf32>
+    }"""
+    kernel = fovea.compile(to_linalg(text=text))
+    x = np.arange(3, dtype=np.float32)
+    assert np.array_equal(kernel(x, np.array([2, 3])), np.broadcast_to(x, (2, 3)))
+    with pytest.raises(fovea.FoveaError, match="extents differ, and none is known to be 1"):
+        kernel(x[:1], np.array([2, 3]))
 
 
 def test_arguments():

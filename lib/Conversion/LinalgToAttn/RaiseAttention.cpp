@@ -75,7 +75,7 @@ private:
         others.push_back(op);
     });
     for (Operation *op : others)
-      if (std::optional<std::string> reason = writeAsLinalg(op))
+      if (std::optional<std::string> reason = writeAsLinalg(op, getOperation()))
         remarkMissed(op, *reason);
   }
 

@@ -17,6 +17,9 @@ using namespace mlir;
 using namespace fovea;
 using namespace fovea::attn::detail;
 
+/// Of scores, more sums are not looked at.
+static constexpr unsigned kMaxTerms = 16;
+
 std::nullopt_t Progress::end(unsigned newDepth, Operation *newOp,
                              const Twine &newReason) {
   if (!op || newDepth > depth) {
@@ -227,6 +230,49 @@ static std::optional<AtomSet> matchTerms(const MatchContext &context,
   return axis;
 }
 
+/// The number that the condition compares with -inf.
+static std::optional<Access> matchIsHidden(const MatchContext &context,
+                                           const Access &condition) {
+  auto comparison = dyn_cast_or_null<arith::CmpFOp>(condition.getDefiningOp());
+  if (!comparison || comparison.getPredicate() != arith::CmpFPredicate::OEQ)
+    return std::nullopt;
+  for (unsigned k : {0, 1})
+    if (context.cones.evaluateReal(context.trace,
+                                   AccessTrace::getOperand(condition, 1 - k)) ==
+        -std::numeric_limits<double>::infinity())
+      return AccessTrace::getOperand(condition, k);
+  return std::nullopt;
+}
+
+/// Whether the largest along the axis of scores, or of what is added to them,
+/// is -inf: so are all scores.
+static bool matchLargestGuard(const MatchContext &context,
+                              const Access &condition, const Access &scores,
+                              const AtomSet &axis) {
+  AccessTrace &trace = context.trace;
+  std::optional<Access> largest = matchIsHidden(context, condition);
+  if (!largest)
+    return false;
+  largest = stripCasts(trace, *largest);
+  std::optional<ReducedTerm> reduction =
+      matchReduction<arith::MaximumFOp>(trace, *largest);
+  if (!reduction || context.cones.evaluateReal(trace, reduction->init) !=
+                        -std::numeric_limits<double>::infinity())
+    return false;
+  SmallVector<Access> terms = {scores};
+  for (unsigned k = 0; k < terms.size() && terms.size() < kMaxTerms; ++k) {
+    Access term = stripCasts(trace, terms[k]);
+    std::optional<AtomSet> found =
+        matchTerms(context, term, *largest, *reduction);
+    if (found && *found == axis)
+      return true;
+    if (isa_and_nonnull<arith::AddFOp>(term.getDefiningOp()))
+      for (unsigned operand : {0, 1})
+        terms.push_back(AccessTrace::getOperand(term, operand));
+  }
+  return false;
+}
+
 /// Whether `condition` says that all scores along the axis are -inf.
 static bool matchGuard(const MatchContext &context, const Access &condition,
                        const Access &scores, const AtomSet &axis) {
@@ -235,26 +281,18 @@ static bool matchGuard(const MatchContext &context, const Access &condition,
   std::optional<ReducedTerm> reduction =
       matchReduction<arith::AndIOp>(trace, all);
   if (!reduction)
-    return false;
+    return matchLargestGuard(context, all, scores, axis);
   std::optional<ConstantTensor> init =
       context.cones.evaluate(trace, reduction->init);
   if (!init || init->elements.front().integer != 1)
     return false;
-  Access test = trace.open(reduction->term);
-  auto comparison = dyn_cast_or_null<arith::CmpFOp>(test.getDefiningOp());
-  if (!comparison || comparison.getPredicate() != arith::CmpFPredicate::OEQ)
+  std::optional<Access> hidden =
+      matchIsHidden(context, trace.open(reduction->term));
+  if (!hidden)
     return false;
-  for (unsigned k : {0, 1}) {
-    std::optional<double> bound =
-        context.cones.evaluateReal(trace, AccessTrace::getOperand(test, 1 - k));
-    if (!bound || *bound != -std::numeric_limits<double>::infinity())
-      continue;
-    reduction->term = AccessTrace::getOperand(test, k);
-    std::optional<AtomSet> found = matchTerms(context, scores, all, *reduction);
-    if (found && *found == axis)
-      return true;
-  }
-  return false;
+  reduction->term = *hidden;
+  std::optional<AtomSet> found = matchTerms(context, scores, all, *reduction);
+  return found && *found == axis;
 }
 
 /// Scores without what is subtracted from a whole row: a soft-max is the same.
@@ -369,6 +407,9 @@ static std::optional<Softmax> matchSunkSoftmax(const MatchContext &context,
   return softmax;
 }
 
+static constexpr StringLiteral kNoGuard =
+    "weights are set to zero, but not where all scores are -inf";
+
 std::optional<Softmax>
 fovea::attn::detail::matchSoftmax(const MatchContext &context,
                                   const Access &start) {
@@ -386,6 +427,13 @@ fovea::attn::detail::matchSoftmax(const MatchContext &context,
       isZero(context, AccessTrace::getOperand(weights, 1))) {
     condition = AccessTrace::getOperand(weights, 0);
     weights = stripCasts(trace, AccessTrace::getOperand(weights, 2));
+    if (std::optional<Softmax> softmax = matchSoftmaxOp(trace, weights)) {
+      progress.softmax = softmax->quotient;
+      if (!matchGuard(context, *condition, softmax->scores, softmax->axis))
+        return progress.end(1, softmax->quotient, kNoGuard);
+      softmax->isGuarded = true;
+      return softmax;
+    }
   }
   std::optional<Quotient> quotient = matchQuotient(context, weights);
   if (!quotient)
@@ -414,9 +462,7 @@ fovea::attn::detail::matchSoftmax(const MatchContext &context,
     softmax.factor = llvm::numbers::ln2;
   if (condition) {
     if (!matchGuard(context, *condition, softmax.scores, *axis))
-      return progress.end(
-          1, weights.getDefiningOp(),
-          "weights are set to zero, but not where all scores are -inf");
+      return progress.end(1, weights.getDefiningOp(), kNoGuard);
     softmax.isGuarded = true;
   }
   return softmax;

@@ -13,6 +13,7 @@
 #include "fovea/Analysis/ConstantCone.h"
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
 #include "fovea/Support/FullyMasked.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
 #include <string>
 
 namespace fovea::attn::detail {
@@ -128,6 +129,13 @@ struct ScoreFunction {
   explicit operator bool() const { return !steps.empty(); }
 };
 
+/// Integers of each query and each key: one is a key of the other where they
+/// compare so, as documents of packed sequences are the same.
+struct EntryCondition {
+  Access query, key;
+  mlir::arith::CmpIPredicate predicate;
+};
+
 /// How many keys each batch entry has: a number, and one more if `isLast`,
 /// where the number is that of the last key.
 struct KeyLengths {
@@ -151,7 +159,10 @@ struct Attention {
   llvm::SmallVector<ScoreTerm> terms;
   MaskAttr mask;
   std::optional<KeyLengths> lengths;
+  llvm::SmallVector<EntryCondition> conditions;
 
+  /// Whether there is something that only a region of scores says.
+  bool hasRegion() const { return function || !conditions.empty(); }
   IndexList heads() const {
     IndexList all = keyHeads;
     llvm::append_range(all, sharedHeads);
@@ -177,15 +188,16 @@ std::optional<Product> matchScoreFunction(const MatchContext &context,
 /// Whether the function may make a score minus infinity.
 bool mayHideScores(const ScoreFunction &function);
 
-/// What a function of scores reads from tensors, in the order of its numbers,
-/// with elements of `type` and extents of 1 along which none varies.
+/// What a function of scores and conditions read from tensors, in the order of
+/// their numbers, with elements of `type` and extents of 1 along which none
+/// varies.
 llvm::SmallVector<mlir::Value> writeCaptures(mlir::OpBuilder &builder,
                                              AccessWriter &writer,
                                              const Attention &attention,
                                              mlir::FloatType type);
 
-/// Writes the function to the empty region of an operation with these captures.
-/// A query of row `i` stands at position `i + offset`.
+/// Writes the function and the conditions to the empty region of an operation
+/// with these captures. A query of row `i` stands at position `i + offset`.
 void writeScoreRegion(const Attention &attention, mlir::Region &region,
                       mlir::FloatType type, mlir::ValueRange captures,
                       int64_t offset);

@@ -65,6 +65,7 @@ public:
 private:
   void add(const ScoreTerm &term);
   void addMask(const ScoreTerm &term);
+  bool addSelect(const ScoreTerm &term, const Access &select);
   bool addConstant(const ScoreTerm &term);
   std::optional<ConstantTensor> evaluate(const Access &number);
   bool addBound(const PositionSum &sum);
@@ -74,6 +75,9 @@ private:
   std::optional<MaskAttr> classify();
   bool isKeyPosition(const Access &number);
   std::optional<KeyLengths> matchLengths(const ScoreTerm &term);
+  std::optional<EntryCondition> matchCondition(const ScoreTerm &term);
+  bool isInteger(const Access &number, const IndexList &positions);
+  bool hidesKeys(const ScoreTerm &term) const;
   bool differsWithoutKeys(bool hasMask) const;
   FloatType getType(const ScoreTerm &term) {
     return cast<FloatType>(getElementTypeOrSelf(term.number.value));
@@ -316,6 +320,33 @@ std::optional<ScoreTerm> MaskFinder::asMask(const ScoreTerm &term) {
   return std::nullopt;
 }
 
+/// A truth value that is selected: `select(c, true, false)` is the condition,
+/// and `select(c, x, false)` a conjunction with it.
+bool MaskFinder::addSelect(const ScoreTerm &term, const Access &select) {
+  auto get = [&](unsigned operand) -> std::optional<bool> {
+    std::optional<ConstantTensor> value = context.cones.evaluate(
+        context.trace, AccessTrace::getOperand(select, operand));
+    if (!value || value->elements.size() != 1)
+      return std::nullopt;
+    return value->elements.front().integer != 0;
+  };
+  std::optional<bool> chosen = get(1);
+  std::optional<bool> other = get(2);
+  ScoreTerm part = term;
+  part.number = AccessTrace::getOperand(select, 0);
+  if (chosen && other && *chosen != *other) {
+    part.admits = *chosen == term.admits;
+    addMask(part);
+    return true;
+  }
+  if (other != false || !term.admits)
+    return false;
+  addMask(part);
+  part.number = AccessTrace::getOperand(select, 1);
+  addMask(part);
+  return true;
+}
+
 /// A mask as the conjunction of others, where it is one.
 void MaskFinder::addMask(const ScoreTerm &term) {
   if (addConstant(term))
@@ -331,6 +362,8 @@ void MaskFinder::addMask(const ScoreTerm &term) {
       return addMask(part);
     }
   }
+  if (isa_and_nonnull<arith::SelectOp>(op) && addSelect(term, number))
+    return;
   if ((term.admits && isa_and_nonnull<arith::AndIOp>(op)) ||
       (!term.admits && isa_and_nonnull<arith::OrIOp>(op))) {
     for (unsigned k : {0, 1}) {
@@ -403,11 +436,64 @@ bool MaskFinder::isKeyPosition(const Access &number) {
          });
 }
 
+/// Whether what the term hides has no weight: what is added and does not hide
+/// weighs keys where nothing else is left.
+bool MaskFinder::hidesKeys(const ScoreTerm &term) const {
+  return term.hidden && (term.replaces || *term.hidden <= -kHidden);
+}
+
+/// Whether the number is an integer that differs along these positions, and of
+/// a batch entry at most besides, and that a region of scores can read.
+bool MaskFinder::isInteger(const Access &number, const IndexList &positions) {
+  auto type = dyn_cast<IntegerType>(getElementTypeOrSelf(number.value));
+  if (!type || type.getWidth() < 8 || type.getWidth() > 64 ||
+      !AccessWriter::canWrite(context.trace, number))
+    return false;
+  const AtomSet found = context.trace.getDependencies(number);
+  auto isPosition = [&](Atom atom) {
+    return llvm::is_contained(positions, atom);
+  };
+  return llvm::any_of(found, isPosition) && llvm::all_of(found, [&](Atom atom) {
+           return isPosition(atom) || llvm::is_contained(attention.batch, atom);
+         });
+}
+
+/// A comparison of an integer of the query and one of the key, which needs no
+/// number for each pair of them. Other masks are small.
+std::optional<EntryCondition>
+MaskFinder::matchCondition(const ScoreTerm &term) {
+  // Positions in a region count from the last key.
+  AccessTrace &trace = context.trace;
+  bool isKnown =
+      trace.isStatic(attention.rows) && trace.isStatic(attention.columns);
+  if (!hidesKeys(term) ||
+      (!isKnown &&
+       trace.getExtent(attention.rows) != trace.getExtent(attention.columns)) ||
+      std::max(admitted.rows, admitted.columns) >= kMaxScorePositions)
+    return std::nullopt;
+  Access condition = trace.open(term.number);
+  auto comparison = dyn_cast_or_null<arith::CmpIOp>(condition.getDefiningOp());
+  if (!comparison)
+    return std::nullopt;
+  for (unsigned k : {0, 1}) {
+    Access query = AccessTrace::getOperand(condition, k);
+    Access key = AccessTrace::getOperand(condition, 1 - k);
+    if (!isInteger(query, attention.rows) || !isInteger(key, attention.columns))
+      continue;
+    arith::CmpIPredicate predicate = comparison.getPredicate();
+    if (k == 1)
+      predicate = swapOperands(predicate);
+    return EntryCondition{query, key,
+                          term.admits ? predicate
+                                      : arith::invertPredicate(predicate)};
+  }
+  return std::nullopt;
+}
+
 /// A mask that hides the keys from some number on, which each batch entry has.
 std::optional<KeyLengths> MaskFinder::matchLengths(const ScoreTerm &term) {
   AccessTrace &trace = context.trace;
-  // What is added and does not hide weighs keys where nothing else is left.
-  if (!term.hidden || (!term.replaces && *term.hidden > -kHidden))
+  if (!hidesKeys(term))
     return std::nullopt;
   Access condition = trace.open(term.number);
   auto comparison = dyn_cast_or_null<arith::CmpIOp>(condition.getDefiningOp());
@@ -476,6 +562,14 @@ bool MaskFinder::find(FullyMasked fullyMasked) {
         break;
       }
     }
+  }
+  if (!attention.lengths) {
+    llvm::erase_if(open, [&](const ScoreTerm &term) {
+      std::optional<EntryCondition> condition = matchCondition(term);
+      if (condition)
+        attention.conditions.push_back(*condition);
+      return condition.has_value();
+    });
   }
   for (const ScoreTerm &term : open) {
     if (!AccessWriter::canWrite(context.trace, term.number)) {

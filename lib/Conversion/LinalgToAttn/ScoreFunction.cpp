@@ -212,13 +212,17 @@ SmallVector<Value>
 fovea::attn::detail::writeCaptures(OpBuilder &builder, AccessWriter &writer,
                                    const Attention &attention, FloatType type) {
   SmallVector<Value> captures;
+  auto write = [&](const Access &number) {
+    return writer.writeSmallest(number, {attention.batch, attention.heads(),
+                                         attention.rows, attention.columns});
+  };
   for (const FunctionStep &step : attention.function.steps)
     if (step.kind == FunctionStep::Kind::Number)
-      captures.push_back(
-          writer.convert(writer.writeSmallest(
-                             step.number, {attention.batch, attention.heads(),
-                                           attention.rows, attention.columns}),
-                         type));
+      captures.push_back(writer.convert(write(step.number), type));
+  for (const EntryCondition &condition : attention.conditions) {
+    captures.push_back(write(condition.query));
+    captures.push_back(write(condition.key));
+  }
   return captures;
 }
 
@@ -289,5 +293,16 @@ void fovea::attn::detail::writeScoreRegion(const Attention &attention,
       break;
     }
   }
-  YieldOp::create(b, loc, scaled(values.back(), attention.function.factor));
+  if (attention.function)
+    score = scaled(values.back(), attention.function.factor);
+  for (const EntryCondition &condition : attention.conditions) {
+    Value query = readCapture(b, loc, *block, captured.consume_front(), offset);
+    Value key = readCapture(b, loc, *block, captured.consume_front(), offset);
+    Value admits =
+        arith::CmpIOp::create(b, loc, condition.predicate, query, key);
+    Value hidden = arith::ConstantOp::create(
+        b, loc, b.getFloatAttr(type, -std::numeric_limits<double>::infinity()));
+    score = arith::SelectOp::create(b, loc, admits, score, hidden);
+  }
+  YieldOp::create(b, loc, score);
 }

@@ -203,8 +203,8 @@ Value fovea::attn::detail::writeAttention(OpBuilder &builder,
       /*log_weight=*/Value(), bias, sink, lengths,
       /*query_lengths=*/Value(), captures, empty,
       /*lse=*/Value(), builder.getF64FloatAttr(attention.scale), attention.mask,
-      /*scoreCount=*/attention.function ? 1 : 0);
-  if (attention.function)
+      /*scoreCount=*/attention.hasRegion() ? 1 : 0);
+  if (attention.hasRegion())
     writeScoreRegion(attention, dense.getScore().front(), sums, captures,
                      trace.getExtent(attention.columns) -
                          trace.getExtent(attention.rows));

@@ -30,7 +30,9 @@ _LEAST_ARGUMENT = 64
 #: So do masks, which are evaluated, and integers, up to this length.
 _MOST_CONSTANT = 1 << 20
 #: Operations on constants that are no constants, or that contain graphs.
-_NOT_FOLDED = {"Bernoulli", "If", "Loop", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Scan"}
+_NOT_FOLDED = {
+    "Bernoulli", "Dropout", "If", "Loop", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Scan",
+}  # fmt: skip
 #: How often shapes are looked at again, of which others follow.
 _MOST_ROUNDS = 8
 #: A number that hides a score.
@@ -258,6 +260,8 @@ def import_model(source: str | os.PathLike[str] | Any, extents: Mapping[str, int
         if model.functions:
             model = onnx.inliner.inline_local_functions(model)
         model = _simplify(model, onnx)
+        # What has been computed from constants may be large, too.
+        constants = {**_take_constants(model.graph, onnx, place), **constants}
     except Exception as error:
         raise ValueError(f"{place}: found a model of ONNX that is not valid: {_first_line(error)}") from None
     names = [each.name for each in model.graph.input if each.name not in constants]

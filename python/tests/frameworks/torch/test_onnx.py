@@ -267,6 +267,20 @@ def test_functions_of_models_and_old_inputs():
     near(program(x), 2 * (x @ w + c))
 
 
+def test_what_is_computed_from_constants():
+    """Weights of 8 bits are floating point when importing, and no text either."""
+    w, e = RNG.integers(-100, 100, (40, 30)).astype(np.int8), RNG.standard_normal((30, 20), np.float32)
+    nodes = [
+        helper.make_node("DequantizeLinear", ["w", "s"], ["d"]), helper.make_node("MatMul", ["x", "d"], ["h"]),
+        helper.make_node("MatMul", ["h", "e"], ["y"]),
+    ]  # fmt: skip
+    constants = [("w", w), ("s", np.float32(0.02)), ("e", e)]
+    model = make_model(nodes, [("x", FLOAT, ("n", 40))], [("y", FLOAT, ("n", 20))], constants)
+    program, x = fovea.import_onnx(model), RNG.standard_normal((3, 40), np.float32)
+    assert [*program.constants] == ["d", "e"] and program.names == ("x",) and len(program.text) < 2000
+    near(program(x), ReferenceEvaluator(model).run(None, {"x": x})[0])
+
+
 # ----------------------------------------------------------------------------
 # Errors
 # ----------------------------------------------------------------------------

@@ -467,9 +467,9 @@ ScoreAdmission::Evaluator::reduceRow(Value memref, SmallVector<Value> at,
                               arith::MaxSIOp::create(b, running[1], found)};
   };
   Value begin = range.low;
-  if (dim + 1 == at.size() && type.isLastDimUnitStride() &&
+  int64_t lanes = b.getLanes();
+  if (lanes && dim + 1 == at.size() && type.isLastDimUnitStride() &&
       !element.isIndex()) {
-    int64_t lanes = b.getLanes();
     auto vector = VectorType::get({lanes}, element);
     Value length = b.max(b.sub(range.high, range.low), b.index(0));
     Value end = b.add(range.low, b.roundDown(length, lanes));
@@ -503,8 +503,8 @@ ScoreAdmission::State ScoreAdmission::enterQueries(KernelBuilder &b,
                                                    Interval queries) {
   State state;
   Evaluator evaluator(b, *this, state);
-  evaluator.set(score_argument::Batch, {batch, batch});
-  evaluator.set(score_argument::Head, {head, head});
+  evaluator.set(score_argument::Batch, batches);
+  evaluator.set(score_argument::Head, heads);
   evaluator.set(score_argument::Query, queries);
   SmallVector<Value> needed;
   for (const Removal &removal : removals)
@@ -586,4 +586,33 @@ ScoreAdmission::Part ScoreAdmission::trim(KernelBuilder &b,
              });
   scf::YieldOp::create(b, ends);
   return {choice.getResult(0), choice.getResult(1), whole.admitsAll};
+}
+
+std::pair<Value, Value> ScoreAdmission::enclose(KernelBuilder &b,
+                                                const State &queries,
+                                                Value begin, Value end) {
+  constexpr int64_t kFirstStep = 4096, kLastStep = 8, kShrinks = 8;
+  // Passes over what is removed, from one end on.
+  auto pass = [&](bool fromEnd) {
+    SmallVector<Value> start = {fromEnd ? end : begin, b.index(kFirstStep)};
+    return b.loopWhile(
+        start,
+        [&](ValueRange state) {
+          Value isLeft =
+              fromEnd ? b.less(begin, state[0]) : b.less(state[0], end);
+          return b.both(isLeft, b.less(b.index(kLastStep - 1), state[1]));
+        },
+        [&](ValueRange state) -> SmallVector<Value> {
+          Value next = fromEnd ? b.max(b.sub(state[0], state[1]), begin)
+                               : b.min(b.add(state[0], state[1]), end);
+          Interval keys = {fromEnd ? next : state[0],
+                           b.sub(fromEnd ? state[0] : next, b.index(1))};
+          Value isRead = reads(b, queries, keys);
+          return {b.select(isRead, state[0], next),
+                  b.select(isRead, b.div(state[1], kShrinks), state[1])};
+        })[0];
+  };
+  begin = pass(/*fromEnd=*/false);
+  end = pass(/*fromEnd=*/true);
+  return {begin, end};
 }

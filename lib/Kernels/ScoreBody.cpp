@@ -8,6 +8,7 @@
 
 #include "fovea/Kernels/ScoreBody.h"
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
+#include "fovea/Kernels/ScoreMath.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -16,9 +17,11 @@
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/IRMapping.h"
+#include "mlir/IR/Matchers.h"
 #include "mlir/IR/TypeUtilities.h"
 #include "mlir/Interfaces/InferIntRangeInterface.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
+#include <cmath>
 #include <limits>
 
 using namespace mlir;
@@ -440,6 +443,39 @@ void ScoreBody::Evaluator::addOutside(Value isInside) {
 // Heads and entries
 //===----------------------------------------------------------------------===//
 
+/// What the absolute value of a number of a body is at most, unless it is NaN.
+static double getBound(Value value, int depth = 0) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  constexpr int kDeepest = 16;
+  Operation *op = value.getDefiningOp();
+  if (!op || depth == kDeepest)
+    return kInfinity;
+  if (APFloat number(0.0); matchPattern(op, m_ConstantFloat(&number)))
+    return std::abs(number.convertToDouble());
+  if (isa<math::TanhOp, math::SinOp, math::CosOp>(op))
+    return 1.0;
+  auto of = [&](unsigned operand) {
+    return getBound(op->getOperand(operand), depth + 1);
+  };
+  if (isa<arith::NegFOp, math::AbsFOp>(op))
+    return of(0);
+  if (isa<arith::AddFOp, arith::SubFOp>(op))
+    return of(0) + of(1);
+  if (isa<arith::MulFOp>(op)) {
+    double lhs = of(0), rhs = of(1);
+    return std::isfinite(lhs) && std::isfinite(rhs) ? lhs * rhs : kInfinity;
+  }
+  if (isa<arith::SelectOp>(op))
+    return std::max(of(1), of(2));
+  return kInfinity;
+}
+
+bool ScoreBody::mayRemove() const {
+  // Far from what counts as removed (SoftmaxAlgebra.h), in base 2.
+  constexpr double kMost = 0x1p30;
+  return !(getBound(cast<YieldOp>(block->getTerminator()).getScores()) < kMost);
+}
+
 void ScoreBody::enterHead(KernelBuilder &b, Value batch, Value head) {
   ofHead = State();
   Evaluator evaluator(b, *this, ofHead);
@@ -522,6 +558,7 @@ LogicalResult ScoreBody::expandMath() {
     return success();
   RewritePatternSet patterns(mathOps.front()->getContext());
   populateMathPolynomialApproximationPatterns(patterns);
+  populateScoreMathPatterns(patterns);
   GreedyRewriteConfig config;
   config.setStrictness(GreedyRewriteStrictness::ExistingOps);
   SmallVector<Operation *> ops = std::exchange(mathOps, {});

@@ -5,6 +5,9 @@
 """Functions that tell which entries there are, and segments, against NumPy, plain loops and masks."""
 
 import itertools
+import signal
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -163,6 +166,72 @@ def test_skipped_tiles_change_no_bit(name, N, M, type):
     for skipped, computed in zip(results[:2], results[2:], strict=True):
         assert all(one.tobytes() == other.tobytes() for one, other in zip(skipped, computed, strict=True))
     assert np.isfinite(np.asarray(results[0][0], np.float32)).any() != (name == "bounds")
+
+
+@pytest.mark.parametrize("N, M, type", [(1, 1300, "float32"), (5, 700, "bfloat16"), (8, 1100, "float64")])
+@pytest.mark.parametrize("name", list(skipping(2)))
+def test_few_queries_skip_tiles(name, N, M, type):
+    q, k, v = make(B=B, H=H, G=G, N=N, M=M, D=16, type=type)
+    v[0, 0, M - 40] = np.nan
+    for options in ({}, {"causal": True}, {"lengths": np.array([M - 3, M // 2])}):
+        skipped, computed = (fovea.dense(q, k, v, admit=each, return_lse=True, **options) for each in skipping(M)[name])
+        bound = {"float32": 1e-5, "float64": 1e-12}.get(type, 1e-2)
+        for one, other in zip(skipped, computed, strict=True):
+            one, other = (np.asarray(each, np.float64) for each in (one, other))
+            np.testing.assert_allclose(one, other, rtol=bound, atol=bound)
+
+
+PROTECTED = """
+import ctypes, mmap, sys
+import numpy as np
+import fovea
+
+keys, width, left = 65536, 16, 1024
+pages = [mmap.mmap(-1, keys * width * 4) for _ in range(2)]
+k, v = (np.frombuffer(each, np.float32).reshape(1, 1, keys, width) for each in pages)
+for each in (k, v):
+    each[:, :, -left:] = np.random.default_rng(0).standard_normal((left, width))
+    size = (keys - left) * width * 4
+    assert ctypes.CDLL(None).mprotect(ctypes.c_void_p(each.ctypes.data), ctypes.c_size_t(size), 0) == 0
+q = np.ones((1, 1, int(sys.argv[2]), width), np.float32)
+factor = {"skips": 1, "computes": 1.0}[sys.argv[1]]
+out = fovea.dense(q, k, v, admit=lambda b, h, i, j: (i >= j) & ((i - j) * factor < 256))
+near = [x[:, :, -left:].copy() for x in (k, v)]
+expected = fovea.dense(q, *near, causal=True, window=256)
+assert np.abs(out - expected).max() < 1e-5
+"""
+
+
+@pytest.mark.parametrize("queries", [1, 4, 100])
+def test_keys_that_are_removed_are_not_touched(queries):
+    """Reading them would end the process, as it does where conditions are on numbers."""
+    for how, code in (("skips", 0), ("computes", -signal.SIGSEGV)):
+        assert subprocess.run([sys.executable, "-c", PROTECTED, how, str(queries)]).returncode == code
+
+
+@pytest.mark.parametrize("type", ["float32", "bfloat16"])
+@pytest.mark.parametrize("name", list(skipping(2)))
+def test_tiles_that_gpus_skip(name, type):
+    check_tiles_that_gpus_skip(name, type)
+
+
+def check_tiles_that_gpus_skip(name, type, N=75, M=300):
+    admit, _ = skipping(M)[name]
+    for n in (N, 1):
+        q, k, v = make(B=B, H=H, G=G, N=n, M=M, D=16, type=type)
+        v[0, 0, M - 40] = np.nan
+        on_cpu, on_gpu = (fovea.dense(q, k, v, admit=admit, return_lse=True, target=t) for t in ("cpu", "gpu-sim"))
+        bound = 1e-5 if type == "float32" else 2e-2
+        for one, other in zip(on_cpu, on_gpu, strict=True):
+            one, other = (np.asarray(each, np.float64) for each in (one, other))
+            np.testing.assert_allclose(one, other, rtol=bound, atol=bound)
+    if type != "float32" or name == "bounds":
+        return
+    v[np.isnan(v)] = 0
+    out, lse = fovea.dense(q, k, v, admit=admit, return_lse=True)
+    one, other = (fovea.dense_backward(q, q, k, v, out, lse, admit=admit, target=t) for t in ("cpu", "gpu-sim"))
+    for mine, wanted in zip(other, one, strict=True):
+        near(mine, wanted, type, 1e-4)
 
 
 def test_layouts_and_one_kernel():

@@ -6,6 +6,7 @@
 import os
 
 import pytest
+from test_admit import check_tiles_that_gpus_skip, skipping
 from test_decode_gpu import OPTIONS, SHAPES, TYPES, case, compare
 from test_score import NAMES, check_on_the_emulated_gpu, check_removed_entries
 
@@ -28,3 +29,8 @@ def test_single_queries(type):
     for shape, name in zip(SHAPES[3:8], OPTIONS):
         arrays, options = case(name, type, shape)
         compare(type, arrays, **options)
+
+
+@pytest.mark.parametrize("name", list(skipping(2)))
+def test_tiles_that_are_skipped(name):
+    check_tiles_that_gpus_skip(name, "bfloat16")

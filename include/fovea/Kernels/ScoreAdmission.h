@@ -32,7 +32,7 @@ class ScoreAdmission {
 public:
   using Value = mlir::Value;
 
-  /// Positions, both ends included.
+  /// Positions, both ends included: of one number, the same value.
   struct Interval {
     Value low, high;
   };
@@ -43,7 +43,7 @@ public:
   /// Whether the region removes entries by some condition.
   explicit operator bool() const { return !removals.empty(); }
   unsigned getNumConditions() const { return removals.size(); }
-  /// How many conditions could be bounded, once `trim` has emitted code.
+  /// How many conditions could be bounded, once code for keys is emitted.
   unsigned getNumBounded() const { return numBounded; }
 
   /// Copies the body without its removals to `region`: what it computes where
@@ -51,9 +51,13 @@ public:
   ScoreDerivatives cloneAdmitted(mlir::Region &region,
                                  const ScoreDerivatives &derivatives) const;
 
-  void enterHead(Value batchEntry, Value queryHead) {
-    batch = batchEntry;
-    head = queryHead;
+  void enterHead(Value batch, Value head) {
+    enterHeads({batch, batch}, {head, head});
+  }
+  /// For heads of several batch entries at once.
+  void enterHeads(Interval batchEntries, Interval queryHeads) {
+    batches = batchEntries;
+    heads = queryHeads;
   }
 
   /// What is known of the values of the body.
@@ -71,6 +75,14 @@ public:
   /// units of `unit` keys. Behind `enterQueries`.
   Part trim(KernelBuilder &builder, const State &queries, Value first,
             Value count, int64_t unit);
+  /// Keys `[begin, end)` without those at either end that there is no entry of,
+  /// found in steps that become smaller. Behind `enterQueries`.
+  std::pair<Value, Value> enclose(KernelBuilder &builder, const State &queries,
+                                  Value begin, Value end);
+  /// Whether there may be entries of `keys`. Behind `enterQueries`.
+  Value reads(KernelBuilder &builder, const State &queries, Interval keys) {
+    return decide(builder, queries, keys).reads;
+  }
 
 private:
   class Evaluator;
@@ -94,7 +106,7 @@ private:
   unsigned numBounded = 0;
   /// What integers of the body may be at all, without overflow.
   llvm::DenseMap<Value, mlir::ConstantIntRanges> ranges;
-  Value batch, head;
+  Interval batches, heads;
 };
 
 /// Bounds of an integer, or of a condition: then whether it may hold for some

@@ -44,6 +44,10 @@ public:
   ScoreBody(mlir::Block *block, mlir::ValueRange captures)
       : block(block), captures(captures.begin(), captures.end()) {}
 
+  /// Whether some score may be minus infinity, or as far below zero: such an
+  /// entry is removed. Not, for example, behind a soft-cap.
+  bool mayRemove() const;
+
   /// Another body that reads the same.
   void setBlock(mlir::Block &other) { block = &other; }
 

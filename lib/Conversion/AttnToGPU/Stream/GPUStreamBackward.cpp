@@ -173,6 +173,24 @@ void EntryWeigher::weigh(const Entry &entry, Value score, Value product,
   entries.gradients.push_back(b.select(isNone, hidden, makeRead(b, gradient)));
 }
 
+Value GradientTile::isRead(ScoreAdmission &admission, const Place &place) {
+  auto [rows, tokens] = ranges.getLength();
+  Value numQueries = ranges.getNumQueries(), one = b.index(1);
+  auto positionOf = [&](Value query) {
+    return b.add(query, b.sub(tokens, numQueries));
+  };
+  Value endQuery = b.min(b.add(place.firstQuery, kSize), numQueries);
+  Value endRow = b.min(b.add(place.firstRow, kSize), rows);
+  MaskAttr mask = source.attr.getMask();
+  admission.enterHead(place.batch, place.head);
+  return admission.reads(
+      b,
+      admission.enterQueries(
+          b, {positionOf(place.firstQuery), positionOf(b.sub(endQuery, one))}),
+      {emitPosition(b, mask, place.firstRow),
+       emitPosition(b, mask, b.sub(endRow, one))});
+}
+
 GradientTile::Entries GradientTile::compute(const Place &place,
                                             bool rowsAreQueries, Of gradients) {
   weigher.enterHead(place.batch, place.head);

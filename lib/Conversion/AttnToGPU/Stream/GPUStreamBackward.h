@@ -13,6 +13,7 @@
 #include "GradientRanges.h"
 #include "fovea/Kernels/GPU/GPUTileProduct.h"
 #include "fovea/Kernels/ScoreBody.h"
+#include "fovea/Kernels/TileScore.h"
 
 namespace fovea::attn {
 
@@ -86,6 +87,10 @@ public:
   GradientTile(GPUKernelBuilder &builder, StreamBackwardOp op,
                const StreamSource &source, Value deltas,
                const ScoreDerivatives *score, F32Math math);
+
+  /// Whether a score region leaves entries of the tile at `place`, unless that
+  /// is not known.
+  Value isRead(ScoreAdmission &admission, const Place &place);
 
   static int64_t getSharedBytes();
 

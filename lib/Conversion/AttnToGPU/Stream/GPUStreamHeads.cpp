@@ -60,6 +60,7 @@ void GPUStreamKernel::emitHeads() {
     emitHeadBlock();
   }
   mergeParts();
+  remarkOnAdmission();
 }
 
 void GPUStreamKernel::emitHeadBlock() {

@@ -136,8 +136,10 @@ GPUStreamKernel::GPUStreamKernel(StreamOp op, OpBuilder &builder, F32Math math)
                              })),
       hasLists(!op.getRowLists().empty()) {
   scale = op.getScale().convertToDouble() * (isSoftmax ? softmax::kLog2E : 1.0);
-  for (Region &score : op.getScores())
+  for (Region &score : op.getScores()) {
     scoreBodies.emplace_back(score, op.getCaptures());
+    admissions.emplace_back(score, op.getCaptures());
+  }
   bool hasScores = !scoreBodies.empty();
   // The exponential can take the scale only if a larger product gives a larger
   // score, and only if the masked product stays finite.
@@ -215,6 +217,7 @@ void GPUStreamKernel::emit() {
     b.loop(zero, b.extent(op.getQuery(), 1), 1,
            [&](Value head) { emitHead(batch, head); });
   });
+  remarkOnAdmission();
 }
 
 /// Whether an index is known to be a multiple of `factor`.
@@ -388,14 +391,15 @@ void GPUStreamKernel::emitPasses() {
 
 /// Sums of the value columns from `column` on.
 void GPUStreamKernel::emitPass(Value column) {
-  Value one = b.i32(1);
-  Tile first = getTile(beginTile);
-  b.ifThen(b.less(beginTile, endTile),
-           [&] { loadTile(first, b.i32(0), column); });
-  b.commitCopies();
-
   // Narrow heads keep their queries in registers all the way.
   queryFragments.clear();
+  Turn turn = {beginTile, {}, {}};
+  if (skipsTiles())
+    turn = startTurns();
+  Tile first = getTile(turn.number);
+  b.ifThen(b.less(turn.number, endTile),
+           [&] { loadTile(first, b.i32(0), column); });
+  b.commitCopies();
   if (type.getWidth() == 16 && width <= 128) {
     b.waitCopies(0);
     b.barrier();
@@ -406,24 +410,46 @@ void GPUStreamKernel::emitPass(Value column) {
   Values carried = flatten(makeState());
   size_t numSums = carried.size();
   carried.append(pack(first));
-  carried = b.loop(
-      beginTile, endTile, 1, carried, [&](Value number, ValueRange values) {
-        State state = unflatten(values.take_front(numSums));
-        Tile tile = unpack(values.drop_front(numSums));
-        Value next = b.add(number, one);
-        Tile following = getTile(next);
-        Value stage = b.rem(b.sub(number, beginTile), 2);
-        b.ifThen(b.less(next, endTile),
-                 [&] { loadTile(following, b.sub(one, stage), column); });
-        b.commitCopies();
-        b.waitCopies(1);
-        b.barrier();
-        attend(tile, stage, state);
-        b.barrier();
-        Values result = flatten(state);
-        result.append(pack(following));
-        return result;
-      });
+  // Attends to the present tile while the next one is copied.
+  auto attendTile = [&](ValueRange values, Value stage, Value next) {
+    State state = unflatten(values.take_front(numSums));
+    Tile tile = unpack(values.drop_front(numSums));
+    Tile following = getTile(next);
+    b.ifThen(b.less(next, endTile),
+             [&] { loadTile(following, b.sub(b.i32(1), stage), column); });
+    b.commitCopies();
+    b.waitCopies(1);
+    b.barrier();
+    attend(tile, stage, state);
+    b.barrier();
+    Values result = flatten(state);
+    result.append(pack(following));
+    return result;
+  };
+  if (!skipsTiles()) {
+    carried = b.loop(beginTile, endTile, 1, carried,
+                     [&](Value number, ValueRange values) {
+                       Value stage = b.rem(b.sub(number, beginTile), 2);
+                       return attendTile(values, stage, b.add(number, 1));
+                     });
+  } else {
+    Values all = turn.pack();
+    all.push_back(/*stage=*/b.i32(0));
+    size_t numTurns = all.size();
+    all.append(carried);
+    all = b.loopWhile(
+        all, [&](ValueRange values) { return b.less(values[0], endTile); },
+        [&](ValueRange values) {
+          Turn next = takeTurn({values[0], values[1], values[2]});
+          Value stage = values[3];
+          Values result = next.pack();
+          result.push_back(b.sub(b.i32(1), stage));
+          result.append(
+              attendTile(values.drop_front(numTurns), stage, next.number));
+          return result;
+        });
+    carried = Values(ValueRange(all).drop_front(numTurns));
+  }
   // Without a tile the copies of queries would still run.
   b.waitCopies(0);
   finish(unflatten(ValueRange(carried).take_front(numSums)), column);

@@ -34,6 +34,7 @@
 #include "fovea/Kernels/GPU/GPUUnbounded.h"
 #include "fovea/Kernels/ScoreBody.h"
 #include "fovea/Kernels/StreamRanges.h"
+#include "fovea/Kernels/TileScore.h"
 #include "llvm/Support/MathExtras.h"
 
 namespace fovea::attn {
@@ -203,6 +204,26 @@ private:
   Value whereSource(const Tile &tile, unsigned index, Value otherwise,
                     llvm::function_ref<Value()> then);
 
+  // Tiles that score regions leave (GPUStreamAdmission.cpp).
+  /// A tile that is read, and where to look for the next one: among the 32
+  /// tiles from `group` on are those whose bit is set in `later`.
+  struct Turn {
+    Value number, group, later;
+
+    Values pack() const { return {number, group, later}; }
+  };
+  bool skipsTiles();
+  /// Whether rows of a tile of `segment` may stand anywhere.
+  bool standsApart(const Segment &segment);
+  Value isRead(Value number);
+  Value voteOn(Value group);
+  /// The first tile that is read. All lanes of a warp take turns together.
+  Turn startTurns();
+  Turn takeTurn(Turn turn);
+  /// How many tiles are read.
+  Value countTurns();
+  void remarkOnAdmission();
+
   // Rows that lists name (GPUStreamLists.cpp).
   void addListed(unsigned source, Value blockIndex);
   Value countEntries(const SourceView &source, const Segment &segment);
@@ -304,6 +325,8 @@ private:
   RangeAnalysis ranges;
   /// What score regions do: of all sources, of each, or none.
   llvm::SmallVector<ScoreBody, 1> scoreBodies;
+  /// Which tiles each of them removes.
+  llvm::SmallVector<ScoreAdmission, 1> admissions;
   bool isSoftmax, hasWeights;
   bool rowsAreHeads = false;
   bool hasBias; // or terms by distance

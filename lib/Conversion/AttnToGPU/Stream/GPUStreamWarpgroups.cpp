@@ -115,7 +115,9 @@ public:
       hasTable[segment.source] |= segment.isTable;
     for (auto [source, isListed] : llvm::zip(maps.sources, hasTable))
       copiesRows |= isListed || !source.keys.map || !source.values.map;
-    isAlone = !copiesRows && !k.hasWeights;
+    // A warp finds out together which tiles are read.
+    isAlone = !copiesRows && !k.hasWeights && !k.skipsTiles();
+    numTiles = k.skipsTiles() ? k.countTurns() : k.numTiles;
   }
 
   void emit() {
@@ -198,26 +200,43 @@ private:
       copyBoxes(shared.queries, maps.query, shared.loaded, b.i32(0),
                 k.queryTile, k.width);
     });
-    Value zero = b.i32(0), last = b.sub(k.numTiles, b.i32(1));
-    b.ifThen(b.less(zero, k.numTiles), [&] {
-      startKeys(zero);
+    Value zero = b.i32(0), last = b.sub(numTiles, b.i32(1));
+    b.ifThen(b.less(zero, numTiles), [&] {
+      Values turn = startTurns();
+      startKeys(zero, turn);
       announce({{&shared.keys, zero}});
-      b.loop(zero, last, 1, [&](Value number) {
+      turn = b.loop(zero, last, 1, turn, [&](Value number, ValueRange turn) {
         Value next = b.add(number, 1);
         awaitFree(shared.keys, next);
-        startKeys(next);
-        startValues(number);
+        Values nextTurn = takeTurn(turn);
+        startKeys(next, nextTurn);
+        startValues(number, turn);
         // Both are waited for before either is multiplied.
         announce({{&shared.keys, next}, {&shared.values, number}});
+        return nextTurn;
       });
-      startValues(last);
+      startValues(last, turn);
       announce({{&shared.values, last}});
     });
   }
 
+  // Which tiles there are, in order: one after the other with nothing carried
+  // along, or those that a region leaves.
+  Values startTurns() {
+    return k.skipsTiles() ? k.startTurns().pack() : Values();
+  }
+  Values takeTurn(ValueRange turn) {
+    if (!k.skipsTiles())
+      return {};
+    return k.takeTurn({turn[0], turn[1], turn[2]}).pack();
+  }
+  GPUStreamKernel::Tile getTile(Value number, ValueRange turn) {
+    return k.getTile(k.skipsTiles() ? turn[0] : number);
+  }
+
   /// Starts to copy the keys of a tile, and hands over what the tile is.
-  void startKeys(Value number) {
-    GPUStreamKernel::Tile tile = k.getTile(number);
+  void startKeys(Value number, ValueRange turn) {
+    GPUStreamKernel::Tile tile = getTile(number, turn);
     Value slot = getSlot(number);
     if (sharesTiles)
       asLeader([&] { storeTile(tile, slot); });
@@ -229,9 +248,9 @@ private:
               &GPUStreamKernel::SourceView::keys);
   }
 
-  void startValues(Value number) {
+  void startValues(Value number, ValueRange turn) {
     awaitFree(shared.values, number);
-    startCopy(k.getTile(number), getStage(number), shared.values,
+    startCopy(getTile(number, turn), getStage(number), shared.values,
               &TensorMaps::Source::values,
               &GPUStreamKernel::SourceView::values);
   }
@@ -360,7 +379,7 @@ private:
     }
   }
 
-  GPUStreamKernel::Tile getTile(Value number) {
+  GPUStreamKernel::Tile getSharedTile(Value number) {
     if (!sharesTiles)
       return k.getTile(number);
     Value slot = getSlot(number);
@@ -383,7 +402,7 @@ private:
                [&] { w.giveTurn(b.i32(0)); });
     Values initial = k.flatten(k.makeState());
     SmallVector<Type> types(initial.size(), b.getF32Type());
-    auto ifOp = scf::IfOp::create(b, types, b.less(b.i32(0), k.numTiles),
+    auto ifOp = scf::IfOp::create(b, types, b.less(b.i32(0), numTiles),
                                   /*addThenBlock=*/true, /*addElseBlock=*/true);
     {
       OpBuilder::InsertionGuard guard(b);
@@ -396,7 +415,7 @@ private:
   }
 
   Values attendAll(ValueRange initial) {
-    Value zero = b.i32(0), last = b.sub(k.numTiles, b.i32(1));
+    Value zero = b.i32(0), last = b.sub(numTiles, b.i32(1));
     GPUStreamKernel::State state = k.unflatten(initial);
     awaitFull(shared.keys, zero);
     w.beginProducts();
@@ -451,7 +470,7 @@ private:
   Values weigh(Value number, ValueRange scores, GPUStreamKernel::State &state,
                function_ref<void()> finish) {
     Value slot = getSlot(number);
-    GPUStreamKernel::Tile present = getTile(number);
+    GPUStreamKernel::Tile present = getSharedTile(number);
     Value isCut = k.isCut(present, slot);
     SmallVector<Values> tile;
     for (size_t i = 0; i < scores.size(); i += 4)
@@ -514,7 +533,8 @@ private:
   /// copy rows; one of them does everything.
   bool sharesTiles, copiesRows = false, isAlone;
   Shared shared;
-  Value group; // of a consumer
+  Value numTiles; // that are read
+  Value group;    // of a consumer
 };
 
 void GPUStreamKernel::emitWarpgroups(const TensorMaps &maps) {
@@ -527,4 +547,5 @@ void GPUStreamKernel::emitWarpgroups(const TensorMaps &maps) {
     blockIndex = b.floorDiv(firstRow, b.index(op.getBlock()));
   beginQueryBlock(b.index(0), b.extent(op.getQuery(), 2), blockIndex);
   GPUStreamWarpgroups(*this, maps).emit();
+  remarkOnAdmission();
 }

@@ -78,6 +78,10 @@ private:
     return {builder, op, source.forward, deltas, score ? &*score : nullptr,
             math};
   }
+  /// `add()` unless the region leaves nothing of a tile: then `running`.
+  template <typename Tile>
+  Values addUnlessRemoved(GPUKernelBuilder &k, Tile &tile, const Place &place,
+                          ValueRange running, function_ref<Values()> add);
   void emitQueries(const Source &source, Value sums, bool isFirst);
   /// Either of the sums may be null, for another kernel.
   void emitRows(const Source &source, Value keySums, Value valueSums);
@@ -97,6 +101,9 @@ private:
   ArrayRef<ScoreDerivatives> scores;
   /// Of the present source the derivative by its products, if it has a region.
   std::optional<ScoreDerivatives> score;
+  /// Which tiles each region removes, and that of the present source.
+  SmallVector<ScoreAdmission> admissions;
+  ScoreAdmission *admission = nullptr;
   Values captureSums;
   F32Math math;
   bool warpgroups; // whether the chip has them
@@ -158,6 +165,18 @@ void StreamBackwardLoops::store(GPUKernelBuilder &k, GradientTile &tile,
   });
 }
 
+template <typename Tile>
+Values StreamBackwardLoops::addUnlessRemoved(GPUKernelBuilder &k, Tile &tile,
+                                             const Place &place,
+                                             ValueRange running,
+                                             function_ref<Values()> add) {
+  // Listed rows may stand anywhere.
+  if constexpr (std::is_same_v<Tile, GradientTile>)
+    if (admission)
+      return changeIf(k, tile.isRead(*admission, place), running, add);
+  return add();
+}
+
 void StreamBackwardLoops::emitQueries(const Source &source, Value sums,
                                       bool isFirst) {
   GPUKernelBuilder k = makeBuilder();
@@ -177,15 +196,17 @@ void StreamBackwardLoops::emitQueries(const Source &source, Value sums,
   size_t size = carried.size() / numParts;
   auto addTile = [&](Value firstRow, ValueRange running) -> Values {
     place.firstRow = firstRow;
-    GradientTile::Entries entries =
-        tile.compute(place, /*rowsAreQueries=*/true, Of::Products);
-    tile.keep(entries.gradients, op.getScale().convertToDouble());
-    Values next;
-    for (int64_t part = 0; part < numParts; ++part)
-      next.append(tile.addKept(running.slice(part * size, size),
-                               source.forward.keys, place.batch, place.keyHead,
-                               firstRow, k.index(part * kGradientTile)));
-    return next;
+    return addUnlessRemoved(k, tile, place, running, [&] {
+      GradientTile::Entries entries =
+          tile.compute(place, /*rowsAreQueries=*/true, Of::Products);
+      tile.keep(entries.gradients, op.getScale().convertToDouble());
+      Values next;
+      for (int64_t part = 0; part < numParts; ++part)
+        next.append(tile.addKept(
+            running.slice(part * size, size), source.forward.keys, place.batch,
+            place.keyHead, firstRow, k.index(part * kGradientTile)));
+      return next;
+    });
   };
   carried = k.loop(
       k.index(0), tile.ranges.getNumRanges(), 1, carried,
@@ -254,13 +275,17 @@ void StreamBackwardLoops::emitRows(const Source &source, Value keySums,
   Value endHead = k.min(k.add(firstHead, headsOfKey), heads);
   auto addQueries = [&](Value number, ValueRange running) -> Values {
     place.firstQuery = k.mul(number, kGradientTile);
+    auto addRead = [&] {
+      return addUnlessRemoved(k, tile, place, running,
+                              [&] { return addTile(running); });
+    };
     if (tile.ranges.ascend())
-      return addTile(running);
+      return addRead();
     GradientRanges::Span read =
         tile.ranges.getRowsOfTile(place.range, place.firstQuery, kGradientTile);
     Value isRead =
         k.both(k.less(read.begin, rows.end), k.less(rows.begin, read.end));
-    return changeIf(k, isRead, running, [&] { return addTile(running); });
+    return changeIf(k, isRead, running, addRead);
   };
   carried = k.loop(k.index(0), tile.ranges.getNumRanges(), 1, carried,
                    [&](Value range, ValueRange running) {
@@ -333,12 +358,14 @@ void StreamBackwardLoops::emitTerm(const Source &source, Value sums,
                   firstQuery, tileSize, numQueries, sumsQueries, kGradientTile,
                   running, [&](Value query, ValueRange running) {
                     place.firstQuery = query;
-                    return sumOver(firstRow, tileSize, numRows, sumsRows,
-                                   kGradientTile, running,
-                                   [&](Value row, ValueRange running) {
-                                     place.firstRow = row;
-                                     return tile.addScores(place, running);
-                                   });
+                    return sumOver(
+                        firstRow, tileSize, numRows, sumsRows, kGradientTile,
+                        running, [&](Value row, ValueRange running) {
+                          place.firstRow = row;
+                          return addUnlessRemoved(k, tile, place, running, [&] {
+                            return tile.addScores(place, running);
+                          });
+                        });
                   });
             });
       });
@@ -462,14 +489,24 @@ void StreamBackwardLoops::emit() {
               op.getDLse());
   Value querySums = getSums(op.getDQuery());
   clearCaptureSums();
+  for (Region &region : op.getScores())
+    admissions.emplace_back(region, op.getCaptures());
   for (auto [i, source] : llvm::enumerate(op.getSourceList())) {
-    if (!scores.empty())
+    if (!scores.empty()) {
       score = {getOfSource(scores, i).score, {}};
+      admission = &getOfSource(admissions, i);
+      if (!*admission)
+        admission = nullptr;
+    }
     emitSource(source, querySums, /*isFirst=*/i == 0);
     if (!captureSums.empty())
       emitCaptureGradients(b, op, source.forward, getOfSource(scores, i),
                            deltas, math, captureSums);
   }
+  SmallVector<const ScoreAdmission *> all;
+  for (const ScoreAdmission &each : admissions)
+    all.push_back(&each);
+  remarkOnAdmission(op, all);
   roundSums();
   memref::DeallocOp::create(b, deltas);
   if (statistics)

@@ -14,45 +14,12 @@
 //===----------------------------------------------------------------------===//
 
 #include "StreamKernel.h"
-#include "mlir/IR/Remarks.h"
 
 using namespace mlir;
 using namespace fovea::attn;
 
 /// Rows of a tile that are trimmed together: those of AMX's registers.
 static constexpr int64_t kUnit = kAMXDepth;
-
-StreamKernel::ScoreFunction::ScoreFunction(Region &score, ValueRange captures)
-    : body(score, captures), admission(score, captures),
-      admittedBody(static_cast<Block *>(nullptr), captures) {
-  setDerivatives({});
-}
-
-void StreamKernel::ScoreFunction::setDerivatives(
-    const ScoreDerivatives &derivatives) {
-  body.setDerivatives(derivatives);
-  if (!admission)
-    return;
-  admittedRegion.dropAllReferences();
-  admittedRegion.getBlocks().clear();
-  ScoreDerivatives copy = admission.cloneAdmitted(admittedRegion, derivatives);
-  admittedBody.setBlock(admittedRegion.front());
-  admittedBody.setDerivatives(copy);
-}
-
-void StreamKernel::ScoreFunction::enterHead(KernelBuilder &b, Value batch,
-                                            Value head) {
-  body.enterHead(b, batch, head);
-  if (!admission)
-    return;
-  admittedBody.enterHead(b, batch, head);
-  admission.enterHead(batch, head);
-}
-
-LogicalResult StreamKernel::ScoreFunction::expandMath() {
-  return success(succeeded(body.expandMath()) &&
-                 succeeded(admittedBody.expandMath()));
-}
 
 LogicalResult StreamKernel::expandMath() {
   for (auto &function : scoreFunctions)
@@ -127,18 +94,8 @@ StreamKernel::ifAdmitted(const Segment &tile, ValueRange values,
 }
 
 void StreamKernel::remarkOnAdmission() {
-  auto options = remark::RemarkOpts::name("ScoreTilesSkipped")
-                     .category(op.getOperationName());
-  for (auto [index, function] : llvm::enumerate(scoreFunctions)) {
-    const ScoreAdmission &admission = function->admission;
-    if (!admission)
-      continue;
-    unsigned bounded = admission.getNumBounded();
-    auto remark = bounded ? remark::passed(op.getLoc(), options)
-                          : remark::missed(op.getLoc(), options);
-    if (scoreFunctions.size() > 1)
-      remark << remark::metric("Source", index);
-    remark << remark::metric("Conditions", admission.getNumConditions())
-           << remark::metric("Bounded", bounded);
-  }
+  SmallVector<const ScoreAdmission *> admissions;
+  for (const auto &function : scoreFunctions)
+    admissions.push_back(&function->admission);
+  fovea::attn::remarkOnAdmission(op, admissions);
 }

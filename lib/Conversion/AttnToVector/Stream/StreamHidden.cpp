@@ -39,7 +39,14 @@ bool StreamKernel::hasBiasThatHides(const Segment &segment) {
 bool StreamKernel::mayHide(const Segment &segment) {
   const SourceView &source = sources[segment.source];
   return isMasked(segment) || source.logWeight || hasBiasThatHides(segment) ||
-         hasScores();
+         scoresRemove(segment);
+}
+
+bool StreamKernel::scoresRemove(const Segment &segment) {
+  if (!hasScores())
+    return false;
+  TileScore &function = getScore(segment.source);
+  return (admitsAll ? function.admittedBody : function.body).mayRemove();
 }
 
 Value StreamKernel::weightAt(const Segment &segment, Value entry) {

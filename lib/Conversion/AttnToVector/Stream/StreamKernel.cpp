@@ -29,7 +29,7 @@ StreamKernel::StreamKernel(StreamOp op, OpBuilder &builder, Options options)
       isSoftmax(op.getWeighting() == Weighting::Softmax), ranges(op) {
   for (Region &score : op.getScores())
     scoreFunctions.push_back(
-        std::make_unique<ScoreFunction>(score, op.getCaptures()));
+        std::make_unique<TileScore>(score, op.getCaptures(), isSoftmax));
   auto query = cast<MemRefType>(op.getQuery().getType());
   width = query.getDimSize(3);
   valueWidth = cast<MemRefType>(op.getOutput().getType()).getDimSize(3);

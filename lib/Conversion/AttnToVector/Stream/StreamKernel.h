@@ -30,10 +30,9 @@
 #include "AMXProduct.h"
 #include "fovea/Dialect/Attn/IR/SourceScores.h"
 #include "fovea/Kernels/KernelBuilder.h"
-#include "fovea/Kernels/ScoreAdmission.h"
-#include "fovea/Kernels/ScoreBody.h"
 #include "fovea/Kernels/SkewedRows.h"
 #include "fovea/Kernels/StreamRanges.h"
+#include "fovea/Kernels/TileScore.h"
 
 namespace fovea::attn {
 
@@ -155,22 +154,6 @@ protected:
   /// Rows and their copies for AMX.
   struct AMXRows {
     Value keys, values, packedKeys, packedValues;
-  };
-
-  /// What a score region does, and derivatives of it.
-  struct ScoreFunction {
-    ScoreFunction(mlir::Region &score, mlir::ValueRange captures);
-
-    void setDerivatives(const ScoreDerivatives &derivatives);
-    void enterHead(KernelBuilder &b, Value batch, Value head);
-    mlir::LogicalResult expandMath();
-
-    ScoreBody body;
-    /// Which tiles it removes, and what it computes of those that it admits
-    /// whole.
-    ScoreAdmission admission;
-    mlir::Region admittedRegion;
-    ScoreBody admittedBody;
   };
 
   /// A source's operands for one batch entry and head, as 1-d and 2-d views.
@@ -420,9 +403,11 @@ protected:
 
   bool hasScores() { return !op.getScores().empty(); }
   /// What the score region of a source does, of which there is one then.
-  ScoreFunction &getScore(unsigned source) {
+  TileScore &getScore(unsigned source) {
     return *getOfSource(scoreFunctions, source);
   }
+  /// Whether what the score region makes of an entry may remove it.
+  bool scoresRemove(const Segment &segment);
   /// Whether some source has tiles that are skipped.
   bool skipsTiles();
   mlir::LogicalResult expandMath();
@@ -460,7 +445,7 @@ protected:
   unsigned biasLocality = 3;
   RangeAnalysis ranges;
   /// One for all sources, one for each, or none.
-  llvm::SmallVector<std::unique_ptr<ScoreFunction>> scoreFunctions;
+  llvm::SmallVector<std::unique_ptr<TileScore>> scoreFunctions;
   /// Whether the region admits the present tile whole.
   bool admitsAll = false;
   /// Derivatives of the scores of the last register tile, of a gradient.

@@ -182,9 +182,9 @@ void StreamRowsKernel::accumulateByAMX(const Tile &tile) {
     product.addsToSums = true;
     product.emit(b);
   };
-  if (!mayRemove(source) && !tile.isCut)
+  if (!tile.removesAny)
     return multiply(/*onlyFinite=*/false);
-  Value isPlain = areFinite(values, mayRemove(source) ? Value() : tile.isCut);
+  Value isPlain = areFinite(values, tile.removesAny);
   b.ifThenElse(
       isPlain, [&] { multiply(/*onlyFinite=*/false); },
       [&] {

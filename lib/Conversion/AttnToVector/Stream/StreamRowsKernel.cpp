@@ -41,7 +41,8 @@ StreamRowsKernel::StreamRowsKernel(StreamOp op, const KernelBuilder &builder,
       manageCache(options.manageCache) {
   auto query = cast<MemRefType>(op.getQuery().getType());
   for (Region &score : op.getScores())
-    scoreBodies.emplace_back(score, op.getCaptures());
+    scoreFunctions.push_back(
+        std::make_unique<TileScore>(score, op.getCaptures(), isSoftmax));
   width = query.getDimSize(3);
   valueWidth = cast<MemRefType>(op.getOutput().getType()).getDimSize(3);
   paddedWidth = llvm::alignTo(width, lanes);
@@ -187,14 +188,17 @@ Value StreamRowsKernel::getNumParts(const Sets &sets) {
   Value first = b.mul(b.max(b.sub(sets.chunks, b.index(1)), b.index(0)),
                       sets.chunkQueries);
   Value total = b.index(0);
-  for (const StreamSource &source : op.getSourceList())
-    for (const Interval &interval :
-         getIntervals(source, first, b.sub(numQueries, first))) {
+  for (auto [index, source] : llvm::enumerate(op.getSourceList())) {
+    SmallVector<Interval> intervals =
+        getIntervals(source, first, b.sub(numQueries, first));
+    enclose(index, intervals);
+    for (const Interval &interval : intervals) {
       Value length = b.max(b.sub(interval.high, interval.low), b.index(0));
       if (source.rowList)
         length = b.mul(b.extent(source.rowList, 3), source.attr.getUnit());
       total = b.add(total, length);
     }
+  }
   Value number = b.max(sets.number, 1);
   Value wanted = b.div(b.add(number, kTasks - 1), number);
   return b.max(b.min(wanted, b.div(total, kMinPart)), 1);
@@ -206,6 +210,7 @@ LogicalResult StreamRowsKernel::emit() {
   firstRow = op.getFirstRow() ? Value(op.getFirstRow()) : b.index(0);
   sequenceRows = op.getNumRows() ? Value(op.getNumRows()) : numQueries;
   Sets sets = makeSets();
+  encloseKeys();
   Value numParts = getNumParts(sets);
   Value isWhole = b.equal(numParts, b.index(1));
   Value rowsPerSet = b.min(b.mul(group, sets.chunkQueries), mostRows);
@@ -243,7 +248,7 @@ LogicalResult StreamRowsKernel::emit() {
     });
   });
   if (!partOutputs)
-    return expandMath();
+    return finish();
   b.ifThen(b.less(b.index(1), numParts), [&] {
     forSets(sets.number, [&](ValueRange at) {
       allocateState();
@@ -253,13 +258,18 @@ LogicalResult StreamRowsKernel::emit() {
   });
   memref::DeallocOp::create(b, partOutputs);
   memref::DeallocOp::create(b, partStates);
-  return expandMath();
+  return finish();
 }
 
-LogicalResult StreamRowsKernel::expandMath() {
-  for (ScoreBody &score : scoreBodies)
-    if (failed(score.expandMath()))
+/// What comes behind all code.
+LogicalResult StreamRowsKernel::finish() {
+  SmallVector<const ScoreAdmission *> admissions;
+  for (auto &function : scoreFunctions) {
+    admissions.push_back(&function->admission);
+    if (failed(function->expandMath()))
       return failure();
+  }
+  remarkOnAdmission(op, admissions);
   return success();
 }
 
@@ -366,7 +376,7 @@ void StreamRowsKernel::allocateScratch() {
   }
   if (hasBias)
     biases = b.scratch({tile}, state);
-  if (!scoreBodies.empty())
+  if (!scoreFunctions.empty())
     computed = b.scratch({tile}, state);
   if (hasWeight)
     weights = b.scratch({kColumnTile}, state);
@@ -424,13 +434,15 @@ void StreamRowsKernel::emitSet(Value part, Value numParts) {
     SmallVector<SourceView> views;
     for (auto [index, source] : llvm::enumerate(op.getSourceList())) {
       views.push_back(view(source));
-      if (!scoreBodies.empty())
-        views.back().score = &getOfSource(scoreBodies, index);
+      enterAdmission(index, views.back());
     }
     scoreTables(views);
-    for (auto [source, view] : llvm::zip(op.getSourceList(), views))
-      for (const Interval &interval :
-           getIntervals(source, firstQuery, setQueries)) {
+    for (auto [index, source] : llvm::enumerate(op.getSourceList())) {
+      const SourceView &view = views[index];
+      SmallVector<Interval> intervals =
+          getIntervals(source, firstQuery, setQueries);
+      enclose(index, intervals);
+      for (const Interval &interval : intervals) {
         if (view.list) {
           attendList(view, interval, part, numParts);
           continue;
@@ -441,6 +453,7 @@ void StreamRowsKernel::emitSet(Value part, Value numParts) {
         Value high = b.min(interval.high, b.add(low, share));
         attendRows(view, interval, low, high);
       }
+    }
   };
   auto attendAlongColumns = [&] {
     alongColumns = true;
@@ -527,7 +540,7 @@ void StreamRowsKernel::packRows() {
   if (usesAMX && !alongColumns)
     return packRowsForAMX();
   double scale = op.getScale().convertToDouble();
-  if (isSoftmax && scoreBodies.empty())
+  if (isSoftmax && scoreFunctions.empty())
     scale *= softmax::kLog2E;
   int64_t whole = llvm::alignDown(width, lanes);
   auto at = [&](Value row, Value column) {

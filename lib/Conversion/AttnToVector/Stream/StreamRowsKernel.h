@@ -36,8 +36,9 @@
 
 #include "fovea/Dialect/Attn/IR/SourceScores.h"
 #include "fovea/Kernels/KernelBuilder.h"
-#include "fovea/Kernels/ScoreBody.h"
 #include "fovea/Kernels/StreamRanges.h"
+#include "fovea/Kernels/TileScore.h"
+#include <memory>
 
 namespace fovea::attn {
 
@@ -75,8 +76,11 @@ private:
     Value keys, values, logWeight, bias, codes, rows, tokens;
     Value list; // of rows, null without
     const KeyTable *keyTable;
-    ScoreBody *score = nullptr; // without a region
+    TileScore *score = nullptr; // without a region
     SourceAttr attr;
+    /// What is known of the region for the queries of the set, if it has tiles
+    /// that are skipped.
+    std::optional<ScoreAdmission::State> admission = std::nullopt;
   };
   /// Rows of a source that the queries of a chunk read: `[low, high)` some of
   /// them and `[innerLow, innerHigh)` all, and the row that column 0 of the
@@ -92,6 +96,10 @@ private:
     /// Its rows are those of `listedRows`, and so many are known there, those
     /// of the next tile too; null for consecutive rows.
     Value numListed = {};
+    /// Whether the region admits all of it; null where that is not asked.
+    Value admitsAll = {};
+    /// Whether some entry is removed; null where none can be.
+    Value removesAny = {};
   };
   /// Rows of keys or values, `count` from `first` on, or copies of them, or
   /// those with these numbers, of which more may be known.
@@ -126,7 +134,17 @@ private:
   SourceLength getLength(const StreamSource &source);
   llvm::SmallVector<Interval> getIntervals(const StreamSource &source,
                                            Value firstQuery, Value numQueries);
-  int64_t countHeadsOfSets();
+
+  // Keys that score regions remove (StreamRowsAdmission.cpp).
+  bool skipsTiles(unsigned source);
+  ScoreAdmission::Interval getQueryPositions(const StreamSource &source,
+                                             Value firstQuery,
+                                             Value numQueries);
+  void encloseKeys();
+  void enclose(unsigned source, llvm::MutableArrayRef<Interval> intervals);
+  void enterAdmission(unsigned source, SourceView &view);
+  void attendAdmitted(Tile tile);
+
   int64_t getRowCapacity();
   /// Elements that vectors of rows are further apart than rows are, at most.
   int64_t getMaxGap();
@@ -199,17 +217,23 @@ private:
   Value shareOf(Value length, Value numParts);
   Rows rowsOf(const Tile &tile, Value memref) const;
   Value rowOfKey(const Tile &tile, Value key);
-  void attendTile(const Tile &tile);
-  mlir::LogicalResult expandMath();
+  void attendTile(Tile tile);
+  mlir::LogicalResult finish();
   void computeScores(const Tile &tile);
   void stageTerms(const Tile &tile);
   void forScores(const Tile &tile,
                  llvm::function_ref<void(const Place &)> body);
+  Value forScores(const Tile &tile, Value init,
+                  llvm::function_ref<Value(const Place &, Value)> body);
+  Values
+  forScores(const Tile &tile, mlir::ValueRange inits,
+            llvm::function_ref<Values(const Place &, mlir::ValueRange)> body);
   Value loadOfKeys(Value memref, const Place &place);
   bool mayRemove(const SourceView &source);
+  bool hasRemovals(const SourceView &source);
   Value isRemoved(const Tile &tile, const Place &place);
   Value isCut(const Tile &tile, const Place &place);
-  void addTerms(const Tile &tile);
+  Value addTerms(const Tile &tile);
   void markHidden(const Tile &tile);
 
   void rescaleOutput(Value row, Value factor);
@@ -260,7 +284,7 @@ private:
   /// register tile.
   int64_t rowTile, rowAccumulators;
   /// What score regions do: of all sources, of each, or none.
-  llvm::SmallVector<ScoreBody, 1> scoreBodies;
+  llvm::SmallVector<std::unique_ptr<TileScore>, 1> scoreFunctions;
   /// Rows of a set: what a number of heads or queries gives at most, and what
   /// there may be.
   int64_t mostRows, maxRows;
@@ -289,6 +313,9 @@ private:
   // The operation, and the present set.
   Value keyHeads, setHeads, group, numQueries, firstRow, sequenceRows;
   Value batch, setHead, keyHead, firstQuery, setQueries, setBegin, setRows;
+  /// For each source the keys that regions leave of its ranges, for all sets;
+  /// empty where that is not known before there is one.
+  llvm::SmallVector<llvm::SmallVector<std::pair<Value, Value>>> enclosed;
   /// The layout of scores that code is emitted for, rows with padding, and how
   /// far apart vectors of rows lie.
   bool alongColumns;

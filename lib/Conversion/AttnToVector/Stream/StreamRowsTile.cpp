@@ -42,7 +42,7 @@ void StreamRowsKernel::attendRows(const SourceView &source,
     if (isMasked && !source.attr.getMask().isTrivial())
       tile.isCut = b.either(b.less(first, interval.innerLow),
                             b.less(interval.innerHigh, b.add(first, count)));
-    attendTile(tile);
+    attendAdmitted(tile);
   });
 }
 
@@ -63,7 +63,7 @@ StreamRowsKernel::Value StreamRowsKernel::rowOfKey(const Tile &tile,
                         : b.add(tile.low, key);
 }
 
-void StreamRowsKernel::attendTile(const Tile &tile) {
+void StreamRowsKernel::attendTile(Tile tile) {
   const SourceView &source = tile.source;
   if (source.keyTable)
     lookUp(tile);
@@ -72,7 +72,7 @@ void StreamRowsKernel::attendTile(const Tile &tile) {
   if (source.score)
     computeScores(tile);
   stageTerms(tile);
-  addTerms(tile);
+  tile.removesAny = addTerms(tile);
   if (!isSoftmax)
     squarePositive(tile);
   else if (alongColumns)
@@ -91,8 +91,9 @@ void StreamRowsKernel::computeScores(const Tile &tile) {
   // As masks count: the last query stands at the last key.
   Value shift = b.add(firstRow, b.sub(tile.source.tokens, sequenceRows));
   MaskAttr mask = tile.source.attr.getMask();
-  ScoreBody &body = *tile.source.score;
-  b.loop(b.index(0), setRows, 1, [&](Value row) {
+  TileScore &function = *tile.source.score;
+  Value target = mayRemove(tile.source) ? computed : scores.memref;
+  auto compute = [&](ScoreBody &body, Value row) {
     auto [head, query] = locate(row);
     Value position = b.add(query, shift);
     body.enterHead(b, batch, head);
@@ -103,10 +104,15 @@ void StreamRowsKernel::computeScores(const Tile &tile) {
                         {emitPosition(b, mask, b.add(tile.low, key)),
                          /*step=*/mask.getStride()})
               .score;
-      if (isSoftmax)
-        score = b.fmul(score, b.splat(softmax::kLog2E));
-      b.storeVector(score, computed, at);
+      b.storeVector(score, target, at);
     });
+  };
+  b.loop(b.index(0), setRows, 1, [&](Value row) {
+    if (!tile.admitsAll)
+      return compute(function.body, row);
+    b.ifThenElse(
+        tile.admitsAll, [&] { compute(function.admittedBody, row); },
+        [&] { compute(function.body, row); });
   });
 }
 
@@ -153,15 +159,38 @@ void StreamRowsKernel::stageTerms(const Tile &tile) {
 
 void StreamRowsKernel::forScores(const Tile &tile,
                                  function_ref<void(const Place &)> body) {
+  forScores(tile, ValueRange(), [&](const Place &place, ValueRange) -> Values {
+    body(place);
+    return {};
+  });
+}
+
+StreamRowsKernel::Value
+StreamRowsKernel::forScores(const Tile &tile, Value init,
+                            function_ref<Value(const Place &, Value)> body) {
+  return forScores(tile, ValueRange(init),
+                   [&](const Place &place, ValueRange running) -> Values {
+                     return {body(place, running.front())};
+                   })
+      .front();
+}
+
+StreamRowsKernel::Values StreamRowsKernel::forScores(
+    const Tile &tile, ValueRange inits,
+    function_ref<Values(const Place &, ValueRange)> body) {
   Value zero = b.index(0);
   if (alongColumns)
-    return b.loop(zero, setRows, 1, [&](Value row) {
-      b.loop(zero, tile.count, lanes,
-             [&](Value key) { body({scores.at(b, key, row), key, row}); });
+    return b.loop(zero, setRows, 1, inits, [&](Value row, ValueRange running) {
+      return b.loop(zero, tile.count, lanes, running,
+                    [&](Value key, ValueRange running) {
+                      return body({scores.at(b, key, row), key, row}, running);
+                    });
     });
-  b.loop(zero, tile.count, 1, [&](Value key) {
-    b.loop(zero, paddedRows, lanes,
-           [&](Value row) { body({scores.at(b, key, row), key, row}); });
+  return b.loop(zero, tile.count, 1, inits, [&](Value key, ValueRange running) {
+    return b.loop(zero, paddedRows, lanes, running,
+                  [&](Value row, ValueRange running) {
+                    return body({scores.at(b, key, row), key, row}, running);
+                  });
   });
 }
 
@@ -172,9 +201,13 @@ StreamRowsKernel::Value StreamRowsKernel::loadOfKeys(Value memref,
                       : b.broadcast(b.loadScalar(memref, place.key));
 }
 
-/// Whether there are terms, or a region.
+/// Whether terms or a region may remove entries.
 bool StreamRowsKernel::mayRemove(const SourceView &source) {
-  return source.bias || source.logWeight || source.score;
+  return source.bias || source.logWeight || hasRemovals(source);
+}
+
+bool StreamRowsKernel::hasRemovals(const SourceView &source) {
+  return source.score && source.score->body.mayRemove();
 }
 
 /// Whether terms or a region remove entries, of which there are some.
@@ -185,7 +218,7 @@ StreamRowsKernel::Value StreamRowsKernel::isRemoved(const Tile &tile,
     Value more = softmax::isMasked(b, number);
     removed = removed ? arith::OrIOp::create(b, removed, more) : more;
   };
-  if (tile.source.score)
+  if (hasRemovals(tile.source))
     remove(b.loadVector(computed, place.at));
   if (tile.source.bias)
     remove(b.loadVector(biases, place.at));
@@ -258,24 +291,38 @@ StreamRowsKernel::Value StreamRowsKernel::isCut(const Tile &tile,
 }
 
 /// Adds the terms to the scores. What they or a mask remove has the masked
-/// score, whatever it was.
-void StreamRowsKernel::addTerms(const Tile &tile) {
+/// score, whatever it was. Returns whether there is such an entry, or null
+/// where there cannot be.
+StreamRowsKernel::Value StreamRowsKernel::addTerms(const Tile &tile) {
   const SourceView &source = tile.source;
-  Value masked = b.splat(softmax::kMasked);
+  Value masked = b.splat(softmax::kMasked), removesAny = tile.isCut;
   auto update = [&](const Place &place, Value removed, Value score) {
     b.storeVector(arith::SelectOp::create(b, removed, masked, score),
                   scores.memref, place.at);
   };
-  if (mayRemove(source))
-    forScores(tile, [&](const Place &place) {
+  if (mayRemove(source)) {
+    // All bits of a lane: conditions of vectors carried by loops are slow.
+    Type integer = b.getIntegerType(b.getStateType().getWidth());
+    Type lanesType = b.getVectorType(integer);
+    Value none = arith::ConstantOp::create(b, b.getZeroAttr(lanesType));
+    Value all = forScores(tile, none, [&](const Place &place, Value running) {
       Value score =
           b.loadVector(source.score ? computed : scores.memref, place.at);
       if (source.bias)
         score = b.fadd(score, b.loadVector(biases, place.at));
       if (isSoftmax && source.logWeight)
         score = b.fadd(score, loadOfKeys(weights, place));
-      update(place, isRemoved(tile, place), score);
+      Value removed = isRemoved(tile, place);
+      update(place, removed, score);
+      Value bits = arith::ExtSIOp::create(b, lanesType, removed);
+      return Value(arith::OrIOp::create(b, running, bits));
     });
+    all = vector::ReductionOp::create(b, vector::CombiningKind::OR, all);
+    Value zero = arith::ConstantOp::create(b, b.getZeroAttr(integer));
+    Value removes =
+        arith::CmpIOp::create(b, arith::CmpIPredicate::ne, all, zero);
+    removesAny = removesAny ? b.either(removesAny, removes) : removes;
+  }
   if (tile.isCut)
     b.ifThen(tile.isCut, [&] {
       forScores(tile, [&](const Place &place) {
@@ -283,6 +330,7 @@ void StreamRowsKernel::addTerms(const Tile &tile) {
                b.loadVector(scores.memref, place.at));
       });
     });
+  return removesAny;
 }
 
 /// Marks the weights of entries that terms or a mask remove.
@@ -429,9 +477,9 @@ void StreamRowsKernel::accumulate(const Tile &tile) {
               [&] { accumulateRows(values, 4); });
         });
   };
-  if (!mayRemove(source) && !tile.isCut)
+  if (!tile.removesAny)
     return accumulateAll();
-  Value isPlain = areFinite(values, mayRemove(source) ? Value() : tile.isCut);
+  Value isPlain = areFinite(values, tile.removesAny);
   b.ifThenElse(isPlain, accumulateAll, [&] {
     markHidden(tile);
     usesColumns() ? accumulateVisibleColumns(values)
@@ -442,8 +490,7 @@ void StreamRowsKernel::accumulate(const Tile &tile) {
 /// Whether all values of a tile are finite, or `isNeeded` is false.
 StreamRowsKernel::Value StreamRowsKernel::areFinite(const Rows &values,
                                                     Value isNeeded) {
-  Value end =
-      isNeeded ? b.select(isNeeded, values.count, b.index(0)) : values.count;
+  Value end = b.select(isNeeded, values.count, b.index(0));
   Value zero = b.splat(0.0);
   // Zero times what is not finite is NaN.
   Value total = b.loop(

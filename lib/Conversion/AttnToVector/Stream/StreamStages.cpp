@@ -308,7 +308,9 @@ StreamKernel::Values StreamKernel::scoreTile(const Segment &segment,
       Value &score = result[i * live + v];
       Value bias = biasAt(segment, entry, firstVector + v), computed;
       if (hasScores())
-        score = computed = computeScore(segment, entry, firstVector + v, score);
+        score = computeScore(segment, entry, firstVector + v, score);
+      if (scoresRemove(segment))
+        computed = score;
       // The log weight is added last: it is larger than the products, whose sum
       // would lose bits to it. Without a soft-max the weight takes it as a
       // factor.
@@ -330,15 +332,14 @@ StreamKernel::Values StreamKernel::scoreTile(const Segment &segment,
 Value StreamKernel::computeScore(const Segment &segment, Value entry,
                                  unsigned vector, Value product) {
   Value query = b.add(firstPosition(sources[segment.source]), vector * lanes);
-  ScoreFunction &function = getScore(segment.source);
+  TileScore &function = getScore(segment.source);
   ScoreBody &body = admitsAll ? function.admittedBody : function.body;
   ScoreBody::Result result = body.evaluate(b, product, {query, /*step=*/1},
                                            {positionOf(segment, entry)});
   if (result.derivative)
     scoreDerivatives.push_back(result.derivative);
   readDerivatives.push_back(result.readDerivatives);
-  return isSoftmax ? b.fmul(result.score, b.splat(softmax::kLog2E))
-                   : result.score;
+  return result.score;
 }
 
 /// The products of rows and what is packed for the queries.

@@ -64,3 +64,23 @@ func.func @numbers(%q: tensor<1x1x300x16xf32>, %table: tensor<8xf32>, %init: ten
     outs(%init : tensor<1x1x300x16xf32>) -> tensor<1x1x300x16xf32>
   return %out : tensor<1x1x300x16xf32>
 }
+
+// -----
+
+// Few queries have a kernel of their own.
+// CHECK: [Passed] ScoreTilesSkipped | Category:attn.stream | Bounded=1, Conditions=1
+// STREAM: attn.stream query
+func.func @few(%q: tensor<1x1x4x16xf32>, %k: tensor<1x1x300x16xf32>, %init: tensor<1x1x4x16xf32>) -> tensor<1x1x4x16xf32> {
+  %out = attn.dense ins(%q, %k, %k : tensor<1x1x4x16xf32>, tensor<1x1x300x16xf32>, tensor<1x1x300x16xf32>)
+    score {
+    ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index):
+      %c256 = arith.constant 256 : index
+      %distance = arith.subi %i, %j : index
+      %admits = arith.cmpi slt, %distance, %c256 : index
+      %removed = arith.constant 0xFF800000 : f32
+      %t = arith.select %admits, %s, %removed : f32
+      attn.yield %t : f32
+    }
+    outs(%init : tensor<1x1x4x16xf32>) -> tensor<1x1x4x16xf32>
+  return %out : tensor<1x1x4x16xf32>
+}

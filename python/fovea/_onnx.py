@@ -190,14 +190,22 @@ def _simplify(model: Any, onnx: Any) -> Any:
     """Functions by what they stand for, with constants and extents in them."""
 
     def infer(model: Any) -> Any:
-        return onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True, data_prop=True)
+        try:
+            return onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True, data_prop=True)
+        except onnx.shape_inference.InferenceError:
+            # It takes some tensors that are added for shapes.
+            return onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True, data_prop=False)
 
     model = infer(model)
-    expanded = [("", each) for each in sorted(_EXPANDED)]
+    # The inliner asks for a type also of operands that are left out.
+    typed = onnx.ModelProto.FromString(model.SerializeToString())
+    typed.graph.value_info.append(onnx.helper.make_tensor_value_info("", onnx.TensorProto.FLOAT, []))
     try:
-        model = infer(onnx.inliner.inline_selected_functions(model, expanded, inline_schema_functions=True))
-    except RuntimeError:
-        # It takes no operands that are left out before others; the importer expands these.
+        typed = onnx.inliner.inline_selected_functions(typed, [("", each) for each in sorted(_EXPANDED)], inline_schema_functions=True)
+        _replace(typed.graph.value_info, [each for each in typed.graph.value_info if each.name])
+        model = infer(typed)
+    except Exception:
+        # The importer expands what cannot be inlined.
         pass
     for _ in range(_MOST_ROUNDS):
         if not _fold(model, onnx):

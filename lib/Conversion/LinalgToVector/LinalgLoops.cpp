@@ -19,15 +19,12 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "LinalgBody.h"
 #include "LinalgKernels.h"
-#include "fovea/Kernels/KernelBuilder.h"
-#include "mlir/Dialect/Affine/Utils.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/Transforms/Transforms.h"
-#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
-#include "mlir/IR/IRMapping.h"
 #include "mlir/IR/TypeUtilities.h"
 #include "llvm/Support/MathExtras.h"
 
@@ -37,6 +34,10 @@ using namespace fovea::attn;
 /// Elements that a task visits, and what a dynamic extent is taken for.
 static constexpr int64_t kTaskElements = 16384, kDynamicExtent = 256;
 
+/// Vectors of partial results where a reduction runs along vectors: one
+/// addition after the other would wait for each.
+static constexpr int64_t kPartialResults = 4;
+
 namespace {
 class LoopsKernel {
 public:
@@ -44,24 +45,18 @@ public:
 
   LoopsKernel(linalg::LinalgOp op, OpBuilder &builder, RegisterFile registers)
       : op(op), b(op.getLoc(), builder, builder.getF32Type(), 1),
-        types(op.getIteratorTypesArray()) {
-    int64_t widest = 32;
-    for (Value operand : op->getOperands())
-      widest = std::max<int64_t>(
-          widest, getElementTypeOrSelf(operand).getIntOrFloatBitWidth());
-    lanes = registers.vectorBits / widest;
-  }
+        types(op.getIteratorTypesArray()), lanes(countLanes(op, registers)),
+        body(op, b, lanes) {}
 
   static bool canEmit(linalg::LinalgOp op);
   void emit();
 
 private:
+  static int64_t countLanes(linalg::LinalgOp op, RegisterFile registers);
   bool isReduction(unsigned loop) {
     return types[loop] == utils::IteratorType::reduction;
   }
   void chooseVectorLoop();
-  bool isContiguous(OpOperand &operand, unsigned loop);
-  bool isInvariant(OpOperand &operand, unsigned loop);
   SmallVector<int64_t> chooseChunks();
   Value extentOf(unsigned loop);
 
@@ -70,24 +65,30 @@ private:
                         ValueRange running);
   void emitPoint(bool isVector);
   void emitReducedPoint();
-  Values emitBody(bool isVector, ValueRange old);
-  Values indices(OpOperand &operand);
-  Value load(OpOperand &operand, bool isVector);
-  void store(Value value, OpOperand &operand, bool isVector);
-  Type vectorOf(Type type) { return VectorType::get({lanes}, type); }
+  Value reduceVectors(Value running);
+  Value combine(Value one, Value other);
 
   linalg::LinalgOp op;
   KernelBuilder b;
   SmallVector<utils::IteratorType> types;
   int64_t lanes;
+  LinalgBody body;
   /// The loop along which vectors run.
   std::optional<unsigned> vectorLoop;
   /// What combines partial results where that loop is a reduction.
   Operation *combiner = nullptr;
   SmallVector<unsigned> reductions; // all but the vector's
-  SmallVector<Value> position, low, high;
+  SmallVector<Value> low, high;
 };
 } // namespace
+
+int64_t LoopsKernel::countLanes(linalg::LinalgOp op, RegisterFile registers) {
+  int64_t widest = 32;
+  for (Value operand : op->getOperands())
+    widest = std::max<int64_t>(
+        widest, getElementTypeOrSelf(operand).getIntOrFloatBitWidth());
+  return registers.vectorBits / widest;
+}
 
 /// Whether an output has one element for each point of the parallel loops: it
 /// is read before all reductions and written after them.
@@ -108,10 +109,6 @@ bool LoopsKernel::canEmit(linalg::LinalgOp op) {
     Type type = getElementTypeOrSelf(operand.get());
     if (!type.isFloat() && !type.isInteger())
       return false;
-    // Elements narrower than a byte do not lie one after the other.
-    if (isa<MemRefType>(operand.get().getType()) &&
-        type.getIntOrFloatBitWidth() < 8)
-      return false;
     AffineMap map = op.getMatchingIndexingMap(&operand);
     if (map.getNumSymbols() != 0 ||
         (op.isDpsInit(&operand) && !isOnePerPoint(op, map)))
@@ -121,60 +118,43 @@ bool LoopsKernel::canEmit(linalg::LinalgOp op) {
   AffineMap shapes = op.getShapesToLoopsMap();
   if (!shapes)
     return false;
-  return llvm::all_of(
-      op.getBlock()->without_terminator(), [](Operation &inner) {
-        // LLVM has no integer powers of vectors that differ
-        // from lane to lane.
-        return inner.getNumRegions() == 0 && !isa<math::FPowIOp>(inner) &&
-               (isa<arith::ConstantOp>(inner) ||
-                OpTrait::hasElementwiseMappableTraits(&inner));
-      });
-}
-
-bool LoopsKernel::isContiguous(OpOperand &operand, unsigned loop) {
-  auto type = dyn_cast<MemRefType>(operand.get().getType());
-  AffineMap map = op.getMatchingIndexingMap(&operand);
-  if (!type || map.getNumResults() == 0 || !type.isLastDimUnitStride())
-    return false;
-  AffineExpr rest = simplifyAffineExpr(
-      map.getResults().back() - getAffineDimExpr(loop, op.getContext()),
-      map.getNumDims(), /*numSymbols=*/0);
-  return !rest.isFunctionOfDim(loop) &&
-         llvm::none_of(map.getResults().drop_back(), [&](AffineExpr expr) {
-           return expr.isFunctionOfDim(loop);
-         });
-}
-
-bool LoopsKernel::isInvariant(OpOperand &operand, unsigned loop) {
-  return !op.getMatchingIndexingMap(&operand).isFunctionOfDim(loop);
+  return LinalgBody::canEmit(op);
 }
 
 void LoopsKernel::chooseVectorLoop() {
-  auto fits = [&](unsigned loop, bool isReduced) {
-    return llvm::all_of(op->getOpOperands(), [&](OpOperand &operand) {
-      if (op.isDpsInit(&operand))
-        return isReduced ? isInvariant(operand, loop)
-                         : isContiguous(operand, loop);
-      return isContiguous(operand, loop) || isInvariant(operand, loop);
-    });
+  auto fits = [&](unsigned loop, bool isReduced, bool gathers = false) {
+    return body.hasVectors(loop) &&
+           llvm::all_of(op->getOpOperands(), [&](OpOperand &operand) {
+             if (op.isDpsInit(&operand))
+               return isReduced ? body.isInvariant(operand, loop)
+                                : body.isContiguous(operand, loop);
+             return gathers || body.isContiguous(operand, loop) ||
+                    body.isInvariant(operand, loop);
+           });
   };
-  for (unsigned loop = 0; loop < types.size(); ++loop)
-    if (!isReduction(loop) && fits(loop, /*isReduced=*/false))
-      vectorLoop = loop;
-  if (vectorLoop || op.getNumDpsInits() != 1)
+  auto chooseParallel = [&](bool gathers) {
+    for (unsigned loop = 0; loop < types.size(); ++loop)
+      if (!isReduction(loop) && fits(loop, /*isReduced=*/false, gathers))
+        vectorLoop = loop;
+  };
+  chooseParallel(/*gathers=*/false);
+  if (vectorLoop)
     return;
   // `yield combine(output, x)`, where x does not depend on the output.
-  Block *body = op.getBlock();
-  BlockArgument old = body->getArguments().back();
-  Operation *last = body->getTerminator()->getOperand(0).getDefiningOp();
-  if (!last || !old.hasOneUse() || *old.user_begin() != last ||
-      !linalg::getCombinerOpKind(last) || !arith::getNeutralElement(last))
-    return;
-  for (unsigned loop = 0; loop < types.size(); ++loop)
-    if (isReduction(loop) && fits(loop, /*isReduced=*/true)) {
-      vectorLoop = loop;
-      combiner = last;
-    }
+  BlockArgument old = op.getBlock()->getArguments().back();
+  Operation *last =
+      op.getBlock()->getTerminator()->getOperand(0).getDefiningOp();
+  if (op.getNumDpsInits() == 1 && last && old.hasOneUse() &&
+      *old.user_begin() == last && linalg::getCombinerOpKind(last) &&
+      arith::getNeutralElement(last))
+    for (unsigned loop = 0; loop < types.size(); ++loop)
+      if (isReduction(loop) && fits(loop, /*isReduced=*/true)) {
+        vectorLoop = loop;
+        combiner = last;
+      }
+  // What inputs are worth gathering for: a body, not a copy.
+  if (!vectorLoop && !op.getBlock()->without_terminator().empty())
+    chooseParallel(/*gathers=*/true);
 }
 
 /// Sizes of a task along each loop: whole inner loops until it has enough to
@@ -220,6 +200,8 @@ Value LoopsKernel::extentOf(unsigned loop) {
 
 void LoopsKernel::emit() {
   chooseVectorLoop();
+  if (vectorLoop)
+    body.setVectorLoop(*vectorLoop);
   SmallVector<int64_t> chunks = chooseChunks();
   unsigned numLoops = types.size();
   SmallVector<Value> extents;
@@ -235,7 +217,6 @@ void LoopsKernel::emit() {
       reductions.push_back(loop);
     }
   }
-  position.assign(numLoops, Value());
   low.assign(numLoops, b.index(0));
   high = extents;
   auto emitTask = [&](ValueRange ivs) {
@@ -270,18 +251,22 @@ void LoopsKernel::emitParallel(ArrayRef<unsigned> loops) {
   unsigned loop = loops.front();
   if (loop != vectorLoop)
     return b.loop(low[loop], high[loop], 1, [&](Value iv) {
-      position[loop] = iv;
+      body.position[loop] = iv;
       emitParallel(loops.drop_front());
     });
   auto emitRange = [&](Value from, Value to, bool isVector) {
     b.loop(from, to, isVector ? lanes : 1, [&](Value iv) {
-      position[loop] = iv;
+      body.position[loop] = iv;
       emitPoint(isVector);
     });
   };
   Value whole =
       b.add(low[loop], b.roundDown(b.sub(high[loop], low[loop]), lanes));
+  // Other reductions run within.
+  if (reductions.empty())
+    body.enterRow();
   emitRange(low[loop], whole, /*isVector=*/true);
+  body.leaveRow();
   emitRange(whole, high[loop], /*isVector=*/false);
 }
 
@@ -289,30 +274,31 @@ void LoopsKernel::emitParallel(ArrayRef<unsigned> loops) {
 void LoopsKernel::emitPoint(bool isVector) {
   Values old;
   for (OpOperand &init : op.getDpsInitsMutable())
-    old.push_back(op.payloadUsesValueFromOperand(&init) ? load(init, isVector)
-                                                        : Value());
+    old.push_back(op.payloadUsesValueFromOperand(&init)
+                      ? body.load(init, isVector)
+                      : Value());
   Values results;
   if (reductions.empty()) {
-    results = emitBody(isVector, old);
+    results = body.emit(isVector, old);
   } else {
     for (auto [value, init] : llvm::zip(old, op.getDpsInitsMutable()))
       if (!value)
-        value = load(init, isVector);
+        value = body.load(init, isVector);
     results = emitReductions(reductions, isVector, old);
   }
   for (auto [result, init] : llvm::zip(results, op.getDpsInitsMutable()))
-    store(result, init, isVector);
+    body.store(result, init, isVector);
 }
 
 LoopsKernel::Values LoopsKernel::emitReductions(ArrayRef<unsigned> loops,
                                                 bool isVector,
                                                 ValueRange running) {
   if (loops.empty())
-    return emitBody(isVector, running);
+    return body.emit(isVector, running);
   unsigned loop = loops.front();
   return b.loop(low[loop], high[loop], 1, running,
                 [&](Value iv, ValueRange values) {
-                  position[loop] = iv;
+                  body.position[loop] = iv;
                   return emitReductions(loops.drop_front(), isVector, values);
                 });
 }
@@ -321,102 +307,72 @@ LoopsKernel::Values LoopsKernel::emitReductions(ArrayRef<unsigned> loops,
 /// in the lanes, and one for the elements that are left.
 void LoopsKernel::emitReducedPoint() {
   OpOperand &init = *op.getDpsInitsMutable().begin();
-  Value old = load(init, /*isVector=*/false);
+  Value old = body.load(init, /*isVector=*/false);
   TypedAttr neutral = *arith::getNeutralElement(combiner);
   Value identity = arith::ConstantOp::create(b, neutral);
-  Value lanesOfIdentity =
-      vector::BroadcastOp::create(b, vectorOf(identity.getType()), identity);
-  unsigned loop = *vectorLoop;
+  Value lanesOfIdentity = vector::BroadcastOp::create(
+      b, body.vectorOf(identity.getType()), identity);
   std::function<Values(ArrayRef<unsigned>, ValueRange)> reduce =
       [&](ArrayRef<unsigned> loops, ValueRange running) -> Values {
     if (!loops.empty())
       return b.loop(low[loops.front()], high[loops.front()], 1, running,
                     [&](Value iv, ValueRange values) {
-                      position[loops.front()] = iv;
+                      body.position[loops.front()] = iv;
                       return reduce(loops.drop_front(), values);
                     });
-    Value whole = b.roundDown(high[loop], lanes);
-    Values vectors = b.loop(b.index(0), whole, lanes, running.take_front(),
-                            [&](Value iv, ValueRange values) {
-                              position[loop] = iv;
-                              return emitBody(/*isVector=*/true, values);
-                            });
-    Values numbers = b.loop(whole, high[loop], 1, running.drop_front(),
-                            [&](Value iv, ValueRange values) {
-                              position[loop] = iv;
-                              return emitBody(/*isVector=*/false, values);
-                            });
-    return {vectors.front(), numbers.front()};
+    Value end = high[*vectorLoop];
+    Values numbers =
+        b.loop(b.roundDown(end, lanes), end, 1, running.drop_front(),
+               [&](Value iv, ValueRange values) {
+                 body.position[*vectorLoop] = iv;
+                 return body.emit(/*isVector=*/false, values);
+               });
+    return {reduceVectors(running.front()), numbers.front()};
   };
   Values parts = reduce(reductions, {lanesOfIdentity, old});
   Value reduced = vector::ReductionOp::create(
       b, *linalg::getCombinerOpKind(combiner), parts[0], parts[1]);
-  store(reduced, init, /*isVector=*/false);
+  body.store(reduced, init, /*isVector=*/false);
 }
 
-/// The body at the present position; `old` are the outputs' values.
-LoopsKernel::Values LoopsKernel::emitBody(bool isVector, ValueRange old) {
-  Block *body = op.getBlock();
-  IRMapping mapping;
-  auto spread = [&](Value value) -> Value {
-    if (!isVector || isa<VectorType>(value.getType()))
-      return value;
-    return vector::BroadcastOp::create(b, vectorOf(value.getType()), value);
+/// Adds the whole vectors of a row to `running`.
+Value LoopsKernel::reduceVectors(Value running) {
+  auto add = [&](Value at, Value old) {
+    body.position[*vectorLoop] = at;
+    return body.emit(/*isVector=*/true, old).front();
   };
-  for (OpOperand *input : op.getDpsInputOperands()) {
-    BlockArgument argument = op.getMatchingBlockArgument(input);
-    if (!argument.use_empty())
-      mapping.map(argument, spread(load(*input, isVector)));
-  }
-  for (auto [argument, value] : llvm::zip(op.getRegionOutputArgs(), old))
-    if (value)
-      mapping.map(argument, value);
-  for (Operation &inner : body->without_terminator()) {
-    if (isa<arith::ConstantOp>(inner)) {
-      Operation *constant = b.clone(inner);
-      mapping.map(inner.getResult(0), spread(constant->getResult(0)));
-      continue;
-    }
-    for (Value operand : inner.getOperands())
-      if (!mapping.contains(operand))
-        mapping.map(operand, spread(operand));
-    Operation *copy = b.clone(inner, mapping);
-    if (isVector)
-      for (Value result : copy->getResults())
-        result.setType(vectorOf(result.getType()));
-  }
-  Values results;
-  for (Value value : body->getTerminator()->getOperands())
-    results.push_back(spread(mapping.lookupOrDefault(value)));
-  return results;
+  Value whole = b.roundDown(high[*vectorLoop], lanes);
+  Value many = b.roundDown(whole, kPartialResults * lanes);
+  Value identity = vector::BroadcastOp::create(
+      b, running.getType(),
+      arith::ConstantOp::create(b, *arith::getNeutralElement(combiner)));
+  Values parts(kPartialResults, identity);
+  parts.front() = running;
+  body.enterRow();
+  parts = b.loop(b.index(0), many, kPartialResults * lanes, parts,
+                 [&](Value iv, ValueRange values) {
+                   Values next;
+                   for (auto [number, old] : llvm::enumerate(values))
+                     next.push_back(add(b.add(iv, number * lanes), old));
+                   return next;
+                 });
+  // Halves, so that the order of additions is that of a tree.
+  for (size_t half = parts.size() / 2; half > 0; half /= 2)
+    for (size_t i = 0; i < half; ++i)
+      parts[i] = combine(parts[i], parts[i + half]);
+  Values sum = b.loop(many, whole, lanes, parts.front(),
+                      [&](Value iv, ValueRange values) {
+                        return Values{add(iv, values.front())};
+                      });
+  body.leaveRow();
+  return sum.front();
 }
 
-LoopsKernel::Values LoopsKernel::indices(OpOperand &operand) {
-  Values result;
-  for (AffineExpr expr : op.getMatchingIndexingMap(&operand).getResults())
-    result.push_back(
-        affine::expandAffineExpr(b, b.getLoc(), expr, position, {}));
-  return result;
-}
-
-/// A vector where the operand varies along the vectors, otherwise a number.
-Value LoopsKernel::load(OpOperand &operand, bool isVector) {
-  Value memref = operand.get();
-  auto type = dyn_cast<MemRefType>(memref.getType());
-  if (!type)
-    return memref;
-  if (isVector && !isInvariant(operand, *vectorLoop))
-    return vector::LoadOp::create(
-        b, VectorType::get({lanes}, type.getElementType()), memref,
-        indices(operand));
-  return memref::LoadOp::create(b, memref, indices(operand));
-}
-
-void LoopsKernel::store(Value value, OpOperand &operand, bool isVector) {
-  if (isVector)
-    vector::StoreOp::create(b, value, operand.get(), indices(operand));
-  else
-    memref::StoreOp::create(b, value, operand.get(), indices(operand));
+Value LoopsKernel::combine(Value one, Value other) {
+  Operation *copy = b.clone(*combiner);
+  copy->setOperands({one, other});
+  copy->getResult(0).setType(one.getType());
+  return copy->getResult(0);
 }
 
 bool fovea::attn::emitLinalgLoops(linalg::LinalgOp op, RegisterFile registers) {

@@ -151,14 +151,15 @@ func.func @read_between(%a: memref<12x4xf32>, %b: memref<4x16xf32>, %i: index) -
   return %o, %x : memref<12x16xf32>, f32
 }
 
-// The sum of a row: 16 partial sums, and one of what is left. So little work is
-// one task, whose parallel loop is gone.
+// The sum of a row: four times 16 partial sums, and one of what is left. So
+// little work is one task, whose parallel loop is gone.
 
 // CHECK-LABEL: func.func @sum(
 //   CHECK-NOT:   scf.forall
 //       CHECK:     %[[OLD:.*]] = memref.load
-//       CHECK:     %[[PARTS:.*]] = scf.for {{.*}} -> (vector<16xf32>)
 //       CHECK:     %[[REST:.*]] = scf.for {{.*}} iter_args(%{{.*}} = %[[OLD]]) -> (f32)
+// CHECK-COUNT-4:   vector.load
+//       CHECK:     %[[PARTS:.*]] = scf.for {{.*}} -> (vector<16xf32>)
 //       CHECK:     vector.reduction <add>, %[[PARTS]], %[[REST]]
 func.func @sum(%x: memref<8x100xf32>, %s: memref<8xf32>) {
   linalg.reduce {arith.addf} ins(%x : memref<8x100xf32>) outs(%s : memref<8xf32>) dimensions = [1]
@@ -190,18 +191,120 @@ func.func @power(%x: memref<64xf32>) {
   return
 }
 
-// Neither: bodies with indices, and elements narrower than a byte.
+// Rows of a table: checked and read by numbers that are the same for a vector.
 
-// CHECK-LABEL: func.func @untouched(
-//       CHECK:   linalg.generic
-//       CHECK:   linalg.fill
-func.func @untouched(%x: memref<64xi32>, %b: memref<64xi1>, %true: i1) {
+// CHECK-LABEL: func.func @rows_of_table(
+// CHECK-SAME:    %{{.*}}: memref<4xi64>, %[[TABLE:[a-z0-9]+]]: memref<9x32xf32>
+//   CHECK-NOT:   linalg.generic
+//       CHECK:   cf.assert
+//       CHECK:   vector.load %[[TABLE]]
+//       CHECK:   vector.store
+func.func @rows_of_table(%ids: memref<4xi64>, %table: memref<9x32xf32>, %out: memref<4x32xf32>) {
+  %c9 = arith.constant 9 : index
+  linalg.generic {indexing_maps = [affine_map<(i, j) -> (i)>, affine_map<(i, j) -> (i, j)>], iterator_types = ["parallel", "parallel"]}
+      ins(%ids : memref<4xi64>) outs(%out : memref<4x32xf32>) {
+  ^bb0(%id: i64, %old: f32):
+    %row = arith.index_cast %id : i64 to index
+    %column = linalg.index 1 : index
+    %exists = arith.cmpi ult, %row, %c9 : index
+    cf.assert %exists, "index must be smaller than dim size"
+    %x = memref.load %table[%row, %column] : memref<9x32xf32>
+    linalg.yield %x : f32
+  }
+  return
+}
+
+// Columns of a table lie apart: numbers.
+
+// CHECK-LABEL: func.func @columns_of_table(
+//   CHECK-NOT:   linalg.generic
+//   CHECK-NOT:   vector
+//       CHECK:   cf.assert
+//       CHECK:   memref.load
+//       CHECK:   return
+func.func @columns_of_table(%ids: memref<32xi64>, %table: memref<9x32xf32>, %out: memref<4x32xf32>) {
+  %c9 = arith.constant 9 : index
+  linalg.generic {indexing_maps = [affine_map<(i, j) -> (j)>, affine_map<(i, j) -> (i, j)>], iterator_types = ["parallel", "parallel"]}
+      ins(%ids : memref<32xi64>) outs(%out : memref<4x32xf32>) {
+  ^bb0(%id: i64, %old: f32):
+    %row = arith.index_cast %id : i64 to index
+    %column = linalg.index 1 : index
+    %exists = arith.cmpi ult, %row, %c9 : index
+    cf.assert %exists, "index must be smaller than dim size"
+    %x = memref.load %table[%row, %column] : memref<9x32xf32>
+    linalg.yield %x : f32
+  }
+  return
+}
+
+// Places of elements are vectors of them.
+
+// CHECK-LABEL: func.func @places(
+//       CHECK:   vector.step : vector<16xindex>
+//       CHECK:   arith.index_cast {{.*}} : vector<16xindex> to vector<16xi32>
+func.func @places(%x: memref<64xi32>) {
   linalg.generic {indexing_maps = [affine_map<(i) -> (i)>], iterator_types = ["parallel"]} outs(%x : memref<64xi32>) {
   ^bb0(%old: i32):
     %i = linalg.index 0 : index
     %number = arith.index_cast %i : index to i32
     linalg.yield %number : i32
   }
+  return
+}
+
+// What is the same for a row is computed before its vectors.
+
+// CHECK-LABEL: func.func @scaled_rows(
+//       CHECK:   memref.load
+//       CHECK:   math.rsqrt {{.*}} : vector<16xf32>
+//       CHECK:   scf.for
+//       CHECK:     vector.load
+func.func @scaled_rows(%x: memref<8x64xf32>, %s: memref<8xf32>, %out: memref<8x64xf32>) {
+  linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i)>, affine_map<(i, j) -> (i, j)>],
+                  iterator_types = ["parallel", "parallel"]}
+      ins(%x, %s : memref<8x64xf32>, memref<8xf32>) outs(%out : memref<8x64xf32>) {
+  ^bb0(%a: f32, %sum: f32, %old: f32):
+    %root = math.rsqrt %sum : f32
+    %r = arith.mulf %a, %root : f32
+    linalg.yield %r : f32
+  }
+  return
+}
+
+// Elements narrower than a byte are read one by one: a mask of rows.
+
+// CHECK-LABEL: func.func @masked_rows(
+//       CHECK:   %[[IS:.*]] = memref.load %{{.*}} : memref<8xi1>
+//       CHECK:   vector.broadcast %[[IS]] : i1 to vector<16xi1>
+//       CHECK:   arith.select {{.*}} : vector<16xi1>, vector<16xf32>
+func.func @masked_rows(%x: memref<8x64xf32>, %is: memref<8xi1>, %out: memref<8x64xf32>) {
+  %zero = arith.constant 0.0 : f32
+  linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i)>, affine_map<(i, j) -> (i, j)>],
+                  iterator_types = ["parallel", "parallel"]}
+      ins(%x, %is : memref<8x64xf32>, memref<8xi1>) outs(%out : memref<8x64xf32>) {
+  ^bb0(%a: f32, %c: i1, %old: f32):
+    %r = arith.select %c, %a, %zero : f32
+    linalg.yield %r : f32
+  }
+  return
+}
+
+// Elements that lie apart are gathered for functions of vectors.
+
+// CHECK-LABEL: func.func @every_other(
+//       CHECK:   vector.from_elements {{.*}} : vector<16xf32>
+//       CHECK:   math.fma {{.*}} : vector<16xf32>
+//       CHECK:   vector.store
+func.func @every_other(%x: memref<64xf32, strided<[2]>>, %out: memref<64xf32>) {
+  linalg.map { math.tanh } ins(%x : memref<64xf32, strided<[2]>>) outs(%out : memref<64xf32>)
+  return
+}
+
+// CHECK-LABEL: func.func @mask(
+//   CHECK-NOT:   linalg.fill
+//   CHECK-NOT:   vector
+//       CHECK:   memref.store %{{.*}} : memref<64xi1>
+func.func @mask(%b: memref<64xi1>, %true: i1) {
   linalg.fill ins(%true : i1) outs(%b : memref<64xi1>)
   return
 }

@@ -1,0 +1,257 @@
+//===- LinalgBody.cpp - The body of a linalg op at a point ----------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "LinalgBody.h"
+#include "mlir/Dialect/Affine/Utils.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/ControlFlow/IR/ControlFlowOps.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+
+using namespace mlir;
+using namespace fovea::attn;
+
+bool LinalgBody::canEmit(linalg::LinalgOp op) {
+  return llvm::all_of(
+      op.getBlock()->without_terminator(), [&](Operation &inner) {
+        // What other points write must not be read.
+        if (auto load = dyn_cast<memref::LoadOp>(inner))
+          return !llvm::is_contained(op.getDpsInits(), load.getMemRef());
+        // LLVM has no integer powers of vectors that differ from lane to lane.
+        return inner.getNumRegions() == 0 && !isa<math::FPowIOp>(inner) &&
+               (isa<arith::ConstantOp, linalg::IndexOp, cf::AssertOp>(inner) ||
+                OpTrait::hasElementwiseMappableTraits(&inner));
+      });
+}
+
+bool LinalgBody::isContiguous(OpOperand &operand, unsigned loop) {
+  auto type = dyn_cast<MemRefType>(operand.get().getType());
+  AffineMap map = op.getMatchingIndexingMap(&operand);
+  // Elements narrower than a byte have one each, but not in vectors.
+  if (!type || map.getNumResults() == 0 || !type.isLastDimUnitStride() ||
+      type.getElementTypeBitWidth() < 8)
+    return false;
+  AffineExpr rest = simplifyAffineExpr(
+      map.getResults().back() - getAffineDimExpr(loop, op.getContext()),
+      map.getNumDims(), /*numSymbols=*/0);
+  return !rest.isFunctionOfDim(loop) &&
+         llvm::none_of(map.getResults().drop_back(), [&](AffineExpr expr) {
+           return expr.isFunctionOfDim(loop);
+         });
+}
+
+bool LinalgBody::isInvariant(OpOperand &operand, unsigned loop) {
+  return !op.getMatchingIndexingMap(&operand).isFunctionOfDim(loop);
+}
+
+//===----------------------------------------------------------------------===//
+// Numbers among vectors
+//===----------------------------------------------------------------------===//
+
+/// Whether `load` reads neighbours for neighbours along `loop`.
+static bool isContiguousLoad(memref::LoadOp load, unsigned loop) {
+  auto last = load.getIndices().empty()
+                  ? nullptr
+                  : load.getIndices().back().getDefiningOp<linalg::IndexOp>();
+  MemRefType type = load.getMemRefType();
+  return last && last.getDim() == loop && type.isLastDimUnitStride() &&
+         type.getElementType().isIntOrFloat() &&
+         type.getElementTypeBitWidth() >= 8;
+}
+
+/// The values of the body that are numbers where vectors run along `loop`; none
+/// when some operation has no vectors.
+std::optional<LinalgBody::ValueSet> LinalgBody::findScalars(unsigned loop) {
+  ValueSet found;
+  for (OpOperand *input : op.getDpsInputOperands())
+    if (isInvariant(*input, loop))
+      found.insert(op.getMatchingBlockArgument(input));
+  auto isScalar = [&](Value value) {
+    return value.getParentBlock() != op.getBlock() || found.contains(value);
+  };
+  for (Operation &inner : op.getBlock()->without_terminator()) {
+    bool areScalar = llvm::all_of(inner.getOperands(), isScalar);
+    if (isa<cf::AssertOp>(inner)) {
+      if (!areScalar)
+        return std::nullopt;
+      continue;
+    }
+    if (auto load = dyn_cast<memref::LoadOp>(inner)) {
+      if (!areScalar &&
+          !(isContiguousLoad(load, loop) &&
+            llvm::all_of(load.getIndices().drop_back(), isScalar)))
+        return std::nullopt;
+    } else if (auto index = dyn_cast<linalg::IndexOp>(inner)) {
+      areScalar = index.getDim() != loop;
+    } else {
+      // Functions of numbers would be calls, those of vectors are polynomials.
+      auto isFloat = [](Type type) { return isa<FloatType>(type); };
+      areScalar &= llvm::none_of(inner.getOperandTypes(), isFloat) &&
+                   llvm::none_of(inner.getResultTypes(), isFloat);
+    }
+    if (areScalar)
+      found.insert_range(inner.getResults());
+  }
+  return found;
+}
+
+/// The values of the body that do not depend on where vectors along `loop` are,
+/// but for what is read in the body, which its checks must precede.
+LinalgBody::ValueSet LinalgBody::findInvariants(unsigned loop) {
+  ValueSet found;
+  for (OpOperand *input : op.getDpsInputOperands())
+    if (isInvariant(*input, loop))
+      found.insert(op.getMatchingBlockArgument(input));
+  for (Operation &inner : op.getBlock()->without_terminator()) {
+    auto index = dyn_cast<linalg::IndexOp>(inner);
+    bool isSame = llvm::all_of(inner.getOperands(), [&](Value value) {
+      return value.getParentBlock() != op.getBlock() || found.contains(value);
+    });
+    if (isSame && !(index && index.getDim() == loop) &&
+        !isa<memref::LoadOp, cf::AssertOp>(inner))
+      found.insert_range(inner.getResults());
+  }
+  return found;
+}
+
+bool LinalgBody::hasVectors(unsigned loop) {
+  return findScalars(loop).has_value();
+}
+
+void LinalgBody::setVectorLoop(unsigned loop) {
+  vectorLoop = loop;
+  scalars = *findScalars(loop);
+  invariants = findInvariants(loop);
+}
+
+//===----------------------------------------------------------------------===//
+// Emission
+//===----------------------------------------------------------------------===//
+
+Value LinalgBody::spread(Value value) {
+  if (isa<VectorType>(value.getType()))
+    return value;
+  return vector::BroadcastOp::create(b, vectorOf(value.getType()), value);
+}
+
+void LinalgBody::emitInner(Operation &inner, bool isVector,
+                           IRMapping &mapping) {
+  if (auto index = dyn_cast<linalg::IndexOp>(inner)) {
+    Value at = position[index.getDim()];
+    if (isVector && index.getDim() == vectorLoop)
+      at = arith::AddIOp::create(
+          b, spread(at),
+          vector::StepOp::create(b,
+                                 cast<VectorType>(vectorOf(b.getIndexType()))));
+    return mapping.map(index.getResult(), at);
+  }
+  auto load = dyn_cast<memref::LoadOp>(inner);
+  bool isScalar = llvm::all_of(
+      inner.getResults(), [&](Value value) { return scalars.contains(value); });
+  if (!isVector || isScalar || isa<cf::AssertOp>(inner)) {
+    b.clone(inner, mapping);
+    return;
+  }
+  if (load) {
+    Values at;
+    for (Value index : load.getIndices().drop_back())
+      at.push_back(mapping.lookupOrDefault(index));
+    at.push_back(position[*vectorLoop]);
+    Value loaded =
+        vector::LoadOp::create(b, cast<VectorType>(vectorOf(load.getType())),
+                               mapping.lookupOrDefault(load.getMemRef()), at);
+    return mapping.map(load.getResult(), loaded);
+  }
+  if (isa<arith::ConstantOp>(inner)) {
+    Operation *constant = b.clone(inner);
+    return mapping.map(inner.getResult(0), spread(constant->getResult(0)));
+  }
+  IRMapping vectors;
+  for (Value operand : inner.getOperands())
+    vectors.map(operand, spread(mapping.lookupOrDefault(operand)));
+  Operation *copy = b.clone(inner, vectors);
+  for (auto [result, own] : llvm::zip(inner.getResults(), copy->getResults())) {
+    own.setType(vectorOf(own.getType()));
+    mapping.map(result, own);
+  }
+}
+
+void LinalgBody::enterRow() {
+  leaveRow();
+  for (OpOperand *input : op.getDpsInputOperands()) {
+    BlockArgument argument = op.getMatchingBlockArgument(input);
+    if (!argument.use_empty() && invariants.contains(argument))
+      row.map(argument, load(*input, /*isVector=*/true));
+  }
+  for (Operation &inner : op.getBlock()->without_terminator())
+    if (llvm::all_of(inner.getResults(),
+                     [&](Value value) { return invariants.contains(value); }) &&
+        inner.getNumResults() > 0)
+      emitInner(inner, /*isVector=*/true, row);
+}
+
+LinalgBody::Values LinalgBody::emit(bool isVector, ValueRange old) {
+  IRMapping mapping = isVector ? row : IRMapping();
+  for (OpOperand *input : op.getDpsInputOperands()) {
+    BlockArgument argument = op.getMatchingBlockArgument(input);
+    if (!argument.use_empty() && !mapping.contains(argument))
+      mapping.map(argument, load(*input, isVector));
+  }
+  for (auto [argument, value] : llvm::zip(op.getRegionOutputArgs(), old))
+    if (value)
+      mapping.map(argument, value);
+  for (Operation &inner : op.getBlock()->without_terminator())
+    if (inner.getNumResults() == 0 || !mapping.contains(inner.getResult(0)))
+      emitInner(inner, isVector, mapping);
+  Values results;
+  for (Value value : op.getBlock()->getTerminator()->getOperands()) {
+    Value result = mapping.lookupOrDefault(value);
+    results.push_back(isVector ? spread(result) : result);
+  }
+  return results;
+}
+
+LinalgBody::Values LinalgBody::indices(OpOperand &operand) {
+  Values result;
+  for (AffineExpr expr : op.getMatchingIndexingMap(&operand).getResults())
+    result.push_back(
+        affine::expandAffineExpr(b, b.getLoc(), expr, position, {}));
+  return result;
+}
+
+Value LinalgBody::load(OpOperand &operand, bool isVector) {
+  if (Value value = given.lookup(&operand))
+    return value;
+  Value memref = operand.get();
+  auto type = dyn_cast<MemRefType>(memref.getType());
+  if (!type)
+    return memref;
+  if (!isVector || isInvariant(operand, *vectorLoop))
+    return memref::LoadOp::create(b, memref, indices(operand));
+  VectorType vector = VectorType::get({lanes}, type.getElementType());
+  if (isContiguous(operand, *vectorLoop))
+    return vector::LoadOp::create(b, vector, memref, indices(operand));
+  // One by one, for functions of all at once.
+  Value &at = position[*vectorLoop];
+  Value first = at;
+  Values elements;
+  for (int64_t lane = 0; lane < lanes; ++lane) {
+    at = b.add(first, lane);
+    elements.push_back(memref::LoadOp::create(b, memref, indices(operand)));
+  }
+  at = first;
+  return vector::FromElementsOp::create(b, vector, elements);
+}
+
+void LinalgBody::store(Value value, OpOperand &operand, bool isVector) {
+  if (isVector)
+    vector::StoreOp::create(b, value, operand.get(), indices(operand));
+  else
+    memref::StoreOp::create(b, value, operand.get(), indices(operand));
+}

@@ -1,0 +1,88 @@
+//===- LinalgBody.h - The body of a linalg op at a point --------*- C++ -*-===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Bodies of elementwise operations, on numbers or on vectors that run along a
+// loop. What is the same for a whole vector stays a number where that matters:
+// positions of other loops, what is read there, and the checks of frontends
+// that rows of a table exist.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FOVEA_LIB_CONVERSION_LINALGTOVECTOR_LINALGBODY_H
+#define FOVEA_LIB_CONVERSION_LINALGTOVECTOR_LINALGBODY_H
+
+#include "fovea/Kernels/KernelBuilder.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/IR/IRMapping.h"
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/DenseSet.h"
+
+namespace fovea::attn {
+
+class LinalgBody {
+public:
+  using Values = KernelBuilder::Values;
+
+  LinalgBody(mlir::linalg::LinalgOp op, KernelBuilder &b, int64_t lanes)
+      : position(op.getNumLoops()), op(op), b(b), lanes(lanes) {}
+
+  /// Whether all operations of the body can be emitted, on numbers at least.
+  static bool canEmit(mlir::linalg::LinalgOp op);
+
+  /// Whether neighbours along `loop` are neighbours in memory.
+  bool isContiguous(mlir::OpOperand &operand, unsigned loop);
+  bool isInvariant(mlir::OpOperand &operand, unsigned loop);
+  /// Whether the body has vectors along `loop`; operands are not looked at.
+  bool hasVectors(unsigned loop);
+  /// Has vectors run along `loop`.
+  void setVectorLoop(unsigned loop);
+  std::optional<unsigned> getVectorLoop() const { return vectorLoop; }
+
+  /// Computes what is the same for all vectors of the present row, until
+  /// leaveRow(): stores to memory would keep LLVM from doing so.
+  void enterRow();
+  void leaveRow() { row.clear(); }
+
+  /// The body at the present position; `old` are the outputs' values. An
+  /// operand in `given` has that value, others are loaded.
+  Values emit(bool isVector, mlir::ValueRange old);
+  /// A vector where the operand varies along the vectors, otherwise a number.
+  mlir::Value load(mlir::OpOperand &operand, bool isVector);
+  void store(mlir::Value value, mlir::OpOperand &operand, bool isVector);
+  mlir::Type vectorOf(mlir::Type type) {
+    return mlir::VectorType::get({lanes}, type);
+  }
+
+  /// Where each loop is.
+  Values position;
+  llvm::DenseMap<mlir::OpOperand *, mlir::Value> given;
+
+private:
+  using ValueSet = llvm::DenseSet<mlir::Value>;
+
+  std::optional<ValueSet> findScalars(unsigned loop);
+  ValueSet findInvariants(unsigned loop);
+  Values indices(mlir::OpOperand &operand);
+  mlir::Value spread(mlir::Value value);
+  void emitInner(mlir::Operation &inner, bool isVector,
+                 mlir::IRMapping &mapping);
+
+  mlir::linalg::LinalgOp op;
+  KernelBuilder &b;
+  int64_t lanes;
+  std::optional<unsigned> vectorLoop;
+  /// Values of the body that are numbers where others are vectors, and those
+  /// that are the same for all vectors of a row.
+  ValueSet scalars, invariants;
+  /// The latter, in the present row.
+  mlir::IRMapping row;
+};
+
+} // namespace fovea::attn
+
+#endif // FOVEA_LIB_CONVERSION_LINALGTOVECTOR_LINALGBODY_H

@@ -215,7 +215,10 @@ void ContractionKernel::emit() {
         sums = b.scratch({taskRows, columns}, state);
         copySums(/*load=*/true);
         emitProducts();
-        copySums(/*load=*/false);
+        if (epilogue)
+          emitEpilogue();
+        else
+          copySums(/*load=*/false);
         b.freeScratch();
         scf::InParallelOp::create(b);
       });

@@ -9,7 +9,7 @@
 //   forall (outer dimensions, chunks of rows, chunks of columns)     one task
 //     sums[rows][columns] = output, or the constant that it was filled with
 //     sums += left . right                          by a kernel: emitProducts()
-//     output = sums
+//     output = sums, or what alone reads the output takes them: Epilogue.cpp
 //
 // "Columns" is the last dimension of the output, along which its vectors run;
 // the right operand is the one that has it.
@@ -53,7 +53,13 @@ struct Contraction {
   mlir::linalg::FillOp fill;
   /// The type of sums.
   mlir::FloatType state;
+  /// By which an elementwise operation takes the sums, instead of the output.
+  mlir::OpOperand *epilogue = nullptr;
 };
+
+/// Emits `contraction` for few rows, or for many.
+void emitContraction(const Contraction &contraction, mlir::OpBuilder &builder,
+                     RegisterFile registers);
 
 /// Emits a contraction in tasks of rows and columns.
 class ContractionKernel : protected Contraction {
@@ -90,6 +96,7 @@ protected:
 
 private:
   void copySums(bool load);
+  void emitEpilogue();
 };
 
 /// The most rows for which the right operand is read where it is.

@@ -42,7 +42,11 @@ private:
   void packPanel(Value low, Value count);
   void emitTile(Value firstRow, int64_t numRows, Value low, Value count);
 
+  void forEachTile(function_ref<void(Value, int64_t)> emit);
+
   int64_t tileRows;
+  /// The rows that whole tiles leave, where they are known: of the last chunk.
+  std::optional<int64_t> restRows;
   Value panel, leftRows;
 };
 } // namespace
@@ -57,11 +61,13 @@ PanelKernel::PanelKernel(const Contraction &contraction, OpBuilder &builder,
   taskRows = kTaskRows / tileRows * tileRows;
   if (!rowLoop) {
     tileRows = taskRows = 1;
+    restRows = 0;
   } else if (int64_t rows = op.getStaticLoopRanges()[*rowLoop];
              !ShapedType::isDynamic(rows) && rows > 0) {
     // Chunks of equal length.
     int64_t chunks = llvm::divideCeil(rows, taskRows);
     taskRows = llvm::alignTo(llvm::divideCeil(rows, chunks), tileRows);
+    restRows = rows % tileRows;
   }
 }
 
@@ -165,10 +171,24 @@ void PanelKernel::emitBlock(Value low, Value count) {
                       {row, depth});
       });
     });
+  forEachTile(
+      [&](Value row, int64_t numRows) { emitTile(row, numRows, low, count); });
+}
+
+/// Calls `emit` for all rows of the task. Few rows have too few sums to hide
+/// the latency of additions, so that what is left is as few tiles as possible.
+void PanelKernel::forEachTile(function_ref<void(Value, int64_t)> emit) {
   Value whole = b.roundDown(numRows, tileRows);
-  b.loop(b.index(0), whole, tileRows,
-         [&](Value row) { emitTile(row, tileRows, low, count); });
-  b.loop(whole, numRows, 1, [&](Value row) { emitTile(row, 1, low, count); });
+  b.loop(b.index(0), whole, tileRows, [&](Value row) { emit(row, tileRows); });
+  if (restRows) {
+    if (*restRows)
+      b.ifThen(b.less(whole, numRows), [&] { emit(whole, *restRows); });
+    return;
+  }
+  int64_t half = tileRows / 2;
+  Value halves = b.add(whole, b.roundDown(b.sub(numRows, whole), half));
+  b.loop(whole, halves, half, [&](Value row) { emit(row, half); });
+  b.loop(halves, numRows, 1, [&](Value row) { emit(row, 1); });
 }
 
 /// Adds the products of `tileRows` rows and a block of the panel to the sums.
@@ -214,21 +234,27 @@ void PanelKernel::emitTile(Value tileRow, int64_t tileRows, Value low,
     }
 }
 
+void fovea::attn::emitContraction(const Contraction &contraction,
+                                  OpBuilder &builder, RegisterFile registers) {
+  linalg::LinalgOp op = contraction.op;
+  KernelBuilder b(op.getLoc(), builder, contraction.state, /*lanes=*/1);
+  auto emitPanels = [&] { PanelKernel(contraction, b, registers).emit(); };
+  if (isReadableInPlace(contraction))
+    b.ifThenElse(
+        b.less(contraction.countRows(b), b.index(kMaxRowsInPlace + 1)),
+        [&] { emitFewRows(contraction, b, registers); }, emitPanels);
+  else
+    emitPanels();
+  if (contraction.fill)
+    linalg::FillOp(contraction.fill).erase();
+}
+
 bool fovea::attn::emitLinalgContraction(linalg::LinalgOp op,
                                         RegisterFile registers) {
   std::optional<Contraction> contraction = Contraction::match(op);
   if (!contraction)
     return false;
   OpBuilder builder(op);
-  KernelBuilder b(op.getLoc(), builder, contraction->state, /*lanes=*/1);
-  auto emitPanels = [&] { PanelKernel(*contraction, b, registers).emit(); };
-  if (isReadableInPlace(*contraction))
-    b.ifThenElse(
-        b.less(contraction->countRows(b), b.index(kMaxRowsInPlace + 1)),
-        [&] { emitFewRows(*contraction, b, registers); }, emitPanels);
-  else
-    emitPanels();
-  if (contraction->fill)
-    contraction->fill.erase();
+  emitContraction(*contraction, builder, registers);
   return true;
 }

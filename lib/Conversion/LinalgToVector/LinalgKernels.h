@@ -32,6 +32,11 @@ mlir::Value emitConvolutionAsProduct(mlir::OpBuilder &builder,
 /// products of two floating-point operands over permutations of its loops.
 bool emitLinalgContraction(mlir::linalg::LinalgOp op, RegisterFile registers);
 
+/// Emits a product before `op` whose tasks compute `op`, too, and returns true,
+/// when `op` is elementwise and alone reads the product, which is erased.
+bool emitContractionWithEpilogue(mlir::linalg::LinalgOp op,
+                                 RegisterFile registers);
+
 /// Emits vectorised loops before `op` and returns true, when the body of `op`
 /// is made of elementwise operations. Vectors run along the last dimension of
 /// the output, or along that of the input when it is reduced.

@@ -34,8 +34,9 @@ struct VectorizeLinalgPass
     if (failed(cpu))
       return signalPassFailure();
     expandPowers();
-    // Products first, as they take what they start from with them. What is
-    // neither stays for the conversion to plain loops.
+    // Products first, as they take what they start from with them, and what
+    // reads them. What is neither stays for the conversion to plain loops.
+    emitAll(emitContractionWithEpilogue, cpu->getRegisters());
     emitAll(emitLinalgContraction, cpu->getRegisters());
     emitAll(emitLinalgLoops, cpu->getRegisters());
 

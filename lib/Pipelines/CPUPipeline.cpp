@@ -34,6 +34,8 @@ void fovea::buildCPUPipeline(OpPassManager &pm, const CPUInfo &cpu,
   if (raise) {
     pm.addPass(createInlinerPass());
     pm.addNestedPass<func::FuncOp>(attn::createRaiseAttentionPass());
+    // Attention of several layers may read one bias.
+    pm.addPass(createCSEPass());
   }
   pm.addNestedPass<func::FuncOp>(attn::createPrepareProductsPass());
   pm.addPass(createCanonicalizerPass());

@@ -12,6 +12,7 @@
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Linalg/Transforms/Transforms.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
 
 namespace fovea::attn {
@@ -21,6 +22,9 @@ namespace fovea::attn {
 
 using namespace mlir;
 
+/// More than these, with what they yield, are not cheap.
+static constexpr size_t kMaxCheapOps = 8;
+
 /// Whether all that `op` does is to widen numbers: its users do that at no
 /// cost, and read half as much.
 static bool isWidening(Operation *op) {
@@ -29,14 +33,60 @@ static bool isWidening(Operation *op) {
          generic.getBody()->getOperations().size() == 2;
 }
 
+/// Whether an operation reads one array of its result's size, and does little
+/// with it beside what depends on rows or columns alone: users do that again
+/// sooner than they read the result from memory, as the differences from means
+/// of norms.
+static bool isCheap(Operation *op) {
+  auto generic = dyn_cast<linalg::GenericOp>(op);
+  if (!generic || generic.getNumParallelLoops() != generic.getNumLoops() ||
+      generic.getNumResults() != 1 ||
+      generic.getBody()->getOperations().size() > kMaxCheapOps)
+    return false;
+  Value whole;
+  for (OpOperand *input : generic.getDpsInputOperands())
+    if (generic.getMatchingIndexingMap(input).isPermutation()) {
+      if (whole)
+        return false;
+      whole = generic.getMatchingBlockArgument(input);
+    }
+  llvm::SmallDenseSet<Value> varying = {whole};
+  for (Operation &inner : generic.getBody()->without_terminator()) {
+    if (llvm::none_of(inner.getOperands(),
+                      [&](Value operand) { return varying.contains(operand); }))
+      continue;
+    if (!isa<arith::AddFOp, arith::SubFOp, arith::MulFOp, arith::NegFOp>(inner))
+      return false;
+    varying.insert_range(inner.getResults());
+  }
+  return whole && llvm::all_of(op->getUsers(), [](Operation *user) {
+           return isa<linalg::GenericOp>(user);
+         });
+}
+
+/// Whether places in a table would be computed from floating-point numbers,
+/// such as logarithms of distances, again for each column that is read there.
+static bool repeatsPlaces(OpOperand *operand, Operation *producer,
+                          linalg::LinalgOp consumer) {
+  auto isFloat = [](Type type) { return isa<FloatType>(type); };
+  return !consumer.getMatchingIndexingMap(operand).isPermutation() &&
+         llvm::any_of(*consumer.getBlock(), llvm::IsaPred<tensor::ExtractOp>) &&
+         producer->getNumRegions() == 1 &&
+         llvm::any_of(producer->getRegion(0).getOps(), [&](Operation &inner) {
+           return llvm::any_of(inner.getResultTypes(), isFloat);
+         });
+}
+
 /// A product of matrices reads every element many times: what computes it would
 /// be repeated each time, and the product would not be one any more. So does
 /// what copies patches that overlap.
 static bool isWorthFusing(OpOperand *operand) {
   Operation *producer = operand->get().getDefiningOp();
   auto consumer = dyn_cast<linalg::LinalgOp>(operand->getOwner());
-  return producer && (producer->hasOneUse() || isWidening(producer)) &&
+  return producer &&
+         (producer->hasOneUse() || isWidening(producer) || isCheap(producer)) &&
          consumer && !linalg::isaContractionOpInterface(consumer) &&
+         !repeatsPlaces(operand, producer, consumer) &&
          consumer.getMatchingIndexingMap(operand).isProjectedPermutation(
              /*allowZeroInResults=*/true);
 }
@@ -47,9 +97,27 @@ struct FuseElementwisePass
   using FuseElementwisePassBase::FuseElementwisePassBase;
 
   void runOnOperation() override {
+    // What checks something stays where it was, and again in what it became
+    // part of; a loop that does nothing else is then done.
+    bool hadChecks = !findChecks().empty();
     RewritePatternSet patterns(&getContext());
     linalg::populateElementwiseOpsFusionPatterns(patterns, isWorthFusing);
     (void)applyPatternsGreedily(getOperation(), std::move(patterns));
+    SmallVector<Operation *> done;
+    while (!hadChecks && !(done = findChecks()).empty())
+      for (Operation *op : done)
+        op->erase();
+  }
+
+private:
+  /// Operations on tensors whose results nothing reads.
+  SmallVector<Operation *> findChecks() {
+    SmallVector<Operation *> found;
+    getOperation().walk([&](linalg::GenericOp op) {
+      if (op.hasPureTensorSemantics() && op->use_empty())
+        found.push_back(op);
+    });
+    return found;
   }
 };
 } // namespace

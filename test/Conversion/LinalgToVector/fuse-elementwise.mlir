@@ -83,3 +83,103 @@ func.func @widened(%x: tensor<8x16xf32>, %zeros: tensor<8xf64>) -> tensor<8xf64>
   } -> tensor<8xf64>
   return %2 : tensor<8xf64>
 }
+
+// Differences from the mean of a row are computed by both that read them: no
+// array holds them.
+
+// CHECK-LABEL: func.func @norm(
+// CHECK-SAME:    %[[X:[a-z0-9]+]]: tensor<8x64xf32>
+//       CHECK:   linalg.generic {{.*}} iterator_types = ["parallel", "reduction"]} ins(%[[X]],
+//       CHECK:     arith.subf
+//       CHECK:   linalg.generic {{.*}} iterator_types = ["parallel", "parallel"]} ins(%[[X]],
+//       CHECK:     arith.subf
+//   CHECK-NOT:   linalg.generic
+//       CHECK:   return
+func.func @norm(%x: tensor<8x64xf32>, %mean: tensor<8xf32>, %zeros: tensor<8xf32>) -> tensor<8x64xf32> {
+  %e = tensor.empty() : tensor<8x64xf32>
+  %d = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i)>, affine_map<(i, j) -> (i, j)>],
+                       iterator_types = ["parallel", "parallel"]}
+      ins(%x, %mean : tensor<8x64xf32>, tensor<8xf32>) outs(%e : tensor<8x64xf32>) {
+  ^bb0(%a: f32, %m: f32, %old: f32):
+    %r = arith.subf %a, %m : f32
+    linalg.yield %r : f32
+  } -> tensor<8x64xf32>
+  %s = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i)>], iterator_types = ["parallel", "reduction"]}
+      ins(%d : tensor<8x64xf32>) outs(%zeros : tensor<8xf32>) {
+  ^bb0(%a: f32, %old: f32):
+    %p = arith.mulf %a, %a : f32
+    %r = arith.addf %p, %old : f32
+    linalg.yield %r : f32
+  } -> tensor<8xf32>
+  %o = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i)>, affine_map<(i, j) -> (i, j)>],
+                       iterator_types = ["parallel", "parallel"]}
+      ins(%d, %s : tensor<8x64xf32>, tensor<8xf32>) outs(%e : tensor<8x64xf32>) {
+  ^bb0(%a: f32, %v: f32, %old: f32):
+    %root = math.rsqrt %v : f32
+    %r = arith.mulf %a, %root : f32
+    linalg.yield %r : f32
+  } -> tensor<8x64xf32>
+  return %o : tensor<8x64xf32>
+}
+
+// What reads rows of a table becomes part of what adds them, with its checks;
+// no loop over the same rows is left for these alone.
+
+// CHECK-LABEL: func.func @embedding(
+//       CHECK:   linalg.generic
+//       CHECK:     cf.assert
+//       CHECK:     tensor.extract
+//       CHECK:     arith.addf
+//   CHECK-NOT:   linalg.generic
+//       CHECK:   return
+func.func @embedding(%ids: tensor<8xi64>, %table: tensor<9x64xf32>, %x: tensor<8x64xf32>) -> tensor<8x64xf32> {
+  %c9 = arith.constant 9 : index
+  %e = tensor.empty() : tensor<8x64xf32>
+  %rows = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i)>, affine_map<(i, j) -> (i, j)>], iterator_types = ["parallel", "parallel"]}
+      ins(%ids : tensor<8xi64>) outs(%e : tensor<8x64xf32>) {
+  ^bb0(%id: i64, %old: f32):
+    %i = arith.index_cast %id : i64 to index
+    %j = linalg.index 1 : index
+    %exists = arith.cmpi ult, %i, %c9 : index
+    cf.assert %exists, "index must be smaller than dim size"
+    %r = tensor.extract %table[%i, %j] : tensor<9x64xf32>
+    linalg.yield %r : f32
+  } -> tensor<8x64xf32>
+  %sum = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i, j)>],
+                         iterator_types = ["parallel", "parallel"]}
+      ins(%rows, %x : tensor<8x64xf32>, tensor<8x64xf32>) outs(%e : tensor<8x64xf32>) {
+  ^bb0(%a: f32, %b: f32, %old: f32):
+    %r = arith.addf %a, %b : f32
+    linalg.yield %r : f32
+  } -> tensor<8x64xf32>
+  return %sum : tensor<8x64xf32>
+}
+
+// Places that take a logarithm are computed once, not for each column.
+
+// CHECK-LABEL: func.func @buckets(
+//       CHECK:   linalg.generic
+//       CHECK:     math.log
+//       CHECK:   linalg.generic
+//   CHECK-NOT:     math.log
+//       CHECK:     tensor.extract
+func.func @buckets(%x: tensor<8xf32>, %table: tensor<9x64xf32>) -> tensor<8x64xf32> {
+  %e = tensor.empty() : tensor<8xi64>
+  %places = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>], iterator_types = ["parallel"]}
+      ins(%x : tensor<8xf32>) outs(%e : tensor<8xi64>) {
+  ^bb0(%a: f32, %old: i64):
+    %l = math.log %a : f32
+    %r = arith.fptosi %l : f32 to i64
+    linalg.yield %r : i64
+  } -> tensor<8xi64>
+  %o = tensor.empty() : tensor<8x64xf32>
+  %rows = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i)>, affine_map<(i, j) -> (i, j)>], iterator_types = ["parallel", "parallel"]}
+      ins(%places : tensor<8xi64>) outs(%o : tensor<8x64xf32>) {
+  ^bb0(%id: i64, %old: f32):
+    %i = arith.index_cast %id : i64 to index
+    %j = linalg.index 1 : index
+    %r = tensor.extract %table[%i, %j] : tensor<9x64xf32>
+    linalg.yield %r : f32
+  } -> tensor<8x64xf32>
+  return %rows : tensor<8x64xf32>
+}

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -43,6 +43,21 @@ def _gelu(x: Tensor, *, approximate: str = "none") -> Tensor:
     if approximate == "none":
         return 0.5 * x * (1 + torch.erf(x * math.sqrt(0.5)))
     return 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x)))
+
+
+def _layer_norm(x: Tensor, shape: Sequence[int], weight: Tensor | None, bias: Tensor | None, eps: float) -> tuple[Tensor, ...]:
+    """torch-mlir has the variance in float64."""
+    dims = list(range(-len(shape), 0))
+    wide = x.to(torch.float32) if x.dtype in (torch.bfloat16, torch.float16) else x
+    mean = wide.mean(dims, keepdim=True)
+    centred = wide - mean
+    scale = torch.rsqrt((centred * centred).mean(dims, keepdim=True) + eps)
+    result = centred * scale
+    if weight is not None:
+        result = result * weight
+    if bias is not None:
+        result = result + bias
+    return result.to(x.dtype), mean, scale
 
 
 def _attention(
@@ -96,5 +111,5 @@ def _scatter_value(x: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
 
 DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     aten.cumsum.default: _cumsum, aten.gelu.default: _gelu, aten.scaled_dot_product_attention.default: _attention,
-    aten.topk.default: _topk, aten.scatter.value: _scatter_value,
+    aten.topk.default: _topk, aten.scatter.value: _scatter_value, aten.native_layer_norm.default: _layer_norm,
 }  # fmt: skip

@@ -11,10 +11,13 @@ PyTorch it is and inductor alone is: medians of ratios of neighbouring calls, on
 `--rest=eager` leaves the rest uncompiled, and takes seconds instead of minutes; `--inductor`
 has the column of inductor then, too.  `--whole` has columns for one program of all of the
 model, by torch-mlir: how fast it is and how many seconds Fovea compiles it, and inductor its
-own; "-" where there is none.  DiT is of diffusers, which must be installed.
+own; "-" where there is none; and how many attentions are raised.  The last row has geometric
+means.  JAX is a language model as flax has its layers, beside jax.jit, with `--whole` alone.
 """
 
 import argparse
+import math
+import os
 import statistics
 import time
 
@@ -23,6 +26,7 @@ import transformers
 
 import fovea
 import fovea.torch
+import plain_models
 from fovea.torch import _backend
 
 VOCABULARY = 1000
@@ -53,7 +57,7 @@ def _alternating(options):
     return [("sliding_attention", "full_attention")[layer % 2] for layer in range(options.layers)]
 
 
-# Of transformers; DiT is not.
+# Of transformers; DiT and JAX are not.
 CONFIGURATIONS = {
     "BERT": lambda o: transformers.BertConfig(**_decoder(o)),
     "GPT-2": lambda o: transformers.GPT2Config(
@@ -97,22 +101,16 @@ CONFIGURATIONS = {
     ),
 }  # fmt: skip
 
-MODELS = [*CONFIGURATIONS, "DiT"]
+MODELS = [*CONFIGURATIONS, "DiT", "JAX"]
 
 
 def make(name, options):
     """A model, in evaluation mode, and the arguments of a call."""
     torch.manual_seed(0)
     if name == "DiT":
-        from diffusers.models import DiTTransformer2DModel
-
-        model = DiTTransformer2DModel(
-            num_attention_heads=options.heads, attention_head_dim=options.width // options.heads, in_channels=4,
-            num_layers=options.layers, sample_size=32, patch_size=2, num_embeds_ada_norm=VOCABULARY,
-        )  # fmt: skip
-        latents = torch.randn(options.batch, 4, 32, 32)
+        model = plain_models.DiT(options.width, options.heads, options.layers, VOCABULARY)
         steps = torch.full((options.batch,), 5)
-        return model.eval(), {"hidden_states": latents, "timestep": steps, "class_labels": steps}
+        return model.eval(), {"latents": torch.randn(options.batch, 4, 32, 32), "steps": steps, "labels": steps}
     configuration = CONFIGURATIONS[name](options)
     configuration.use_cache = False
     if name == "CLIP":
@@ -129,14 +127,14 @@ def make(name, options):
 
 
 def find_result(outputs):
-    return outputs.sample if "sample" in outputs else outputs.last_hidden_state
+    return outputs if isinstance(outputs, torch.Tensor) else outputs.last_hidden_state
 
 
 def timed(function, *args, **kwargs):
-    """What it returns, and the seconds that it takes."""
-    start = time.perf_counter()
+    """What it returns, and the seconds of the process that it takes: what else runs on the machine matters less."""
+    start = time.process_time()
     result = function(*args, **kwargs)
-    return result, time.perf_counter() - start
+    return result, time.process_time() - start
 
 
 def compile(model, rest):
@@ -150,12 +148,20 @@ def compile(model, rest):
     return torch.compile(model, backend="fovea", options={"rest": count}), counts
 
 
+def time_compilation(program):
+    """The seconds that Fovea takes to compile it."""
+    # The comment is why it is not found among those that are compiled already.
+    return timed(fovea.compile, program.text + "// again\n", entry=program.kernel.name)[1]
+
+
+def count_raised(program):
+    return len(fovea._fovea.probe_attention(program.text, program.kernel.name)[1])
+
+
 def import_whole(model, inputs):
-    """The model as one program and the seconds that Fovea takes to compile it, or None twice."""
+    """The model as one program, and a call of it; or None twice."""
     try:
         program = fovea.import_torch(model, **inputs)
-        # The comment is why it is not found among those that are compiled already.
-        _, seconds = timed(fovea.compile, program.text + "// again\n")
     except (ValueError, fovea.FoveaError) as error:
         print(f"{type(model).__name__}: {str(error).splitlines()[0]}")
         return None, None
@@ -164,59 +170,92 @@ def import_whole(model, inputs):
         found = program(**inputs)
         return torch.from_numpy(found[0] if isinstance(found, tuple) else found)
 
-    return call, seconds
+    return program, call
 
 
 def measure(calls, rounds):
     """Of each, medians of how many times as fast as the first it is."""
-    ratios = [[] for _ in calls]
+    seconds = [[] for _ in calls]
     for _ in range(rounds):
-        seconds = []
-        for call in calls:
-            start = time.perf_counter()
-            call()
-            seconds.append(time.perf_counter() - start)
-        for ratio, each in zip(ratios, seconds):
-            ratio.append(seconds[0] / each)
-    return [statistics.median(ratio) for ratio in ratios]
+        for call, each in zip(calls, seconds):
+            each.append(timed(call)[1])
+    return [statistics.median(first / own for first, own in zip(seconds[0], each)) for each in seconds]
 
 
 @torch.no_grad()
 def run(name, options):
-    """The row of a model."""
+    """The cells of a model by their column: texts, and ratios."""
     torch._dynamo.reset()
     fovea.torch.explain_fallbacks(clear=True)
+    if name == "JAX":
+        return run_jax(options)
     try:
         model, inputs = make(name, options)
     except (ImportError, ValueError) as error:
-        return [name, str(error).split(".")[0]]
+        return {"model": name, "found": str(error).split(".")[0]}
     expected = find_result(model(**inputs))
     compiled, counts = compile(model, options.rest)
-    calls = [lambda: model(**inputs), lambda: compiled(**inputs)]
+    calls = {"eager": lambda: model(**inputs), "Fovea": lambda: compiled(**inputs)}
     found = [find_result(compiled(**inputs))]
-    seconds = []
+    row = {"model": name}
     if options.inductor:
         alone = torch.compile(model, backend="inductor")
-        seconds.append(timed(alone, **inputs)[1])
-        calls.append(lambda: alone(**inputs))
+        row["inductor compiles"] = f"{timed(alone, **inputs)[1]:.1f} s"
+        calls["inductor alone"] = lambda: alone(**inputs)
     if options.whole:
-        whole, compiling = import_whole(model, inputs)
-        seconds.append(compiling)
-        if whole is not None:
+        program, whole = import_whole(model, inputs)
+        if program is not None:
+            row["whole compiles"] = f"{time_compilation(program):.1f} s"
+            row["raised"] = str(count_raised(program))
             found.append(whole(**inputs))
-            calls.append(lambda: whole(**inputs))
-    error = max(float((each - expected).abs().max() / expected.abs().max()) for each in found)
+            calls["whole"] = lambda: whole(**inputs)
     left = sum(each.calls for each in fovea.torch.explain_fallbacks())
-    ratios = [f"{ratio:.2f}x" for ratio in measure(calls, options.rounds)[1:]]
-    if options.whole:
-        ratios += ["-"] if whole is None else []
-        ratios += ["-" if each is None else f"{each:.1f} s" for each in seconds]
-    return [name, f"{sum(counts)} of {sum(counts) + left}", f"{error:.1e}", *ratios]
+    row["found"] = f"{sum(counts)} of {sum(counts) + left}"
+    row["error"] = f"{max(relative_error(each, expected) for each in found):.1e}"
+    row |= dict(zip(calls, measure(calls.values(), options.rounds)))
+    if "whole" in row and options.inductor:
+        row["of inductor"] = row["whole"] / row["inductor alone"]
+    return row
+
+
+def run_jax(options):
+    """The row of a function of JAX, whose only peer is jax.jit."""
+    # Before JAX starts its threads.
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:1])
+    import jax
+    import numpy as np
+
+    import fovea.jax
+
+    model, examples = plain_models.make_jax(options, VOCABULARY)
+    jitted = jax.jit(model)
+    expected, seconds = timed(lambda: jax.block_until_ready(jitted(*examples)))
+    program = fovea.import_jax(model, *examples)
+    inputs = [np.asarray(each) for each in jax.tree_util.tree_leaves(examples)]
+    calls = {"eager": lambda: jax.block_until_ready(jitted(*examples)), "whole": lambda: program(*inputs)}
+    error = relative_error(torch.from_numpy(program(*inputs)), torch.from_numpy(np.array(expected)))
+    row = {"model": "JAX", "error": f"{error:.1e}", "raised": str(count_raised(program))}
+    row |= {"inductor compiles": f"{seconds:.1f} s", "whole compiles": f"{time_compilation(program):.1f} s"}
+    row |= dict(zip(calls, measure(calls.values(), options.rounds)))
+    return row | {"of inductor": row["whole"]}
+
+
+def relative_error(found, expected):
+    return float((found - expected).abs().max() / expected.abs().max())
+
+
+def average(rows, column):
+    """The geometric mean, and of how many rows where some have none."""
+    ratios = [row[column] for row in rows if isinstance(row.get(column), float)]
+    if not ratios:
+        return ""
+    mean = math.exp(statistics.mean(map(math.log, ratios)))
+    return f"{mean:.2f}x" + (f" of {len(ratios)}" if len(ratios) < len(rows) else "")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("models", nargs="*", metavar="MODEL", help=f"of {', '.join(MODELS)}; all but DiT by default, which needs diffusers")
+    parser.add_argument("models", nargs="*", metavar="MODEL", help=f"of {', '.join(MODELS)}; all by default")
     parser.add_argument("--rest", default="inductor", help="the backend for all but attention")
     parser.add_argument("--attention", default="eager", choices=["eager", "sdpa"], help="of transformers, before it is found")
     parser.add_argument("--inductor", action="store_true", help="also with inductor alone, where the rest is another")
@@ -230,16 +269,22 @@ def main():
     options.inductor |= options.rest == "inductor"
     torch.set_num_threads(1)
     fovea.set_num_threads(1)
-    columns = ["model", "found", "error", "Fovea"]
-    if options.inductor:
-        columns.append("inductor alone")
-    if options.whole:
-        columns.append("whole")
-        columns += ["inductor compiles"] * options.inductor + ["whole compiles"]
+    columns = ["model", "found", "raised", "error", "Fovea", "inductor alone", "whole", "of inductor", "inductor compiles", "whole compiles"]
+    hidden = set() if options.inductor else {"inductor alone", "of inductor", "inductor compiles"}
+    if not options.whole:
+        hidden |= {"raised", "whole", "of inductor", "inductor compiles", "whole compiles"}
+    columns = [column for column in columns if column not in hidden]
     print(f"{options.layers} layers, {options.width} wide, {options.heads} heads, {options.tokens} tokens, batch {options.batch}")
     print(f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}")
-    for name in options.models or CONFIGURATIONS:
-        print(f"| {' | '.join(run(name, options))} |", flush=True)
+    rows = []
+    for name in options.models or MODELS:
+        if name == "JAX" and not options.whole:
+            continue
+        rows.append(run(name, options))
+        cells = (rows[-1].get(column, "-") for column in columns)
+        print(f"| {' | '.join(f'{cell:.2f}x' if isinstance(cell, float) else cell for cell in cells)} |", flush=True)
+    if len(rows) > 1:
+        print(f"| {' | '.join(['geometric mean', *(average(rows, column) for column in columns[1:])])} |")
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ SCRIPT = pathlib.Path(__file__).parents[4] / "benchmarks" / "models.py"
 FOUND = {
     "BERT": "2 of 2", "GPT-2": "2 of 2", "Llama": "2 of 2", "Mistral": "2 of 2", "Qwen 3": "2 of 2", "Gemma 2": "2 of 2",
     "gpt-oss": "2 of 4", "ModernBERT": "2 of 2", "BLOOM": "2 of 2", "T5": "6 of 6", "Whisper": "6 of 6", "ViT": "2 of 2",
-    "Swin": "4 of 4", "CLIP": "2 of 2", "DeepSeek-V3": "2 of 2",
+    "Swin": "4 of 4", "CLIP": "2 of 2", "DeepSeek-V3": "2 of 2", "DiT": "2 of 2",
 }  # fmt: skip
 
 
@@ -29,16 +29,23 @@ def test_finds_all():
     assert done.returncode == 0, done.stderr
     rows = [[cell.strip() for cell in line.strip("| ").split("|")] for line in done.stdout.splitlines() if line.startswith("|")]
     assert rows[0] == ["model", "found", "error", "Fovea"]
-    assert {row[0]: row[1] for row in rows[2:]} == FOUND
-    assert all(float(row[2]) <= 1e-5 and float(row[3].removesuffix("x")) > 0 for row in rows[2:])
+    *rows, mean = rows[2:]
+    assert {row[0]: row[1] for row in rows} == FOUND
+    assert all(float(row[2]) <= 1e-5 and float(row[3].removesuffix("x")) > 0 for row in rows)
+    assert mean[0] == "geometric mean" and float(mean[3].removesuffix("x")) > 0
 
 
 def test_whole_models():
     pytest.importorskip("torch_mlir")
-    done = run("--whole", "Llama")
+    pytest.importorskip("jax")
+    done = run("--whole", "Llama", "DiT", "JAX")
     assert done.returncode == 0, done.stderr
-    header, _, row = [line for line in done.stdout.splitlines() if line.startswith("|")]
-    assert header.endswith("| whole | whole compiles |") and float(row.split("|")[3]) <= 1e-5 and row.split("|")[5] != " - "
+    header, _, *rows, mean = [[cell.strip() for cell in line.split("|")[1:-1]] for line in done.stdout.splitlines() if line.startswith("|")]
+    assert header == ["model", "found", "raised", "error", "Fovea", "whole", "whole compiles"]
+    for row in rows:
+        assert row[2] == "2" and float(row[3]) <= 1e-5 and float(row[5].removesuffix("x")) > 0
+    assert [row[0] for row in rows] == ["Llama", "DiT", "JAX"]
+    assert mean[4].endswith("x of 2") and mean[5].endswith("x")
 
 
 def test_names_are_checked():

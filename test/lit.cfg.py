@@ -58,6 +58,7 @@ config.substitutions += [
     ("%lit", f"{sys.executable} {os.path.abspath(sys.argv[0])}"),
     ("%libfovea", os.path.join(config.fovea_libs_dir, "libfovea_c" + config.llvm_shlib_ext)),
     ("%fake_cuda", os.path.join(config.fovea_binary_dir, "unittests/Runtime/libFoveaFakeCuda.so")),
+    ("%fake_cublaslt", os.path.join(config.fovea_binary_dir, "unittests/Runtime/libFoveaFakeCublasLt.so")),
     ("%host_cc", config.c_compiler),
     ("%host_cxx", config.cxx_compiler),
     # A program that loads an instrumented library must be instrumented itself.

@@ -7,5 +7,6 @@
 //===----------------------------------------------------------------------===//
 
 include "fovea/Conversion/Passes.td"
+include "fovea/Conversion/LoopsToGPU/Passes.td"
 include "fovea/Dialect/Attn/Transforms/Passes.td"
 include "fovea/Differentiate/Passes.td"

@@ -12,6 +12,7 @@
 
 #include "fovea/Emulator/GPUDriver.h"
 #include "FourierTransform.h"
+#include "MatrixProduct.h"
 #include "fovea/Emulator/Module.h"
 #include "fovea/Emulator/Runtime/Memory.h"
 #include "fovea/Emulator/Runtime/TensorMap.h"
@@ -51,6 +52,7 @@ static Options readEnvironment() {
                      .Case("races", &options.races)
                      .Case("banks", &options.bankConflicts)
                      .Case("transforms", &options.transforms)
+                     .Case("products", &options.products)
                      .Default(nullptr);
     if (flag)
       *flag = number;
@@ -340,6 +342,23 @@ static fovea_rt_status transform(void *, void *data, int64_t length,
   return FOVEA_RT_OK;
 }
 
+static fovea_rt_status multiply(void *, const fovea_rt_gpu_product *product,
+                                void *, char *text) {
+  if (!getEmulatorOptions().products)
+    return report(text, FOVEA_RT_UNAVAILABLE,
+                  "products of matrices on a GPU need cuBLASLt, which "
+                  "FOVEA_SIMT says is missing");
+  auto isInMemory = [](const void *data, int64_t bytes) {
+    return isInBlock(data, FOVEA_RT_GPU_HERE, bytes);
+  };
+  if (!visitMatrices(*product, isInMemory))
+    return report(text, FOVEA_RT_INVALID_ARGUMENT,
+                  "a product of matrices reaches beyond its blocks of device "
+                  "memory");
+  multiplyMatrices(*product);
+  return FOVEA_RT_OK;
+}
+
 static fovea_rt_status createStream(void *, void **stream, char *) {
   static int theStream;
   *stream = &theStream;
@@ -403,6 +422,7 @@ void fovea::simt::registerEmulator() {
       fillMemory,
       encodeTensorMap,
       transform,
+      multiply,
       createStream,
       destroyStream,
       isCapturing,

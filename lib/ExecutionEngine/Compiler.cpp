@@ -41,6 +41,7 @@
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/SourceMgr.h"
 #include <atomic>
+#include <cstdlib>
 
 using namespace mlir;
 using namespace fovea;
@@ -275,6 +276,15 @@ llvm::Expected<GPUInfo> fovea::findGPU(const CompileOptions &options) {
                     (properties.capability == 90 ? "a" : ""));
 }
 
+/// What multiplies matrices around attention, the same for all of the process.
+static StringRef getProducts() {
+  static const std::string products = [] {
+    const char *value = std::getenv("FOVEA_GPU_PRODUCTS");
+    return std::string(value && *value ? value : "library");
+  }();
+  return products;
+}
+
 static llvm::Error buildPipeline(OpPassManager &pm,
                                  const CompileOptions &options,
                                  bool stopAtKernels) {
@@ -292,8 +302,15 @@ static llvm::Error buildPipeline(OpPassManager &pm,
       return llvm::createStringError("unknown products of f32 data '" +
                                      options.f32 +
                                      "'; expected 'tf32x3', 'tf32' or 'exact'");
+    std::optional<attn::MatrixProducts> products =
+        attn::symbolizeMatrixProducts(getProducts());
+    if (!products)
+      return llvm::createStringError("unknown FOVEA_GPU_PRODUCTS '" +
+                                     getProducts() +
+                                     "'; expected 'library' or 'loops'");
     NVVMPipelineOptions pipeline;
     pipeline.f32 = *f32;
+    pipeline.products = *products;
     pipeline.raise = options.raise;
     pipeline.emulate = options.target == Target::GPUEmulator;
     pipeline.host = !stopAtKernels;

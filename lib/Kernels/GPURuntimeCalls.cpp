@@ -138,6 +138,38 @@ Value GPURuntimeCalls::makeBuffer(OpBuilder &builder, Location loc,
                     getDynamicSizes(builder, loc, like), strides);
 }
 
+Value GPURuntimeCalls::makeSlot(OpBuilder &builder, Location loc,
+                                func::FuncOp function, Type type,
+                                unsigned alignment) {
+  // Once, even if the access is in a loop.
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPointToStart(&function.getBody().front());
+  Value one = LLVM::ConstantOp::create(builder, loc, builder.getI64Type(),
+                                       builder.getI64IntegerAttr(1));
+  type = LLVMTypeConverter(builder.getContext()).convertType(type);
+  return LLVM::AllocaOp::create(builder, loc, pointerType, type, one,
+                                alignment);
+}
+
+Value GPURuntimeCalls::getListElement(OpBuilder &builder, Location loc,
+                                      Value list, Type type, int32_t index) {
+  return LLVM::GEPOp::create(builder, loc, pointerType, type, list,
+                             ArrayRef<LLVM::GEPArg>{index});
+}
+
+Value GPURuntimeCalls::makeList(OpBuilder &builder, Location loc,
+                                func::FuncOp function, Type type,
+                                ValueRange values) {
+  Value list = makeSlot(builder, loc, function,
+                        LLVM::LLVMArrayType::get(type, values.size()));
+  for (auto [i, value] : llvm::enumerate(values))
+    LLVM::StoreOp::create(
+        builder, loc,
+        arith::IndexCastOp::create(builder, loc, type, value).getResult(),
+        getListElement(builder, loc, list, type, i));
+  return list;
+}
+
 Value GPURuntimeCalls::getFailure(func::FuncOp function, bool make) {
   constexpr StringLiteral name = "fovea_rt_gpu_failure";
   OpBuilder builder = OpBuilder::atBlockBegin(&function.getBody().front());

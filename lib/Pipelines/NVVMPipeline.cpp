@@ -6,6 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "fovea/Conversion/LoopsToGPU/Passes.h"
 #include "fovea/Conversion/Passes.h"
 #include "fovea/Dialect/Attn/Transforms/Passes.h"
 #include "fovea/Pipelines/LowerToLLVM.h"
@@ -44,6 +45,9 @@ static void addKernelPasses(OpPassManager &pm, const GPUInfo &gpu,
   pm.addPass(createInlinerPass());
   if (options.raise)
     pm.addNestedPass<func::FuncOp>(attn::createRaiseAttentionPass());
+  bool callsLibrary = options.products == attn::MatrixProducts::Library;
+  if (callsLibrary)
+    pm.addNestedPass<func::FuncOp>(attn::createPrepareProductsPass());
   pm.addPass(createCanonicalizerPass());
   pm.addNestedPass<func::FuncOp>(attn::createExpandTreeSelectPass());
   pm.addPass(attn::createCheckShapesPass());
@@ -73,6 +77,11 @@ static void addKernelPasses(OpPassManager &pm, const GPUInfo &gpu,
   attn::ConvertAttnToGPUPassOptions kernels;
   kernels.f32 = options.f32;
   pm.addPass(attn::createConvertAttnToGPUPass(kernels));
+  if (callsLibrary) {
+    attn::ProductsToRuntimePassOptions products;
+    products.f32 = options.f32;
+    pm.addPass(attn::createProductsToRuntimePass(products));
+  }
   pm.addNestedPass<func::FuncOp>(attn::createLoopsToGPUPass());
   pm.addPass(createLowerAffinePass());
   // Most of what kernels repeat goes at once, which halves the next pass's

@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "fovea/Conversion/Interfaces/Lowerings.h"
+#include "fovea/Conversion/LoopsToGPU/Passes.h"
 #include "fovea/Conversion/Passes.h"
 #include "fovea/Dialect/Attn/IR/AttnDialect.h"
 #include "fovea/Dialect/Attn/Transforms/Passes.h"
@@ -44,6 +45,7 @@ void fovea::registerAllPasses() {
   mlir::registerAllPasses();
   attn::registerAttnTransformsPasses();
   attn::registerConversionPasses();
+  attn::registerLoopsToGPUPasses();
   attn::registerDifferentiatePasses();
   registerFoveaNVVMTargetPasses();
   registerPipelines();

@@ -19,6 +19,8 @@ if "FOVEA_FAKE_CUDA" not in os.environ:
     pytest.skip("needs the driver that pretends", allow_module_level=True)
 # The runtime looks for a driver when it is first asked for one.
 os.environ["FOVEA_LIBCUDA"] = os.environ["FOVEA_FAKE_CUDA"]
+# Products of matrices, as those of fast_multipole_linear, are a library's.
+os.environ["FOVEA_LIBCUBLASLT"] = os.environ["FOVEA_FAKE_CUBLASLT"]
 
 CUDA, OPENCL = 2, 4
 COPY = """

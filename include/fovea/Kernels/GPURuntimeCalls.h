@@ -63,6 +63,17 @@ public:
   Value makeBuffer(mlir::OpBuilder &builder, mlir::Location loc, Value pointer,
                    Value like, mlir::ValueRange strides = {});
 
+  /// Memory of the host for one value of a type, or with numbers of a type, for
+  /// one call of `function`.
+  Value makeSlot(mlir::OpBuilder &builder, mlir::Location loc,
+                 mlir::func::FuncOp function, mlir::Type type,
+                 unsigned alignment = 0);
+  Value makeList(mlir::OpBuilder &builder, mlir::Location loc,
+                 mlir::func::FuncOp function, mlir::Type type,
+                 mlir::ValueRange values);
+  Value getListElement(mlir::OpBuilder &builder, mlir::Location loc, Value list,
+                       mlir::Type type, int32_t index);
+
   /// The words in which checks on the device tell the failure of a call of
   /// `function`, a memref that is there from its start; null if nothing is
   /// checked, unless `make`.

@@ -15,6 +15,7 @@
 #define FOVEA_PIPELINES_PIPELINES_H
 
 #include "fovea/Support/F32Math.h"
+#include "fovea/Support/MatrixProducts.h"
 #include "mlir/Pass/PassOptions.h"
 #include <string>
 
@@ -44,6 +45,11 @@ struct NVVMPipelineOptions : mlir::PassPipelineOptions<NVVMPipelineOptions> {
   Option<attn::F32Math> f32{
       *this, "f32", llvm::cl::desc("products of f32 data"),
       llvm::cl::init(attn::F32Math::TF32x3), attn::getF32MathValues()};
+  Option<attn::MatrixProducts> products{
+      *this, "products",
+      llvm::cl::desc("what computes products of matrices around attention"),
+      llvm::cl::init(attn::MatrixProducts::Library),
+      attn::getMatrixProductsValues()};
   Option<bool> emulate{*this, "emulate",
                        llvm::cl::desc("run kernels in the emulator"),
                        llvm::cl::init(false)};

@@ -48,16 +48,8 @@ private:
   void lower(memref::LoadOp op);
   void lower(memref::StoreOp op);
   void lower(nvgpu::TmaCreateDescriptorOp op);
-  /// Memory of the host for one number of a type.
-  Value makeSlot(OpBuilder &builder, Location loc, Type type,
-                 unsigned alignment = 0);
   void copyElement(OpBuilder &builder, Location loc, Value to, Value from,
                    Type type);
-  /// Memory of the host with numbers of a type.
-  Value makeList(OpBuilder &builder, Location loc, Type type,
-                 ValueRange values);
-  Value getListElement(OpBuilder &builder, Location loc, Value list, Type type,
-                       int32_t index);
   /// The device's view of a buffer in the host's memory.
   Value map(OpBuilder &builder, Location loc, Value buffer, int32_t access);
   /// The same of an argument, whose rows may lie anywhere.
@@ -164,19 +156,21 @@ Value BufferPlacement::mapRows(OpBuilder &builder, Location loc, Value buffer,
   };
   int64_t rank = type.getRank();
   int64_t elementBytes = GPURuntimeCalls::getElementBytes(type);
-  Value strides = makeList(builder, loc, i64, metadata.getStrides());
+  Value strides =
+      calls.makeList(builder, loc, function, i64, metadata.getStrides());
   Value mapped = calls.call(
       builder, loc, "fovea_rt_gpu_map_rows",
       {queue, calls.getElementPointer(builder, loc, buffer, {}),
        number(i64, elementBytes),
        number(i64, getCopyBytes(buffer, elementBytes)), number(i32, rank),
-       makeList(builder, loc, i64, metadata.getSizes()), strides,
-       number(i32, access)},
+       calls.makeList(builder, loc, function, i64, metadata.getSizes()),
+       strides, number(i32, access)},
       calls.pointerType);
   SmallVector<Value> found;
   for (int64_t dim = 0; dim < rank; ++dim)
     found.push_back(LLVM::LoadOp::create(
-        builder, loc, i64, getListElement(builder, loc, strides, i64, dim)));
+        builder, loc, i64,
+        calls.getListElement(builder, loc, strides, i64, dim)));
   return calls.makeBuffer(builder, loc, mapped, buffer, found);
 }
 
@@ -282,36 +276,6 @@ void BufferPlacement::lower(memref::CopyOp op) {
   op.erase();
 }
 
-Value BufferPlacement::makeSlot(OpBuilder &builder, Location loc, Type type,
-                                unsigned alignment) {
-  // Once, even if the access is in a loop.
-  OpBuilder::InsertionGuard guard(builder);
-  builder.setInsertionPointToStart(&function.getBody().front());
-  Value one = LLVM::ConstantOp::create(builder, loc, builder.getI64Type(),
-                                       builder.getI64IntegerAttr(1));
-  type = LLVMTypeConverter(builder.getContext()).convertType(type);
-  return LLVM::AllocaOp::create(builder, loc, calls.pointerType, type, one,
-                                alignment);
-}
-
-Value BufferPlacement::getListElement(OpBuilder &builder, Location loc,
-                                      Value list, Type type, int32_t index) {
-  return LLVM::GEPOp::create(builder, loc, calls.pointerType, type, list,
-                             ArrayRef<LLVM::GEPArg>{index});
-}
-
-Value BufferPlacement::makeList(OpBuilder &builder, Location loc, Type type,
-                                ValueRange values) {
-  Value list =
-      makeSlot(builder, loc, LLVM::LLVMArrayType::get(type, values.size()));
-  for (auto [i, value] : llvm::enumerate(values))
-    LLVM::StoreOp::create(
-        builder, loc,
-        arith::IndexCastOp::create(builder, loc, type, value).getResult(),
-        getListElement(builder, loc, list, type, i));
-  return list;
-}
-
 void BufferPlacement::copyElement(OpBuilder &builder, Location loc, Value to,
                                   Value from, Type type) {
   Value bytes = calls.getNumBytes(builder, loc, MemRefType::get({}, type), {});
@@ -323,7 +287,7 @@ void BufferPlacement::lower(memref::LoadOp op) {
   Location loc = op.getLoc();
   Type type = op.getType();
   auto slotType = MemRefType::get({}, type);
-  Value slot = makeSlot(builder, loc, type);
+  Value slot = calls.makeSlot(builder, loc, function, type);
   copyElement(
       builder, loc, slot,
       calls.getElementPointer(builder, loc, op.getMemref(), op.getIndices()),
@@ -359,7 +323,7 @@ void BufferPlacement::lower(memref::StoreOp op) {
     op.erase();
     return;
   }
-  Value slot = makeSlot(builder, loc, type);
+  Value slot = calls.makeSlot(builder, loc, function, type);
   Value buffer =
       calls.makeBuffer(builder, loc, slot, MemRefType::get({}, type), {});
   memref::StoreOp::create(builder, loc, value, buffer);
@@ -395,14 +359,15 @@ void BufferPlacement::lower(nvgpu::TmaCreateDescriptorOp op) {
   auto swizzle =
       cast<nvgpu::TensorMapDescriptorType>(op.getTensorMap().getType())
           .getSwizzle();
-  Value map = makeSlot(builder, loc, LLVM::LLVMArrayType::get(i64, 16),
-                       /*alignment=*/64);
+  Value map =
+      calls.makeSlot(builder, loc, function, LLVM::LLVMArrayType::get(i64, 16),
+                     /*alignment=*/64);
   calls.call(builder, loc, "fovea_rt_gpu_encode_tensor_map",
              {queue, map, kindOfElement, number(i32, extents.size()),
               calls.getElementPointer(builder, loc, tensor, {}),
-              makeList(builder, loc, i64, extents),
-              makeList(builder, loc, i64, strides),
-              makeList(builder, loc, i32, box),
+              calls.makeList(builder, loc, function, i64, extents),
+              calls.makeList(builder, loc, function, i64, strides),
+              calls.makeList(builder, loc, function, i32, box),
               number(i32, static_cast<int64_t>(swizzle))});
   for (Operation *user : llvm::make_early_inc_range(op->getUsers())) {
     user->getResult(0).replaceAllUsesWith(map);

@@ -15,13 +15,10 @@
 #ifndef FOVEA_LIB_CONVERSION_LINALGTOVECTOR_LINALGKERNELS_H
 #define FOVEA_LIB_CONVERSION_LINALGTOVECTOR_LINALGKERNELS_H
 
+#include "fovea/Kernels/LinalgProduct.h"
 #include "fovea/Kernels/RegisterFile.h"
-#include "mlir/Dialect/Linalg/IR/Linalg.h"
 
 namespace fovea::attn {
-
-/// Whether the body is `output + left * right` of floating-point numbers.
-bool isSumOfProducts(mlir::linalg::LinalgOp op);
 
 /// A convolution of floating-point tensors as a product of matrices; no value
 /// when `op` is something else, or no channel meets all of the others.

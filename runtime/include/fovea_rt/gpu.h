@@ -288,6 +288,54 @@ FOVEA_RT_EXPORT void fovea_rt_gpu_transform(void *data, int64_t length,
 /* 1 where such transforms can run, else 0. */
 FOVEA_RT_EXPORT int32_t fovea_rt_gpu_has_transforms(void);
 
+/* What an axis of a product runs along. */
+enum {
+  /* Both factors and the result: one product for each of its places. */
+  FOVEA_RT_GPU_AXIS_BATCH = 0,
+  /* The left factor and the result. */
+  FOVEA_RT_GPU_AXIS_ROWS = 1,
+  /* The right factor and the result. */
+  FOVEA_RT_GPU_AXIS_COLUMNS = 2,
+  /* Both factors, summed up. */
+  FOVEA_RT_GPU_AXIS_DEPTH = 3
+};
+
+/* Numbers of an axis, see below. */
+#define FOVEA_RT_GPU_AXIS_NUMBERS 6
+/* Most axes of a product. */
+#define FOVEA_RT_GPU_MOST_AXES 16
+
+enum {
+  /* Sums are added to what the result holds. */
+  FOVEA_RT_GPU_ADD = 1,
+  /* Factors in f32 may be rounded to tf32. */
+  FOVEA_RT_GPU_TF32 = 2
+};
+
+/*
+ * Sums of products of matrices in device memory, summed in f32 and rounded
+ * once: result[b, i, j] = sum_k left[b, i, k] right[b, k, j], and `bias[j]` if
+ * that is not null. They run on the queue that the invocation opened last; on
+ * CUDA by cuBLASLt, found when it is first needed: FOVEA_RT_UNAVAILABLE without
+ * one.
+ *   factor_type  FOVEA_RT_GPU_F16, _BF16 or _F32, of both factors
+ *   result_type  the same, or _F32; of the bias, too
+ *   flags        of those above
+ *   axes         [rank][6]: what it runs along, its extent, and its strides in
+ *                the left factor, the right one, the result and the bias, in
+ *                elements. Elements of one axis of each array, other than of a
+ *                batch, are adjacent; those of the columns with a bias.
+ *
+ * Fails: arrays without such an axis, and several axes of depth that do not
+ * follow each other in both factors where the result is narrow or has a bias
+ * (FOVEA_RT_INVALID_ARGUMENT).
+ */
+FOVEA_RT_EXPORT void fovea_rt_gpu_multiply(int32_t factor_type,
+                                           int32_t result_type, int32_t flags,
+                                           const void *left, const void *right,
+                                           void *result, const void *bias,
+                                           int32_t rank, const int64_t *axes);
+
 /*===----------------------------------------------------------------------===*/
 /* Called from host programs.                                                 */
 /*===----------------------------------------------------------------------===*/

@@ -22,7 +22,7 @@
 extern "C" {
 #endif
 
-#define FOVEA_RT_GPU_DRIVER_VERSION 4
+#define FOVEA_RT_GPU_DRIVER_VERSION 5
 #define FOVEA_RT_GPU_TEXT 1024
 
 /* Where memory is, seen from a device. */
@@ -46,6 +46,25 @@ typedef struct {
   const int64_t *extents, *strides;
   const int32_t *box;
 } fovea_rt_gpu_tensor_map_info;
+
+/* A matrix, or one for each entry of a batch: elements lie as many elements
+   apart as the strides say. One of its axes has adjacent elements or an extent
+   of 1, and those of the other do not overlap. */
+typedef struct {
+  void *data;
+  int64_t batch_stride, row_stride, column_stride;
+} fovea_rt_gpu_matrix;
+
+/* As fovea_rt_gpu_multiply. The rows of the left factor are those of the
+   result, its columns the rows of the right factor. No extent is 0. */
+typedef struct {
+  int32_t factor_type, result_type, flags;
+  int64_t batch, rows, columns, depth;
+  fovea_rt_gpu_matrix left, right, result;
+  /* The numbers of the columns, one after the other, or null; if there are any,
+     columns of the result are adjacent. */
+  const void *bias;
+} fovea_rt_gpu_product;
 
 typedef struct {
   /* FOVEA_RT_GPU_DRIVER_VERSION. */
@@ -97,6 +116,9 @@ typedef struct {
   fovea_rt_status (*transform)(void *device, void *data, int64_t length,
                                int64_t count, int32_t inverse, void *stream,
                                char *text);
+
+  fovea_rt_status (*multiply)(void *device, const fovea_rt_gpu_product *product,
+                              void *stream, char *text);
 
   fovea_rt_status (*create_stream)(void *device, void **stream, char *text);
   fovea_rt_status (*destroy_stream)(void *device, void *stream, char *text);

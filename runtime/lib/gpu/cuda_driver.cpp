@@ -9,6 +9,7 @@
 #include "cuda_driver.h"
 #include "cuda_api.h"
 #include "cuda_fft.h"
+#include "cuda_products.h"
 #include "cuda_staging.h"
 
 #include "fovea_rt/gpu_driver.h"
@@ -38,6 +39,7 @@ struct Device {
   char name[128];
   Staging staging;
   Transforms transforms;
+  Products products;
 };
 
 struct LoadedFunction {
@@ -530,6 +532,14 @@ static fovea_rt_status transform(void *device, void *data, int64_t length,
                              !isCapturing(api, asStream(stream)), text);
 }
 
+static fovea_rt_status multiply(void *device,
+                                const fovea_rt_gpu_product *product,
+                                void *stream, char *text) {
+  FOVEA_CUDA_ENTER(device);
+  return self.products.run(device, *product, asStream(stream),
+                           !isCapturing(api, asStream(stream)), text);
+}
+
 //===----------------------------------------------------------------------===//
 // Streams and events
 //===----------------------------------------------------------------------===//
@@ -614,6 +624,7 @@ const fovea_rt_gpu_driver fovea::rt::cudaDriver = {
     fillMemory,
     encodeTensorMap,
     transform,
+    multiply,
     createStream,
     destroyStream,
     isCapturingStream,

@@ -542,6 +542,11 @@ static fovea_rt_gpu_queue *getQueue(const char *what) {
   return invocation->queues;
 }
 
+QueueInfo fovea::rt::getQueueInfo(const char *what) {
+  fovea_rt_gpu_queue *queue = getQueue(what);
+  return {queue, queue->device, queue->stream};
+}
+
 void fovea_rt_gpu_transform(void *data, int64_t length, int64_t count,
                             int32_t inverse) {
   fovea_rt_gpu_queue *queue = getQueue("Fourier transforms");

@@ -26,6 +26,15 @@ struct GPUBlock {
   GPUBlock *next;
 };
 
+/// The queue that the running invocation opened last, a failure without one:
+/// `what` needs it.
+struct QueueInfo {
+  fovea_rt_gpu_queue *queue;
+  GPUDevice *device;
+  void *stream;
+};
+QueueInfo getQueueInfo(const char *what);
+
 /// Closes the queues of an invocation that has ended. After a failure its
 /// blocks are freed; after a success they are its results.
 void closeQueues(Invocation &invocation, bool succeeded);

@@ -21,3 +21,4 @@ config.test_format = lit.formats.ShTest(
 config.unsupported = "python" not in config.available_features
 config.environment["PYTHONPATH"] = os.path.join(config.fovea_binary_dir, "python")
 config.environment["FOVEA_FAKE_CUDA"] = dict(config.substitutions)["%fake_cuda"]
+config.environment["FOVEA_FAKE_CUBLASLT"] = dict(config.substitutions)["%fake_cublaslt"]

@@ -40,6 +40,8 @@ struct Options {
   bool bankConflicts = false;
   /// Has Fourier transforms, as a machine with cuFFT.
   bool transforms = true;
+  /// Has products of matrices, as a machine with cuBLASLt.
+  bool products = true;
   /// Most shared memory, static and dynamic, of a block.
   uint32_t sharedLimit = 227 * 1024;
   /// The GPU that kernels are compiled for when nothing else says so.

@@ -113,11 +113,16 @@ static Value countElements(ImplicitLocOpBuilder &b, Value array,
       b, state, arith::IndexCastOp::create(b, b.getI64Type(), count));
 }
 
-/// How many keys have a codeword, at least 1: of a `mask`, or all.
+/// How many keys have a codeword, at least 1: of a `mask`, or all. A tensor of
+/// one number, which a GPU makes and keeps.
 static Value countKeys(ImplicitLocOpBuilder &b, Value keys, Value mask,
                        Type state) {
+  auto type = RankedTensorType::get({}, state);
+  auto fill = [&](Value number) -> Value {
+    return tensor::FromElementsOp::create(b, type, number);
+  };
   if (!mask)
-    return countElements(b, keys, {0, 1, 2}, state);
+    return fill(countElements(b, keys, {0, 1, 2}, state));
   Value one = getNumber(b, state, 1.0), none = getNumber(b, state, 0.0);
   // Of each batch entry first: numbers stay small enough to be exact.
   Value counts = addUp(
@@ -131,9 +136,9 @@ static Value countKeys(ImplicitLocOpBuilder &b, Value keys, Value mask,
       b, counts, tensor::EmptyOp::create(b, llvm::ArrayRef<int64_t>(), state),
       /*numParallel=*/0,
       [](ImplicitLocOpBuilder &, ValueRange count) { return count[0]; });
-  Value total = arith::MulFOp::create(b, tensor::ExtractOp::create(b, count),
-                                      countElements(b, keys, 1, state));
-  return arith::MaximumFOp::create(b, total, one);
+  Value total =
+      arith::MulFOp::create(b, count, fill(countElements(b, keys, 1, state)));
+  return arith::MaximumFOp::create(b, total, fill(one));
 }
 
 llvm::Expected<OwnedTensor>
@@ -162,10 +167,8 @@ fovea::commitment_loss(const TensorRef &k, const TensorRef &kHat, Target target,
     Value sum = addUp(
         b, rows, inits[0], /*numParallel=*/0,
         [](ImplicitLocOpBuilder &, ValueRange row) -> Value { return row[0]; });
-    Value mean =
-        arith::DivFOp::create(b, tensor::ExtractOp::create(b, sum),
-                              countKeys(b, arguments[0], present, state));
-    Value loss = tensor::FromElementsOp::create(b, inits[0].getType(), mean);
+    Value loss = arith::DivFOp::create(
+        b, sum, countKeys(b, arguments[0], present, state));
     return SmallVector<Value>{loss};
   });
   return call.runFor<OwnedTensor, 1>(check);
@@ -193,19 +196,21 @@ llvm::Expected<OwnedTensor> fovea::commitment_loss_backward(
     auto type = cast<RankedTensorType>(inits[0].getType());
     Type stateType = functions::convertType(b.getContext(), state);
     Value present = mask.get() ? arguments[3] : Value();
-    Value share =
-        arith::DivFOp::create(b, getNumber(b, stateType, 2.0),
-                              countKeys(b, arguments[0], present, stateType));
-    Value factor = arith::MulFOp::create(
-        b, share, tensor::ExtractOp::create(b, arguments[2]));
-    SmallVector<AffineMap> maps(3, b.getMultiDimIdentityMap(4));
+    Value count = countKeys(b, arguments[0], present, stateType);
+    SmallVector<AffineMap> maps(5, b.getMultiDimIdentityMap(4));
+    maps[2] = maps[3] = AffineMap::get(4, 0, b.getContext());
     SmallVector<IteratorType> iterators(4, IteratorType::parallel);
     auto gradient = linalg::GenericOp::create(
-        b, type, arguments.take_front(2), inits[0], maps, iterators,
-        [&](OpBuilder &nested, Location loc, ValueRange pair) {
+        b, type, ValueRange{arguments[0], arguments[1], count, arguments[2]},
+        inits[0], maps, iterators,
+        [&](OpBuilder &nested, Location loc, ValueRange numbers) {
           ImplicitLocOpBuilder inner(loc, nested);
+          Value share = arith::DivFOp::create(
+              inner, getNumber(inner, stateType, 2.0), numbers[2]);
+          Value factor = arith::MulFOp::create(inner, share, numbers[3]);
           Value x = arith::MulFOp::create(
-              inner, getDifference(inner, pair[0], pair[1], stateType), factor);
+              inner, getDifference(inner, numbers[0], numbers[1], stateType),
+              factor);
           if (type.getElementType() != stateType)
             x = arith::TruncFOp::create(inner, type.getElementType(), x);
           linalg::YieldOp::create(inner, x);

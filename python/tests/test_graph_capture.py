@@ -94,7 +94,7 @@ OF_TORCH = {"hca_backward"}
 READS, HOST = "the host reads or writes numbers of this function", "an array lies in host memory"
 #: What no graph can hold, with the reason.
 REFUSED = {
-    "commitment_loss": READS, "commitment_loss_backward": HOST,
+    "commitment_loss_backward": HOST,
     # The position of a state.
     "vq_backward": READS, "vq_decode": HOST,
 }  # fmt: skip

@@ -91,6 +91,8 @@ struct LoopsToGPUPass : fovea::attn::impl::LoopsToGPUPassBase<LoopsToGPUPass> {
       rewriter.eraseOp(copy);
     }
     for (linalg::LinalgOp op : linalgOps) {
+      if (!isIn(op, serialLoops) && op.getNumLoops() == 0)
+        wrapInLoop(op);
       if (!isIn(op, serialLoops) && splitWholeReduction(op))
         continue;
       rewriter.setInsertionPoint(op);
@@ -122,6 +124,16 @@ struct LoopsToGPUPass : fovea::attn::impl::LoopsToGPUPassBase<LoopsToGPUPass> {
       return signalPassFailure();
     llvm::for_each(loops, launchParallel);
     guardLaunches(getOperation());
+  }
+
+  /// Makes what computes single numbers a loop of one iteration, so that the
+  /// host need not read them.
+  static void wrapInLoop(linalg::LinalgOp op) {
+    OpBuilder builder(op);
+    KernelBuilder b(op.getLoc(), builder, builder.getF32Type(), /*lanes=*/0);
+    parallelLoop(b, {b.index(1)}, [&](ValueRange) {
+      op->moveBefore(b.getInsertionBlock(), b.getInsertionPoint());
+    });
   }
 
   static bool isIn(Operation *op, const llvm::SetVector<scf::ForOp> &loops) {

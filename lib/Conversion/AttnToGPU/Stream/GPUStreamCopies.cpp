@@ -50,17 +50,17 @@ std::pair<Value, Value> GPUStreamKernel::findRow(const Tile &tile, Value row) {
 }
 
 /// Copies the rows of operand `view` of the tile's source that `toRow` gives
-/// for the rows of the source.
+/// for the rows of the tile and of the source.
 void GPUStreamKernel::copyTile(const Tile &tile, Value SourceView::*view,
                                const SharedMatrix &shared, Value stage,
                                const ColumnRange &columns,
-                               function_ref<Value(Value)> toRow) {
+                               function_ref<Value(Value, Value)> toRow) {
   Value sharedRow = b.mul(stage, keyTile);
   auto copy = [&](Value source, int64_t bytes) {
     copyRows(b, source, shared, sharedRow, keyTile, columns, bytes,
              [&](Value row) {
                auto [own, exists] = findRow(tile, row);
-               return std::pair(toRow(own), exists);
+               return std::pair(toRow(row, own), exists);
              });
   };
   Type elementType = getElementType(sources.front().*view);
@@ -126,12 +126,29 @@ Value GPUStreamKernel::getKeyRow(const Tile &tile, Value row) {
   return keyRow;
 }
 
+/// Leaves the rows of a tile's keys in shared memory: a warp that looked up a
+/// code ahead of each copy would wait for memory as often.
+void GPUStreamKernel::findKeyRows(const Tile &tile) {
+  forEachOwn(b, keyTile, [&](Value row) {
+    Value found = getKeyRow(tile, findRow(tile, row).first);
+    memref::StoreOp::create(b, found, sharedKeyRows, b.toIndex(row));
+  });
+  b.warpBarrier();
+}
+
 void GPUStreamKernel::loadTile(const Tile &tile, Value stage, Value column) {
+  if (sharedKeyRows)
+    findKeyRows(tile);
   copyTile(tile, &SourceView::keys, sharedKeys, stage, {b.i32(0), width, width},
-           [&](Value row) { return getKeyRow(tile, row); });
+           [&](Value tileRow, Value row) -> Value {
+             if (sharedKeyRows)
+               return memref::LoadOp::create(b, sharedKeyRows,
+                                             b.toIndex(tileRow));
+             return getKeyRow(tile, row);
+           });
   copyTile(tile, &SourceView::values, sharedValues, stage,
            {column, layout.valueColumns, valueWidth},
-           [](Value row) { return row; });
+           [](Value, Value row) { return row; });
   if (hasWeights)
     loadWeights(tile, stage);
   if (hasLists)

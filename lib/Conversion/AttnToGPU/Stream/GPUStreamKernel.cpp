@@ -98,6 +98,15 @@ GPUStreamLayout::GPUStreamLayout(StreamOp op) {
   bool hasLists = !op.getRowLists().empty();
   places = place(hasLists ? numSlots * tiles.getKey() * 4 : 0);
   cuts = place(hasLists ? numSlots * words * 4 : 0);
+  keyRows = place(findsKeyRows(op) ? tiles.getKey() * 4 : 0);
+}
+
+bool GPUStreamLayout::findsKeyRows(StreamOp op) {
+  return op.getTiles()->getLanes() != kWarpgroupRows &&
+         op.getTiles()->getVectors() == 1 &&
+         llvm::any_of(op.getSourceList(), [](const auto &source) {
+           return source.codes != nullptr;
+         });
 }
 
 int64_t GPUStreamLayout::place(int64_t size) {
@@ -179,6 +188,8 @@ void GPUStreamKernel::rarely(function_ref<void()> body) {
 }
 
 void GPUStreamKernel::placeTerms() {
+  if (GPUStreamLayout::findsKeyRows(op))
+    sharedKeyRows = b.sharedBuffer(layout.keyRows, {keyTile}, b.getI32Type());
   if (hasWeights) {
     sharedWeights = b.sharedBuffer(layout.weights, {layout.numSlots * keyTile},
                                    b.getF32Type());

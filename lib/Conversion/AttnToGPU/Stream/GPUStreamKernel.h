@@ -63,8 +63,11 @@ public:
   /// Value columns that are summed at once, and how many times that is done.
   int64_t valueColumns, numPasses;
   // Offsets in bytes.
-  int64_t queries, keys, values, weights, hidden, table, places, cuts;
+  int64_t queries, keys, values, weights, hidden, table, places, cuts, keyRows;
   int64_t tableRows, bytes = 0;
+  /// Whether a tile's rows of keys are found ahead of its copies: where codes
+  /// say them and a block is one warp, which would wait for each.
+  static bool findsKeyRows(StreamOp op);
   /// Tiles whose weights and places are there at once.
   int64_t numSlots = 2;
 
@@ -239,12 +242,13 @@ private:
   void copyTile(const Tile &tile, Value SourceView::*view,
                 const SharedMatrix &shared, Value stage,
                 const ColumnRange &columns,
-                llvm::function_ref<Value(Value)> toRow);
+                llvm::function_ref<Value(Value, Value)> toRow);
   void copyToBoxes(const Tile &tile, const SourceView &source,
                    Value SourceView::*view, const SharedMatrix &boxes,
                    Value stage, int64_t columns, int64_t numColumns);
   std::pair<Value, Value> findRow(const Tile &tile, Value row);
   Value getKeyRow(const Tile &tile, Value row);
+  void findKeyRows(const Tile &tile);
   void loadWeights(const Tile &tile, Value stage);
 
   // Masks (GPUStreamMasks.cpp).
@@ -340,7 +344,8 @@ private:
 
   // Shared memory.
   SharedMatrix sharedQueries, sharedKeys, sharedValues;
-  Value sharedWeights, sharedHidden, sharedPlaces, sharedCuts, table;
+  Value sharedWeights, sharedHidden, sharedPlaces, sharedCuts, table,
+      sharedKeyRows;
 
   int64_t getStride(const Segment &segment) const {
     return sources[segment.source].attr.getMask().getStride();

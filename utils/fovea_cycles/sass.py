@@ -74,10 +74,11 @@ def disassemble(nvdisasm: str, cubin: str) -> dict[str, list[Line]]:
     return functions
 
 
-def find_main_loop(code: list[Line]) -> list[Instruction]:
+def find_main_loop(code: list[Line], product: str = "HGMMA", needed: str = "") -> list[Instruction]:
     """The shortest way round the smallest loop with the most products; empty if there is none.
 
-    What a kernel does rarely (masks, NaN) is behind branches that this way does not take."""
+    What a kernel does rarely (masks, NaN) is behind branches that this way does not take. No branch
+    passes over an instruction `needed`."""
     labels = {line: at for at, line in enumerate(code) if isinstance(line, str)}
     loops = []
     for end, line in enumerate(code):
@@ -85,7 +86,7 @@ def find_main_loop(code: list[Line]) -> list[Instruction]:
         if begin is None or begin >= end:
             continue
         body = [x for x in code[begin:end + 1] if isinstance(x, Instruction)]
-        products = sum(x.name == "HGMMA" for x in body)
+        products = sum(x.name == product for x in body)
         # Waits that have failed return from behind the end of the kernel.
         if products and not any(x.text == "EXIT" for x in body):
             loops.append((products, begin - end, begin, end))
@@ -103,7 +104,9 @@ def find_main_loop(code: list[Line]) -> list[Instruction]:
             ways.append((at + 1, 0))
         else:
             target = labels.get(line.target or "")
-            if target is not None and at < target <= end:
+            skipped = code[at + 1:target] if needed and target is not None else []
+            if target is not None and at < target <= end and not any(
+                    isinstance(x, Instruction) and x.name == needed for x in skipped):
                 ways.append((target, 1))
             if target is None or line.is_guarded:
                 ways.append((at + 1, 1))

@@ -24,9 +24,13 @@ options = parser.parse_args()
 sys.path[:0] = [str(options.source / folder) for folder in ("utils/fovea_cycles", "benchmarks/gpu")]
 import artefacts  # noqa: E402
 import cycles  # noqa: E402
+import decode  # noqa: E402
+import sass  # noqa: E402
 from model import FAR, MIDDLE, NEAR  # noqa: E402
 
 HEADER = "| kernel | keys of a tile | instructions, moves | cycles of a tile: L2, middle, HBM | tensor cores, middle |"
+DECODING = ("| kernel | bytes of a tile, instructions | blocks of a multiprocessor | cycles of a tile: always there, H100, H200 | "
+            "bandwidth: H100, H200 |")
 TOLERANCE = 0.03
 
 
@@ -54,6 +58,18 @@ KERNELS["vq, blocks of 512, 512 codewords, D = 128"] = artefacts.vq(128, 8192, 5
 # Two kernels each, in this order.
 GRADIENTS = {f"gradients for {{}}, dense, causal, D = {width}": gradients(width) for width in (64, 128)}
 
+
+def single(is_coded):
+    """128 queries of 64 heads on 8, each of all keys."""
+    q, k, c, z = "tensor<128x64x1x128xbf16>", "tensor<128x8x?x128xbf16>", "tensor<1x8x512x128xbf16>", "tensor<128x8x?xi32>"
+    source = f"source(%c, %v : {c}, {k}) codes(%z : {z})" if is_coded else f"source(%k, %v : {k}, {k})"
+    return (f"func.func @f(%q: {q}, %k: {k}, %v: {k}, %c: {c}, %z: {z}) -> {q} {{\n  %o = tensor.empty() : {q}\n"
+            f"  %r = attn.stream query(%q : {q}) {source} ranges [affine_map<(b)[rows, n] -> (0, rows)>] outs(%o : {q})"
+            f" {{scale = 1.0 : f64}} -> {q}\n  return %r : {q}\n}}\n")
+
+
+SINGLE = {"keys and values": single(False), "keys that codes name": single(True)}
+
 programs = cycles.Programs.find()
 version = re.search(r"release ([\d.]+)", subprocess.run([programs.ptxas, "--version"], capture_output=True, text=True,
                                                         check=True).stdout)[1]
@@ -64,15 +80,22 @@ is_compared = version == stated_version and not options.update
 begin = page.index(HEADER)
 end = page.index("\n\n", begin)
 stated = {row.split(" | ")[0].strip("| "): row for row in page[begin:end].splitlines()[2:]}
+decoding_begin = page.index(DECODING)
+decoding_end = page.index("\n\n", decoding_begin)
+stated_decoding = {row.split(" | ")[0].strip("| "): row for row in page[decoding_begin:decoding_end].splitlines()[2:]}
 
 lines, failures = [HEADER, "|---|---|---|---|---|"], []
 
 
-def measure(name, text, count):
+def with_cubin(text, use):
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "kernel.mlir"
         path.write_text(text)
-        kernels = cycles.measure_cubin(programs, programs.make_cubin(path, Path(folder), options.compiler, "f"))
+        return use(programs.make_cubin(path, Path(folder), options.compiler, "f"))
+
+
+def measure(name, text, count):
+    kernels = with_cubin(text, lambda cubin: cycles.measure_cubin(programs, cubin))
     if len(kernels) != count:
         raise SystemExit(f"{name}: expected {count} kernels with products of warpgroups, but found {len(kernels)}")
     return sorted(kernels, key=lambda kernel: kernel.name)
@@ -98,9 +121,26 @@ for name, kernel in measured:
             failures.append(f"{name}: {now} cycles with loads from '{place}'; the page says {before}")
     if kernel.moves > int(cells[2].split(", ")[1]) + 4:
         failures.append(f"{name}: {kernel.moves} moves; the page says {cells[2].split(', ')[1]}")
+decoding_lines = [DECODING, "|---|---|---|---|---|"]
+for name, text in SINGLE.items():
+    functions = with_cubin(text, lambda cubin: sass.disassemble(programs.nvdisasm, str(cubin)))
+    (loop,) = filter(None, map(decode.find_loop, functions.values()))
+    found = [loop.simulate(memory) for memory in (decode.ALWAYS, decode.H100, decode.H200)]
+    shares = [round(100 * loop.get_share(memory, time)) for memory, time in zip((decode.H100, decode.H200), found[1:])]
+    decoding_lines.append(f"| {name} | {loop.tile_bytes}, {len(loop.body)} | {loop.blocks} | "
+                          f"{', '.join(f'{time:.0f}' for time in found)} | {shares[0]} %, {shares[1]} % |")
+    if not is_compared:
+        continue
+    if name not in stated_decoding:
+        failures.append(f"{name}: is not in the table of single queries")
+        continue
+    before = [int(time) for time in stated_decoding[name].strip("| ").split(" | ")[3].split(", ")]
+    failures += [f"{name}: {now:.0f} cycles for a tile; the page says {then}"
+                 for now, then in zip(found, before) if now > then * (1 + TOLERANCE)]
 if options.update:
+    page = page[:decoding_begin] + "\n".join(decoding_lines) + page[decoding_end:]
     page = page[:begin] + "\n".join(lines) + page[end:]
     page_path.write_text(page.replace(f"ptxas {stated_version}", f"ptxas {version}"))
 said = "as stated" if is_compared else f"without spills, cycles not compared: this is ptxas {version}, not {stated_version}"
-print("\n".join(failures or [f"{len(lines) - 2} loops {said}"]))
+print("\n".join(failures or [f"{len(lines) + len(decoding_lines) - 4} loops {said}"]))
 raise SystemExit(bool(failures))

@@ -1,0 +1,166 @@
+# Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""How much of a GPU's memory bandwidth the main loop of a kernel for few queries uses.
+
+Blocks of one warp copy tiles of keys and values with cp.async, one ahead, and multiply them with
+mma.sync. A multiprocessor runs as many blocks as its registers and its shared memory hold. All of
+them are issued cycle by cycle, as their control codes say; what they copy arrives in order, at the
+multiprocessor's share of the bandwidth, after a latency.
+"""
+
+from __future__ import annotations
+
+import collections
+import re
+from dataclasses import dataclass, field
+
+from model import BACK_EDGE, LATENCIES, OPERANDS_READ, PIPES
+from sass import Instruction, Line, find_main_loop
+
+MULTIPROCESSORS, CLOCK_GHZ = 132, 1.6
+REGISTERS, SHARED_BYTES, MOST_BLOCKS = 65536, 233472, 32
+LANES = 32
+# Of a quarter: cycles until the next one, and until the result is there.
+DECODE_PIPES = {"HMMA": ("tensor", 6.26), "LDSM": ("lsu", 4), "LDGSTS": ("lsu", 4), "LDG": ("lsu", 4)}
+DECODE_LATENCIES = {"HMMA": 25, "LDSM": 33}
+
+
+@dataclass(frozen=True)
+class Memory:
+    """`terabytes` a second for the whole GPU, each request after `latency` cycles."""
+
+    name: str
+    terabytes: float
+    latency: int
+
+    @property
+    def rate(self) -> float:
+        """Bytes of a cycle for each multiprocessor."""
+        return self.terabytes * 1e3 / CLOCK_GHZ / MULTIPROCESSORS
+
+
+ALWAYS, H100, H200 = Memory("always there", 1e6, 1), Memory("H100", 3.35, 800), Memory("H200", 4.8, 1000)
+
+
+@dataclass
+class Warp:
+    quarter: int
+    ready: float
+    at: int = 0
+    tile: int = 0
+    scoreboards: list[list[float]] = field(default_factory=lambda: [[] for _ in range(6)])
+    pending: float = 0  # when what no group holds yet is there
+    groups: list[float] = field(default_factory=list)
+    ends: list[float] = field(default_factory=list)
+
+
+@dataclass
+class Loop:
+    """A main loop; `tile_bytes` are those that one iteration copies."""
+
+    body: list[Instruction]
+    registers: int
+    tile_bytes: int
+
+    @property
+    def blocks(self) -> int:
+        """Of one warp, on a multiprocessor: each has two tiles, and some bytes for its queries."""
+        by_registers = REGISTERS // (LANES * -(-self.registers // 8) * 8)
+        by_shared = SHARED_BYTES // (2 * self.tile_bytes + 4096 + 1024)
+        return min(by_registers, by_shared, MOST_BLOCKS)
+
+    def get_share(self, memory: Memory, cycles: float) -> float:
+        """Of the bandwidth, by the cycles of a tile."""
+        return min(1.0, self.blocks * self.tile_bytes / cycles / memory.rate)
+
+    def simulate(self, memory: Memory, tiles: int = 12) -> float:
+        """Cycles of an iteration of one block, with all blocks that fit."""
+        warps = [Warp(quarter=n % 4, ready=137.0 * n) for n in range(self.blocks)]
+        pipes: dict[tuple[int, str], float] = collections.defaultdict(float)
+        issued = [0.0] * 4
+        link = 0.0
+        while any(warp.tile < tiles for warp in warps):
+            # The warp that can go on first; the oldest of those.
+            warp = min((w for w in warps if w.tile < tiles), key=lambda w: max(w.ready, issued[w.quarter]))
+            x = self.body[warp.at]
+            name, pipe = x.name, None
+            time = max(warp.ready, issued[warp.quarter])
+            for board in range(6):
+                if x.wait >> board & 1:
+                    time = max(time, *warp.scoreboards[board], 0)
+            result = DECODE_LATENCIES.get(name, LATENCIES.get(name, 20))
+            if name in ("LDG", "LDC", "ULDC"):
+                result = memory.latency if name == "LDG" else 40
+            if x.opcode.startswith("DEPBAR"):
+                allowed = int(x.text.split(",")[-1], 16) if "," in x.text else 0
+                done = warp.groups[:max(0, len(warp.groups) - allowed)]
+                time = max(time, *done, 0)
+                warp.groups = warp.groups[len(done):]
+            if name in DECODE_PIPES or name in PIPES:
+                pipe, cycles = DECODE_PIPES.get(name) or PIPES[name]
+                time = max(time, pipes[warp.quarter, pipe])
+            if time > max(warp.ready, issued[warp.quarter]):
+                # Others may go on meanwhile.
+                warp.ready = time
+                continue
+            if pipe:
+                pipes[warp.quarter, pipe] = time + cycles
+            if name == "LDGSTS":
+                link = max(link, time) + get_copied_bytes(x) / memory.rate
+                warp.pending = link + memory.latency
+            if name == "LDGDEPBAR":
+                warp.groups.append(warp.pending)
+            if x.write < 6:
+                warp.scoreboards[x.write] = [e for e in warp.scoreboards[x.write] if e > time] + [time + result]
+            if x.read < 6:
+                warp.scoreboards[x.read] = [e for e in warp.scoreboards[x.read] if e > time] + [time + OPERANDS_READ]
+            issued[warp.quarter] = time + 1
+            warp.ready = time + max(1, x.stall)
+            warp.at += 1
+            if warp.at == len(self.body):
+                warp.at, warp.tile = 0, warp.tile + 1
+                warp.ready += BACK_EDGE
+                warp.ends.append(time)
+        half = tiles // 2
+        return max((w.ends[-1] - w.ends[half - 1]) / (tiles - half) for w in warps)
+
+
+def get_copied_bytes(x: Instruction) -> int:
+    bits = re.search(r"\.(32|64|128)(?=[ .])", x.opcode.replace("LTC128B", "") + " ")
+    return LANES * (int(bits[1]) if bits else 32) // 8
+
+
+def expand(code: list[Line], path: list[Instruction], tile_bytes: int) -> list[Instruction]:
+    """The way with loops of copies in it as often as they are run: all of them equally often."""
+    labels = {line: at for at, line in enumerate(code) if isinstance(line, str)}
+    places = {id(line): at for at, line in enumerate(code)}
+    loops = []
+    for at, x in enumerate(path[:-1]):
+        target = labels.get(x.target or "")
+        if target is not None and target < places[id(x)]:
+            begin = next(i for i, y in enumerate(path) if places[id(y)] > target)
+            if copied := sum(get_copied_bytes(y) for y in path[begin:at + 1] if y.name == "LDGSTS"):
+                loops.append((begin, at + 1, copied))
+    straight = sum(get_copied_bytes(x) for x in path if x.name == "LDGSTS") - sum(loop[2] for loop in loops)
+    if not loops:
+        return path
+    times = (tile_bytes - straight) // sum(copied for _, _, copied in loops)
+    body, done = [], 0
+    for begin, end, _ in loops:
+        body += path[done:begin] + path[begin:end] * times
+        done = end
+    return body + path[done:]
+
+
+def count_registers(code: list[Line]) -> int:
+    """Those up to the highest one that is named."""
+    return 1 + max(int(number) for x in code if isinstance(x, Instruction) for number in re.findall(r"\bR(\d+)", x.text))
+
+
+def find_loop(code: list[Line]) -> Loop | None:
+    """The main loop of a kernel for few queries; none in others."""
+    path = find_main_loop(code, "HMMA", needed="LDGSTS")
+    # Lanes read what was copied, once, in pieces of four times eight rows of 16 bytes.
+    tile_bytes = sum(LANES * 16 for x in path if x.name == "LDSM")
+    return Loop(expand(code, path, tile_bytes), count_registers(code), tile_bytes) if tile_bytes else None

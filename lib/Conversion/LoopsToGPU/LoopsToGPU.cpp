@@ -129,7 +129,9 @@ struct LoopsToGPUPass : fovea::attn::impl::LoopsToGPUPassBase<LoopsToGPUPass> {
   /// Makes what computes single numbers a loop of one iteration, so that the
   /// host need not read them.
   static void wrapInLoop(linalg::LinalgOp op) {
-    OpBuilder builder(op);
+    // Behind it, for it moves into the loop.
+    OpBuilder builder(op->getContext());
+    builder.setInsertionPointAfter(op);
     KernelBuilder b(op.getLoc(), builder, builder.getF32Type(), /*lanes=*/0);
     parallelLoop(b, {b.index(1)}, [&](ValueRange) {
       op->moveBefore(b.getInsertionBlock(), b.getInsertionPoint());

@@ -73,6 +73,17 @@ func.func @listed(%list: memref<8xi32>, %a: memref<8x40xf32>, %b: memref<5x40xf3
   return
 }
 
+// Single numbers are made by a thread: the host need not read them.
+// CHECK-LABEL: func.func @single
+// CHECK: gpu.launch
+// CHECK: arith.divf
+// CHECK: gpu.terminator
+// CHECK: return
+func.func @single(%a: memref<f32>, %b: memref<f32>, %c: memref<f32>) {
+  linalg.div ins(%a, %b : memref<f32>, memref<f32>) outs(%c : memref<f32>)
+  return
+}
+
 // -----
 
 func.func @sum(%a: memref<8xf32>) -> f32 {

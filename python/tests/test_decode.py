@@ -29,6 +29,8 @@ SHAPES = [
     {"H": 1, "G": 1, "N": 3, "M": 600, "D": 576, "E": 512},
     {"H": 16, "G": 1, "N": 1, "M": 1063, "D": 576, "E": 512},
     {"B": 2, "H": 131, "G": 1, "N": 1, "M": 65, "D": 64, "E": 80},
+    {"H": 5, "G": 1, "N": 8, "M": 290, "D": 24, "E": 13},
+    {"B": 2, "H": 6, "G": 2, "N": 8, "M": 1234, "D": 128, "E": 6},
 ]
 OPTIONS = {
     "plain": {},
@@ -116,7 +118,7 @@ def test_threads_give_the_same_bits(type, N):
 
 
 @pytest.mark.parametrize("type", ["float32", "bfloat16"])
-@pytest.mark.parametrize("shape", [1, 2, 5, 6, 9, 10, 14])
+@pytest.mark.parametrize("shape", [1, 2, 5, 6, 9, 10, 14, 16, 17])
 def test_what_is_not_read_may_be_anything(type, shape):
     """Rows of a longer cache behind the keys, and those that a mask or a log weight removes."""
     q, k, v = make(type, **SHAPES[shape])

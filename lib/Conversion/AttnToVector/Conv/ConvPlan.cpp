@@ -92,7 +92,7 @@ static std::pair<int64_t, bool> chooseBlock(int64_t tokens, int64_t bases,
 }
 
 template <typename OpTy>
-ConvPlan fovea::attn::planConv(OpTy op, const CPUFacts &cpu) {
+ConvPlan fovea::attn::planConv(OpTy op, const CPUFacts &cpu, int64_t tokens) {
   auto value = cast<MemRefType>(op.getValue().getType());
   auto basis = cast<MemRefType>(op.getBasis().getType());
   int64_t width = value.getDimSize(3);
@@ -109,7 +109,7 @@ ConvPlan fovea::attn::planConv(OpTy op, const CPUFacts &cpu) {
       isForward && cpu.splitVectors && width > half && width <= plan.lanes;
   int64_t windowLanes = isNarrow && 2 * bases <= width ? half : plan.lanes;
   auto [block, isFaster] =
-      chooseBlock(basis.getDimSize(3), basis.getDimSize(2), width,
+      chooseBlock(tokens, basis.getDimSize(2), width,
                   /*hasLongPieces=*/isForward,
                   /*windows=*/isNarrow ? 2 * windowLanes : 0);
   if (plan.algorithm == ConvAlgorithm::Auto)
@@ -127,9 +127,9 @@ ConvPlan fovea::attn::planConv(OpTy op, const CPUFacts &cpu) {
     return plan;
   }
   if (plan.algorithm == ConvAlgorithm::Single)
-    block = llvm::PowerOf2Ceil(std::max<int64_t>(basis.getDimSize(3), 8));
+    block = llvm::PowerOf2Ceil(std::max<int64_t>(tokens, 8));
   plan.block = op.getBlock().value_or(block);
-  bool isOneBlock = !basis.isDynamicDim(3) && basis.getDimSize(3) <= plan.block;
+  bool isOneBlock = !ShapedType::isDynamic(tokens) && tokens <= plan.block;
   if (isOneBlock && basis.getDimSize(2) == 1)
     plan.algorithm = ConvAlgorithm::Single;
   // The columns of a complex row; fewer where the width does not fill it. Two
@@ -162,8 +162,7 @@ ConvPlan fovea::attn::planConv(OpTy op, const CPUFacts &cpu) {
   plan.piece = plan.block;
   if (isForward && !op.getBlock() &&
       plan.algorithm == ConvAlgorithm::Partitioned) {
-    plan.piece =
-        choosePiece(basis.getDimSize(3), basis.getDimSize(2), plan.block);
+    plan.piece = choosePiece(tokens, basis.getDimSize(2), plan.block);
     plan.block = 2 * plan.block - plan.piece;
   }
   plan.outputs = 4;
@@ -171,5 +170,6 @@ ConvPlan fovea::attn::planConv(OpTy op, const CPUFacts &cpu) {
   return plan;
 }
 
-template ConvPlan fovea::attn::planConv(ConvApplyOp, const CPUFacts &);
-template ConvPlan fovea::attn::planConv(ConvApplyBackwardOp, const CPUFacts &);
+template ConvPlan fovea::attn::planConv(ConvApplyOp, const CPUFacts &, int64_t);
+template ConvPlan fovea::attn::planConv(ConvApplyBackwardOp, const CPUFacts &,
+                                        int64_t);

@@ -43,8 +43,10 @@ struct ConvPlan {
 };
 
 /// Chooses the algorithm of an attn.conv_apply on memrefs, or of its gradient,
-/// and plans its loops for a CPU.
-template <typename OpTy> ConvPlan planConv(OpTy op, const CPUFacts &cpu);
+/// and plans its loops for a CPU, and sequences of about `tokens` tokens, which
+/// may be dynamic.
+template <typename OpTy>
+ConvPlan planConv(OpTy op, const CPUFacts &cpu, int64_t tokens);
 
 } // namespace fovea::attn
 

@@ -13,7 +13,7 @@
 // RUN: not fovea-run %s --entry=host --target=gpu-sim --random 2>&1 | FileCheck %s --check-prefix=HOST
 // HOST: error: 'memref.load' op accesses single elements in a loop on the host, but in a function for a GPU they lie on the device
 // RUN: not fovea-run %s --entry=gradient --target=gpu-sim --random 2>&1 | FileCheck %s --check-prefix=GRADIENT
-// GRADIENT: error: 'attn.vq_backward' op has heads of width 300, but GPU kernels take at most 256
+// GRADIENT: error: 'attn.vq_backward' op has heads of width 1100, but GPU kernels take at most 1024
 
 // RUN: not fovea-run %s --entry=codes --target=gpu-sim --random 2>&1 | FileCheck %s --check-prefix=CODES
 // CODES: attn.codebook_accumulate: codes[0, 0, {{[0-9]}}] must be -1, or at least 0 and below 3, but got
@@ -54,13 +54,13 @@ func.func @host(%q: tensor<4xf32>) -> f32 {
   return %r : f32
 }
 
-func.func @gradient(%q: tensor<1x1x4x300xf32>, %z: tensor<1x1x4xi32>, %c: tensor<1x3x300xf32>, %l: tensor<1x1x4xf32>) -> tensor<1x1x4x300xf32> {
-  %o = tensor.empty() : tensor<1x1x4x300xf32>
-  %r:3 = attn.vq_backward ins(%q, %z, %q, %c : tensor<1x1x4x300xf32>, tensor<1x1x4xi32>, tensor<1x1x4x300xf32>, tensor<1x3x300xf32>)
-      forward(%q, %l : tensor<1x1x4x300xf32>, tensor<1x1x4xf32>) gradient(%q : tensor<1x1x4x300xf32>)
-      outs(%o, %o, %o : tensor<1x1x4x300xf32>, tensor<1x1x4x300xf32>, tensor<1x1x4x300xf32>) {block = 2 : i64, causal}
-      -> tensor<1x1x4x300xf32>, tensor<1x1x4x300xf32>, tensor<1x1x4x300xf32>
-  return %r#0 : tensor<1x1x4x300xf32>
+func.func @gradient(%q: tensor<1x1x4x1100xf32>, %z: tensor<1x1x4xi32>, %c: tensor<1x3x1100xf32>, %l: tensor<1x1x4xf32>) -> tensor<1x1x4x1100xf32> {
+  %o = tensor.empty() : tensor<1x1x4x1100xf32>
+  %r:3 = attn.vq_backward ins(%q, %z, %q, %c : tensor<1x1x4x1100xf32>, tensor<1x1x4xi32>, tensor<1x1x4x1100xf32>, tensor<1x3x1100xf32>)
+      forward(%q, %l : tensor<1x1x4x1100xf32>, tensor<1x1x4xf32>) gradient(%q : tensor<1x1x4x1100xf32>)
+      outs(%o, %o, %o : tensor<1x1x4x1100xf32>, tensor<1x1x4x1100xf32>, tensor<1x1x4x1100xf32>) {block = 2 : i64, causal}
+      -> tensor<1x1x4x1100xf32>, tensor<1x1x4x1100xf32>, tensor<1x1x4x1100xf32>
+  return %r#0 : tensor<1x1x4x1100xf32>
 }
 
 func.func @codes(%z: tensor<1x1x4xi32>, %v: tensor<1x1x4x8xf32>, %m: tensor<1x1x3x8xf32>, %n: tensor<1x1x3xi32>) -> tensor<1x1x3x8xf32> {

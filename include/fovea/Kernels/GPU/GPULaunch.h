@@ -23,6 +23,8 @@ mlir::LogicalResult verifyGPUElementTypes(mlir::Operation *op,
 
 /// The widest head, and the most value columns that a block keeps sums of.
 constexpr int64_t kMaxHeadWidth = 256;
+/// The widest queries: more columns would be more code than they are worth.
+constexpr int64_t kMaxQueryWidth = 1024;
 
 /// An error for heads of operands that are wider than kernels take.
 mlir::LogicalResult verifyGPUWidths(mlir::Operation *op,

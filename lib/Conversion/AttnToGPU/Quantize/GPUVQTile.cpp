@@ -214,7 +214,7 @@ VQTile::Entries VQTile::compute(const Place &place, bool rowsAreQueries,
   return entries;
 }
 
-Values VQTile::addKeys(const Place &place, ValueRange sums, int64_t column) {
+Values VQTile::addKeys(const Place &place, ValueRange sums, Value column) {
   return addKept(sums, [&](Value number, Value row) {
     return loadKey(place, row, b.add(number, column));
   });

@@ -65,7 +65,7 @@ public:
   Entries compute(const Place &place, bool rowsAreQueries, bool hasGradients);
   /// Adds `kept tile` times 64 columns of the keys, or of what belongs to the
   /// queries.
-  Values addKeys(const Place &place, ValueRange sums, int64_t column);
+  Values addKeys(const Place &place, ValueRange sums, Value column);
   Values addQueries(const Place &place, ValueRange sums, Value memref,
                     Value column);
 

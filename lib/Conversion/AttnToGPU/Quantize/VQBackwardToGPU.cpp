@@ -111,14 +111,17 @@ void VQBackwardLoops::store(GPUKernelBuilder &k, VQTile &tile, ValueRange parts,
 
 void VQBackwardLoops::emitQueries() {
   GPUKernelBuilder k = makeBuilder();
-  Values at = beginBlocks(k, {batches, heads, numBlocks, tilesOfBlock},
-                          VQTile::getSharedBytes());
+  VQTile::Columns columns = VQTile::divideColumns(width);
+  Values at = beginBlocks(
+      k, {batches, heads, numBlocks, tilesOfBlock, b.index(columns.numBlocks)},
+      VQTile::getSharedBytes());
   VQTile tile(k, problem);
   Place place = {at[0], at[1], k.div(at[1], headsOfKey)};
   setQueries(k, place, at[2], at[3]);
   Value isTile = k.less(place.firstQuery, place.endQuery), zero = k.index(0);
-  Values sums = makeSums(tile, getNumParts(width));
-  size_t size = sums.size() / getNumParts(width);
+  Value firstColumn = k.mul(at[4], columns.getStep());
+  Values sums = makeSums(tile, columns.numParts);
+  size_t size = sums.size() / columns.numParts;
   auto addRows = [&](Value begin, Value end, bool isCache) {
     place.isCache = isCache;
     sums = k.loop(
@@ -129,9 +132,9 @@ void VQBackwardLoops::emitQueries() {
                                                  /*hasGradients=*/true);
           tile.keep(entries.gradients, op.getScale().convertToDouble());
           Values next;
-          for (int64_t part = 0; part < getNumParts(width); ++part)
+          for (int64_t part = 0; part < columns.numParts; ++part)
             next.append(tile.addKeys(place, running.slice(part * size, size),
-                                     part * kTile));
+                                     k.add(firstColumn, part * kTile)));
           return next;
         });
   };
@@ -152,10 +155,10 @@ void VQBackwardLoops::emitQueries() {
                                           /*rowsAreDistances=*/false,
                                           op.getScale().convertToDouble());
                       Values next;
-                      for (int64_t part = 0; part < getNumParts(width); ++part)
+                      for (int64_t part = 0; part < columns.numParts; ++part)
                         next.append(tile.addRelativeKeys(
                             place, running.slice(part * size, size),
-                            firstDistance, k.index(part * kTile)));
+                            firstDistance, k.add(firstColumn, part * kTile)));
                       return next;
                     });
     }
@@ -164,16 +167,16 @@ void VQBackwardLoops::emitQueries() {
   addRows(zero, k.select(hasCache, k.index(numCodes), zero),
           /*isCache=*/true);
   store(k, tile, sums, op.getDQuery(), {at[0], at[1]}, place.firstQuery,
-        place.endQuery, zero);
+        place.endQuery, firstColumn);
 }
 
 /// Gradients of tokens from the queries of their own and the next `memory`
 /// blocks.
 void VQBackwardLoops::emitTokens(Value keySums, Value valueSums) {
   GPUKernelBuilder k = makeBuilder();
-  VQTile::Columns columns;
-  if (valueSums)
-    columns = VQTile::divideColumns(valueWidth);
+  // Keys have all of their columns beside values.
+  VQTile::Columns columns =
+      VQTile::divideColumns(valueSums ? valueWidth : width);
   Values at = beginBlocks(
       k,
       {batches, keyHeads, numBlocks, tilesOfBlock, b.index(columns.numBlocks)},
@@ -194,9 +197,10 @@ void VQBackwardLoops::emitTokens(Value keySums, Value valueSums) {
     isTile =
         k.both(isTile, k.less(window.numBefore, k.add(place.firstRow, kTile)));
   Value endLoop = k.select(isTile, place.endQuery, k.index(0));
-  int64_t keyParts = keySums ? getNumParts(width) : 0,
-          valueParts = columns.numParts;
-  Value zero = k.index(0), firstColumn = k.mul(at[4], columns.getStep());
+  int64_t keyParts = keySums ? VQTile::divideColumns(width).numParts : 0,
+          valueParts = valueSums ? columns.numParts : 0;
+  Value firstColumn = k.mul(at[4], columns.getStep());
+  Value firstKeyColumn = valueSums ? k.index(0) : firstColumn;
   Values sums = makeSums(tile, keyParts + valueParts);
   size_t size = sums.size() / (keyParts + valueParts);
   auto addTile = [&](Value firstQuery, ValueRange running) -> Values {
@@ -211,7 +215,8 @@ void VQBackwardLoops::emitTokens(Value keySums, Value valueSums) {
     };
     if (keyParts) {
       tile.keep(entries.gradients, op.getScale().convertToDouble());
-      addParts(running.take_front(keyParts * size), window.queries, zero);
+      addParts(running.take_front(keyParts * size), window.queries,
+               firstKeyColumn);
     }
     if (valueParts) {
       tile.keep(entries.weights, 1.0);
@@ -227,7 +232,7 @@ void VQBackwardLoops::emitTokens(Value keySums, Value valueSums) {
   ValueRange all(sums);
   if (keyParts)
     store(k, tile, all.take_front(keyParts * size), keySums, {at[0], at[1]},
-          place.firstRow, endRow, zero);
+          place.firstRow, endRow, firstKeyColumn);
   if (valueParts)
     store(k, tile, all.drop_front(keyParts * size), valueSums, {at[0], at[1]},
           place.firstRow, endRow, firstColumn);
@@ -497,7 +502,7 @@ void VQBackwardLoops::emit() {
 static LogicalResult lowerVQBackward(VQBackwardOp op, OpBuilder &builder,
                                      GPULowering &lowering) {
   if (failed(verifyGPUElementTypes(op)) ||
-      failed(verifyGPUWidths(op, {op.getQuery()})))
+      failed(verifyGPUWidths(op, {op.getQuery()}, kMaxQueryWidth)))
     return failure();
   VQBackwardLoops(builder, op, lowering.f32).emit();
   return success();

@@ -392,15 +392,21 @@ void fovea::attn::emitListQueries(RowBuilder &b, StreamBackwardOp op,
   Value headsOfList = b.div(heads, b.max(lists, 1));
   Value readers = b.mul(ListGradientTile::getBlockQueries(b, op), headsOfList);
   GPUKernelBuilder k(op.getLoc(), b, ListGradientTile::kNumThreads);
-  Values at = beginBlocks(k,
-                          {b.extent(op.getQuery(), 0), lists,
-                           ListGradientTile::countBlocks(b, op),
-                           b.ceilDiv(readers, kGradientTile)},
-                          ListGradientTile::getSharedBytes());
+  GradientTile::Columns columns =
+      GradientTile::divideColumns(getWidth(op.getQuery()));
+  Values at = beginBlocks(
+      k,
+      {b.extent(op.getQuery(), 0), lists, ListGradientTile::countBlocks(b, op),
+       b.ceilDiv(readers, kGradientTile), b.index(columns.numBlocks)},
+      ListGradientTile::getSharedBytes());
   ListGradientTile tile(k, op, source, deltas, score, math, sharesHeads);
   tile.enter(at[0], k.mul(at[1], headsOfList), at[2]);
   Value firstReader = k.mul(at[3], kGradientTile);
-  int64_t numParts = llvm::divideCeil(getWidth(op.getQuery()), kGradientTile);
+  Value firstColumn = k.mul(at[4], columns.getStep());
+  auto columnOf = [&](int64_t part) {
+    return k.add(firstColumn, part * kGradientTile);
+  };
+  int64_t numParts = columns.numParts;
   Values carried;
   for (int64_t part = 0; part < numParts; ++part)
     carried.append(tile.makeSums());
@@ -412,13 +418,13 @@ void fovea::attn::emitListQueries(RowBuilder &b, StreamBackwardOp op,
     Values next;
     for (int64_t part = 0; part < numParts; ++part)
       next.append(tile.addKeptRows(running.slice(part * size, size),
-                                   source.keys, k.index(part * kGradientTile)));
+                                   source.keys, columnOf(part)));
     return next;
   });
   for (int64_t part = 0; part < numParts; ++part)
     tile.forEachOfReaders(
         ValueRange(carried).slice(part * size, size), sums, firstReader,
-        k.index(part * kGradientTile), [&](ValueRange to, Value sum) {
+        columnOf(part), [&](ValueRange to, Value sum) {
           Value total = isFirst ? sum : k.fadd(k.loadScalar(sums, to), sum);
           k.storeScalar(total, sums, to);
         });
@@ -433,7 +439,8 @@ void fovea::attn::emitListRows(RowBuilder &b, StreamBackwardOp op,
     return memref ? GradientTile::divideColumns(getWidth(memref))
                   : GradientTile::Columns();
   };
-  GradientTile::Columns columns = divide(valueSums);
+  // Keys have all of their columns beside values.
+  GradientTile::Columns columns = divide(valueSums ? valueSums : keySums);
   Value sums = keySums ? keySums : valueSums;
   Value batches = b.extent(op.getQuery(), 0);
   Value heads = b.extent(op.getQuery(), 1), keyHeads = b.extent(sums, 1);
@@ -447,7 +454,9 @@ void fovea::attn::emitListRows(RowBuilder &b, StreamBackwardOp op,
   ListGradientTile tile(k, op, source, deltas, score, math, sharesHeads);
   Value firstRow = k.mul(at[2], kGradientTile);
   Value firstColumn = k.mul(at[3], columns.getStep());
-  int64_t keyParts = divide(keySums).numParts, valueParts = columns.numParts;
+  Value firstKeyColumn = valueSums ? k.index(0) : firstColumn;
+  int64_t keyParts = divide(keySums).numParts,
+          valueParts = divide(valueSums).numParts;
   Values carried;
   for (int64_t part = 0; part < keyParts + valueParts; ++part)
     carried.append(tile.makeSums());
@@ -468,7 +477,7 @@ void fovea::attn::emitListRows(RowBuilder &b, StreamBackwardOp op,
     };
     if (keyParts) {
       tile.keep(entries.gradients, op.getScale().convertToDouble());
-      addParts(0, keyParts, op.getQuery(), k.index(0));
+      addParts(0, keyParts, op.getQuery(), firstKeyColumn);
     }
     if (valueParts) {
       tile.keep(entries.weights, 1.0);
@@ -505,7 +514,7 @@ void fovea::attn::emitListRows(RowBuilder &b, StreamBackwardOp op,
     bool isKey = part < keyParts;
     Value memref = isKey ? keySums : valueSums;
     Value column = isKey
-                       ? k.index(part * kGradientTile)
+                       ? k.add(firstKeyColumn, part * kGradientTile)
                        : k.add(firstColumn, (part - keyParts) * kGradientTile);
     tile.forEach(ValueRange(carried).slice(part * size, size), [&](Value row,
                                                                    Value place,

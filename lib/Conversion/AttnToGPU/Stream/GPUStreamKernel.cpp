@@ -38,10 +38,6 @@ FloatType fovea::attn::getProductType(StreamOp op) {
   return isMixed ? FloatType(Float32Type::get(op.getContext())) : type;
 }
 
-/// The widest queries: more columns would be more code than shared memory for
-/// them is worth.
-static constexpr int64_t kMaxQueryWidth = 1024;
-
 LogicalResult fovea::attn::verifyGPUStream(StreamOp op) {
   // Data is f64 altogether, if at all; captures of a region may be, too.
   if (failed(verifyGPUElementTypes(op, {op.getQuery()})) ||

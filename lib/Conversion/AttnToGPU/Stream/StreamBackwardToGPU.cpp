@@ -11,6 +11,9 @@
 //   rows     one for 64 rows of a source: dK = scale dS^T Q and dV = P^T dO,
 //            over all queries that read them and all heads that share them, in
 //            order; two blocks where one has no registers for both sums
+//
+// Of more than 256 columns a block has a part.
+//
 //   terms    one for 64 by 64 numbers of a term: the sum of dS along the axes
 //            that were broadcast
 //   captures what score regions read (GPUCaptureGradients.cpp)
@@ -177,23 +180,34 @@ Values StreamBackwardLoops::addUnlessRemoved(GPUKernelBuilder &k, Tile &tile,
   return add();
 }
 
+/// Parts of 64 columns that a block sums; none of what is null.
+static GradientTile::Columns divideColumns(Value memref) {
+  return memref ? GradientTile::divideColumns(getWidth(memref))
+                : GradientTile::Columns();
+}
+
 void StreamBackwardLoops::emitQueries(const Source &source, Value sums,
                                       bool isFirst) {
   GPUKernelBuilder k = makeBuilder();
-  Values at =
-      beginBlocks(k, {batches, heads, b.ceilDiv(numQueries, kGradientTile)},
-                  GradientTile::getSharedBytes());
+  GradientTile::Columns columns = divideColumns(op.getQuery());
+  Values at = beginBlocks(k,
+                          {batches, heads, b.ceilDiv(numQueries, kGradientTile),
+                           b.index(columns.numBlocks)},
+                          GradientTile::getSharedBytes());
   GradientTile tile = makeTile(k, source);
+  Value firstColumn = k.mul(at[3], columns.getStep());
   Place place = {
       at[0],   at[1],  k.div(at[1], headsOfKey), k.mul(at[2], kGradientTile),
       Value(), Value()};
   tile.ranges.setBatch(place.batch);
-  int64_t width = getWidth(op.getQuery());
-  int64_t numParts = llvm::divideCeil(width, kGradientTile);
+  int64_t numParts = columns.numParts;
   Values carried;
   for (int64_t part = 0; part < numParts; ++part)
     carried.append(tile.makeSums());
   size_t size = carried.size() / numParts;
+  auto columnOf = [&](int64_t part) {
+    return k.add(firstColumn, part * kGradientTile);
+  };
   auto addTile = [&](Value firstRow, ValueRange running) -> Values {
     place.firstRow = firstRow;
     return addUnlessRemoved(k, tile, place, running, [&] {
@@ -202,9 +216,9 @@ void StreamBackwardLoops::emitQueries(const Source &source, Value sums,
       tile.keep(entries.gradients, op.getScale().convertToDouble());
       Values next;
       for (int64_t part = 0; part < numParts; ++part)
-        next.append(tile.addKept(
-            running.slice(part * size, size), source.forward.keys, place.batch,
-            place.keyHead, firstRow, k.index(part * kGradientTile)));
+        next.append(tile.addKept(running.slice(part * size, size),
+                                 source.forward.keys, place.batch,
+                                 place.keyHead, firstRow, columnOf(part)));
       return next;
     });
   };
@@ -218,20 +232,16 @@ void StreamBackwardLoops::emitQueries(const Source &source, Value sums,
       });
   for (int64_t part = 0; part < numParts; ++part)
     store(k, tile, ValueRange(carried).slice(part * size, size), sums, at,
-          place.firstQuery, k.index(part * kGradientTile), /*adds=*/!isFirst);
-}
-
-/// Parts of 64 columns that a block sums; none of what is null.
-static GradientTile::Columns divideColumns(Value memref) {
-  return memref ? GradientTile::divideColumns(getWidth(memref))
-                : GradientTile::Columns();
+          place.firstQuery, columnOf(part), /*adds=*/!isFirst);
 }
 
 void StreamBackwardLoops::emitRows(const Source &source, Value keySums,
                                    Value valueSums) {
   Value numRows = b.extent(source.forward.keys, 2);
   GPUKernelBuilder k = makeBuilder();
-  GradientTile::Columns columns = divideColumns(valueSums);
+  // Keys have all of their columns beside values.
+  GradientTile::Columns columns =
+      divideColumns(valueSums ? valueSums : keySums);
   Values at = beginBlocks(k,
                           {batches, keyHeads, b.ceilDiv(numRows, kGradientTile),
                            b.index(columns.numBlocks)},
@@ -243,8 +253,9 @@ void StreamBackwardLoops::emitRows(const Source &source, Value keySums,
   Value firstColumn = k.mul(at[3], columns.getStep());
   GradientRanges::Span rows = {place.firstRow,
                                k.add(place.firstRow, kGradientTile)};
+  Value firstKeyColumn = valueSums ? k.index(0) : firstColumn;
   int64_t keyParts = divideColumns(keySums).numParts,
-          valueParts = columns.numParts;
+          valueParts = divideColumns(valueSums).numParts;
   Values carried;
   for (int64_t part = 0; part < keyParts + valueParts; ++part)
     carried.append(tile.makeSums());
@@ -263,7 +274,7 @@ void StreamBackwardLoops::emitRows(const Source &source, Value keySums,
     };
     if (keyParts) {
       tile.keep(entries.gradients, op.getScale().convertToDouble());
-      addParts(0, keyParts, op.getQuery(), k.index(0));
+      addParts(0, keyParts, op.getQuery(), firstKeyColumn);
     }
     if (valueParts) {
       tile.keep(entries.weights, 1.0);
@@ -302,7 +313,7 @@ void StreamBackwardLoops::emitRows(const Source &source, Value keySums,
   for (int64_t part = 0; part < keyParts + valueParts; ++part) {
     bool isKey = part < keyParts;
     Value column = isKey
-                       ? k.index(part * kGradientTile)
+                       ? k.add(firstKeyColumn, part * kGradientTile)
                        : k.add(firstColumn, (part - keyParts) * kGradientTile);
     store(k, tile, ValueRange(carried).slice(part * size, size),
           isKey ? keySums : valueSums, at, place.firstRow, column,
@@ -518,7 +529,7 @@ static LogicalResult lowerStreamBackward(StreamBackwardOp op,
                                          GPULowering &lowering) {
   // Data is f64 altogether, if at all; captures of a region may be, too.
   if (failed(verifyGPUElementTypes(op, {op.getQuery()})) ||
-      failed(verifyGPUWidths(op, {op.getQuery()})))
+      failed(verifyGPUWidths(op, {op.getQuery()}, kMaxQueryWidth)))
     return failure();
   if (op.getDSink())
     return op.emitOpError("has a gradient of a sink; run "

@@ -30,11 +30,11 @@ func.func @causal(%q: memref<1x4x300x8xf32>, %z: memref<1x2x300xi32>, %v: memref
 
 // -----
 
-func.func @broad(%q: memref<1x1x4x300xf32>, %z: memref<1x1x4xi32>, %c: memref<1x3x300xf32>, %o: memref<1x1x4x300xf32>, %l: memref<1x1x4xf32>,
-                 %d: memref<1x1x4x300xf32>, %dq: memref<1x1x4x300xf32>, %dk: memref<1x1x4x300xf32>, %dv: memref<1x1x4x300xf32>) {
-  // expected-error@+1 {{has heads of width 300, but GPU kernels take at most 256}}
-  attn.vq_backward ins(%q, %z, %q, %c : memref<1x1x4x300xf32>, memref<1x1x4xi32>, memref<1x1x4x300xf32>, memref<1x3x300xf32>)
-      forward(%o, %l : memref<1x1x4x300xf32>, memref<1x1x4xf32>) gradient(%d : memref<1x1x4x300xf32>)
-      outs(%dq, %dk, %dv : memref<1x1x4x300xf32>, memref<1x1x4x300xf32>, memref<1x1x4x300xf32>) {block = 2 : i64, causal}
+func.func @broad(%q: memref<1x1x4x1100xf32>, %z: memref<1x1x4xi32>, %c: memref<1x3x1100xf32>, %o: memref<1x1x4x1100xf32>, %l: memref<1x1x4xf32>,
+                 %d: memref<1x1x4x1100xf32>, %dq: memref<1x1x4x1100xf32>, %dk: memref<1x1x4x1100xf32>, %dv: memref<1x1x4x1100xf32>) {
+  // expected-error@+1 {{has heads of width 1100, but GPU kernels take at most 1024}}
+  attn.vq_backward ins(%q, %z, %q, %c : memref<1x1x4x1100xf32>, memref<1x1x4xi32>, memref<1x1x4x1100xf32>, memref<1x3x1100xf32>)
+      forward(%o, %l : memref<1x1x4x1100xf32>, memref<1x1x4xf32>) gradient(%d : memref<1x1x4x1100xf32>)
+      outs(%dq, %dk, %dv : memref<1x1x4x1100xf32>, memref<1x1x4x1100xf32>, memref<1x1x4x1100xf32>) {block = 2 : i64, causal}
   return
 }

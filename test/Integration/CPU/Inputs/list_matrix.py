@@ -17,7 +17,8 @@ FACTORS = {
     "block": [0, 1, 4, 16, 24, 64],
     "unit": [1, 3, 16, 64],
     "entries": [1, 2, 7, 40],
-    "width": [(16, 16), (5, 20), (64, 80)],
+    # The last is wider than what a block of a GPU sums.
+    "width": [(16, 16), (5, 20), (64, 80), (320, 300)],
     "heads": [(1, 1, 1), (2, 2, 1), (2, 4, 2), (1, 6, 1)],
     "lists": ["1", "G", "H"],
     "batch": ["1", "B"],

@@ -18,7 +18,8 @@ FACTORS = {
     "block": [1, 5, 16, 64, 200],
     "memory": [1, 1, 0, 2, 5],
     "codes": [1, 3, 16, 50],
-    "width": [(16, 16), (5, 20), (64, 64), (80, 1), (1, 130), (24, 300)],
+    # Each wider than what a block of a GPU sums.
+    "width": [(16, 16), (5, 20), (64, 64), (80, 1), (1, 130), (24, 300), (320, 24)],
     # B, H, G, and whether heads share the codebook.
     "heads": [(1, 1, 1, True), (2, 2, 2, False), (1, 4, 2, True), (1, 4, 1, False)],
     "causal": [True, True, False],

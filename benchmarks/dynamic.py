@@ -113,6 +113,37 @@ def make_others(n=4096, width=64, words=512):
     }  # fmt: skip
 
 
+def make_trees(width=256, roots=1024):
+    """The same of trees: with many roots, with one, and with a few."""
+    numbers = np.random.default_rng(2)
+    calls = {}
+    for ratio, levels, count in ((16, 1, roots), (2, 4, roots), (2, 14, 1), (2, 10, 12)):
+        tokens = count * ratio**levels
+        c = numbers.standard_normal((1, tokens, width), dtype=np.float32)
+        tree = fovea.tree_build(c, ratio=ratio, levels=levels)
+        vip = 0.01 * numbers.standard_normal((1, 16, width), dtype=np.float32)
+        budgets = {level: min(8, count * ratio ** (levels - level)) for level in range(levels, 0, -1)}
+        nodes = fovea.tree_select(tree, budgets, score=vip)
+        rows = numbers.standard_normal((1, nodes[0].shape[1], width), dtype=np.float32)
+        title = f"ratio={ratio}, levels={levels}, F={width}, N={tokens}"
+        calls |= {
+            f"tree_build, {title}": lambda c=c, r=ratio, n=levels: fovea.tree_build(c, ratio=r, levels=n).nodes,
+            f"tree_materialize, {title}": lambda tree=tree: fovea.tree_materialize(tree),
+            f"tree_fetch, {title}": lambda tree=tree, nodes=nodes: fovea.tree_fetch(tree, *nodes, return_log_weight=True),
+            f"tree_update, {title}": lambda tree=tree, nodes=nodes, rows=rows: fovea.tree_update(tree, *nodes, rows).nodes,
+            f"tree_select, {title}": lambda tree=tree, vip=vip, budgets=budgets: fovea.tree_select(tree, budgets, score=vip),
+            f"gradient: tree_build, {title}": lambda tree=tree: fovea.tree_build_backward(tree.nodes, tree),
+            f"gradient: tree_materialize, {title}": lambda tree=tree, c=c: fovea.tree_materialize_backward(c, tree),
+            f"gradient: tree_fetch, {title}": lambda tree=tree, nodes=nodes, rows=rows: fovea.tree_fetch_backward(rows, tree, *nodes),
+            f"gradient: tree_update, {title}": lambda tree=tree, nodes=nodes: fovea.tree_update_backward(tree.nodes, tree, *nodes),
+        }  # fmt: skip
+    q, k = (numbers.standard_normal((1, 12, n, 64), dtype=np.float32) for n in (48, roots))
+    calls[f"tree_score, 12 heads, 48 tokens, {roots} candidates"] = lambda: fovea.tree_score(q, k)
+    d_score = numbers.standard_normal((1, roots), dtype=np.float32)
+    calls[f"gradient: tree_score, 12 heads, 48 tokens, {roots} candidates"] = lambda: fovea.tree_score_backward(d_score, q, k)
+    return calls
+
+
 def timed(call, clock=time.perf_counter):
     begin = clock()
     result = call()
@@ -150,7 +181,7 @@ def main():
     arguments = parse_arguments()
     suites = [suite.Suite(suite.CONFIG / f"{name}.json") for name in arguments.suite]
     rows = [(row.id, row.title, row.threads, lambda row=row: make_call(row)) for one in suites for row in one.rows]
-    rows += [(title, title, 1, lambda call=call: call) for title, call in make_others().items()]
+    rows += [(title, title, 1, lambda call=call: call) for title, call in (make_others() | make_trees()).items()]
     failed = False
     print("| row | static ms | dynamic ms | ratio | first call static ms | dynamic ms | bits |")
     print("|---|---|---|---|---|---|---|")

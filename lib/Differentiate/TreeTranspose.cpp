@@ -9,9 +9,11 @@
 #include "TreeTranspose.h"
 #include "fovea/Differentiate/DifferentiableOpInterface.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
 
 using namespace mlir;
 using namespace fovea::attn;
@@ -23,10 +25,27 @@ TreeTranspose::TreeTranspose(OpBuilder &builder, Operation *op, TreeAttr shape,
                              Value tree)
     : b(op->getLoc(), builder), op(op), shape(shape), tree(tree) {
   auto type = cast<RankedTensorType>(tree.getType());
-  roots = type.getDimSize(1) / shape.getNodesPerRoot();
+  if (type.isDynamicDim(1)) {
+    Value nodes = tensor::DimOp::create(b, tree, 1);
+    Value perRoot = arith::ConstantIndexOp::create(b, shape.getNodesPerRoot());
+    roots = arith::DivUIOp::create(b, nodes, perRoot).getResult();
+  } else {
+    roots = b.getIndexAttr(type.getDimSize(1) / shape.getNodesPerRoot());
+  }
   width = type.getDimSize(2);
   batch = tensor::getMixedSize(b, b.getLoc(), tree, 0);
   state = getStateType(type.getElementType());
+}
+
+OpFoldResult TreeTranspose::count(int64_t perRoot) {
+  if (std::optional<int64_t> known = getConstantIntValue(roots))
+    return b.getIndexAttr(*known * perRoot);
+  Value each = arith::ConstantIndexOp::create(b, perRoot);
+  return arith::MulIOp::create(b, cast<Value>(roots), each).getResult();
+}
+
+Value TreeTranspose::asIndex(OpFoldResult count) {
+  return getValueOrCreateConstantIndexOp(b, b.getLoc(), count);
 }
 
 //===----------------------------------------------------------------------===//
@@ -73,8 +92,8 @@ AffineMap TreeTranspose::project(unsigned numLoops, ArrayRef<unsigned> dims) {
   return AffineMap::getMultiDimMapWithTargets(numLoops, dims, b.getContext());
 }
 
-Value TreeTranspose::empty(int64_t rows) {
-  OpFoldResult sizes[] = {batch, b.getIndexAttr(rows), b.getIndexAttr(width)};
+Value TreeTranspose::empty(OpFoldResult rows) {
+  OpFoldResult sizes[] = {batch, rows, b.getIndexAttr(width)};
   return tensor::EmptyOp::create(b, sizes, state);
 }
 
@@ -83,14 +102,13 @@ Value TreeTranspose::fillZeros(Value init) {
   return linalg::FillOp::create(b, zero, init).getResult(0);
 }
 
-Value TreeTranspose::zeros(int64_t rows) { return fillZeros(empty(rows)); }
+Value TreeTranspose::zeros(OpFoldResult rows) { return fillZeros(empty(rows)); }
 
 Value TreeTranspose::slice(Value from, int64_t level) {
   auto type = cast<RankedTensorType>(from.getType());
   OpFoldResult zero = b.getIndexAttr(0), one = b.getIndexAttr(1);
-  SmallVector<OpFoldResult> offsets = {
-      zero, b.getIndexAttr(shape.getFirstRow(level, roots))};
-  SmallVector<OpFoldResult> sizes = {batch, b.getIndexAttr(getNumRows(level))};
+  SmallVector<OpFoldResult> offsets = {zero, getFirstRow(level)};
+  SmallVector<OpFoldResult> sizes = {batch, getNumRows(level)};
   if (type.getRank() == 3) {
     offsets.push_back(zero);
     sizes.push_back(b.getIndexAttr(width));
@@ -109,9 +127,8 @@ Levels TreeTranspose::split(Value nodes) {
 /// Puts the rows of a level where `slice` finds them.
 Value TreeTranspose::insert(Value rows, Value nodes, int64_t level) {
   OpFoldResult zero = b.getIndexAttr(0), one = b.getIndexAttr(1);
-  OpFoldResult first = b.getIndexAttr(shape.getFirstRow(level, roots));
-  OpFoldResult sizes[] = {batch, b.getIndexAttr(getNumRows(level)),
-                          b.getIndexAttr(width)};
+  OpFoldResult first = getFirstRow(level);
+  OpFoldResult sizes[] = {batch, getNumRows(level), b.getIndexAttr(width)};
   return tensor::InsertSliceOp::create(b, rows, nodes, {zero, first, zero},
                                        sizes, {one, one, one});
 }
@@ -119,11 +136,18 @@ Value TreeTranspose::insert(Value rows, Value nodes, int64_t level) {
 /// `[B, parents ratio(, F)]` as `[B, parents, ratio(, F)]`.
 Value TreeTranspose::families(Value rows) {
   auto type = cast<RankedTensorType>(rows.getType());
-  SmallVector<int64_t> extents = {type.getDimSize(0),
-                                  type.getDimSize(1) / shape.getRatio(),
+  SmallVector<int64_t> extents = {type.getDimSize(0), ShapedType::kDynamic,
                                   shape.getRatio()};
-  SmallVector<OpFoldResult> sizes = {batch, b.getIndexAttr(extents[1]),
-                                     b.getIndexAttr(extents[2])};
+  SmallVector<OpFoldResult> sizes = {batch, OpFoldResult(),
+                                     b.getIndexAttr(shape.getRatio())};
+  if (type.isDynamicDim(1)) {
+    Value rowCount = tensor::DimOp::create(b, rows, 1);
+    Value ratio = arith::ConstantIndexOp::create(b, shape.getRatio());
+    sizes[1] = arith::DivUIOp::create(b, rowCount, ratio).getResult();
+  } else {
+    extents[1] = type.getDimSize(1) / shape.getRatio();
+    sizes[1] = b.getIndexAttr(extents[1]);
+  }
   SmallVector<ReassociationIndices> groups = {{0}, {1, 2}};
   if (type.getRank() == 3) {
     extents.push_back(width);
@@ -220,7 +244,7 @@ Value TreeTranspose::materialize(Value dTokens) {
 /// in a tree.
 Value TreeTranspose::innerRows(Value dTree, Value counts) {
   Levels nodes = split(dTree);
-  Value rows = empty(shape.getFirstRow(0, roots));
+  Value rows = empty(getFirstRow(0));
   for (int64_t level = shape.getLevels(); level > 0; --level) {
     // A row is in its own node and in those of its children.
     Value own = nodes[level];
@@ -263,21 +287,27 @@ TreeTranspose::List TreeTranspose::list(Value level, Value index) {
                          b, isAbsent, constant(absent), number(node));
                    });
   };
-  auto perLevel = [&](Value own, function_ref<int64_t(int64_t)> number) {
-    Value found = constant(number(0));
+  auto perLevel = [&](Value own, function_ref<OpFoldResult(int64_t)> number) {
+    auto numberOf = [&](int64_t l) -> Value {
+      OpFoldResult found = number(l);
+      if (std::optional<int64_t> known = getConstantIntValue(found))
+        return constant(*known);
+      return arith::IndexCastOp::create(b, b.getI32Type(), cast<Value>(found));
+    };
+    Value found = numberOf(0);
     for (int64_t l = 1; l <= shape.getLevels(); ++l) {
       Value isLevel =
           arith::CmpIOp::create(b, arith::CmpIPredicate::eq, own, constant(l));
-      found = arith::SelectOp::create(b, isLevel, constant(number(l)), found);
+      found = arith::SelectOp::create(b, isLevel, numberOf(l), found);
     }
     return found;
   };
-  Value last = perNode(/*absent=*/0, [&](ValueRange node) {
-    return perLevel(node[0], [&](int64_t l) { return getNumRows(l) - 1; });
+  Value last = perNode(/*absent=*/0, [&](ValueRange node) -> Value {
+    Value rows = perLevel(node[0], [&](int64_t l) { return getNumRows(l); });
+    return arith::SubIOp::create(b, rows, constant(1));
   });
   Value row = perNode(/*absent=*/-1, [&](ValueRange node) -> Value {
-    Value first = perLevel(
-        node[0], [&](int64_t l) { return shape.getFirstRow(l, roots); });
+    Value first = perLevel(node[0], [&](int64_t l) { return getFirstRow(l); });
     return arith::AddIOp::create(b, first, node[1]);
   });
   Value nodeLevel = perNode(0, [](ValueRange node) { return node[0]; });
@@ -294,7 +324,7 @@ TreeTranspose::List TreeTranspose::list(Value level, Value index) {
   std::string name = op->getName().getStringRef().str();
   Value numLevels = arith::ConstantIndexOp::create(b, shape.getLevels() + 1);
   CheckCodesOp::create(b, lead(nodeLevel), numLevels, name + ": level");
-  Value numTokens = arith::ConstantIndexOp::create(b, getNumRows(0));
+  Value numTokens = asIndex(getNumRows(0));
   CheckIntervalsOp::create(b, lead(nodeIndex), lead(last), numTokens,
                            name + ": nodes, index and last");
   return {nodeLevel, nodeIndex, row, last};
@@ -419,8 +449,7 @@ Value TreeTranspose::addToPaths(Value dTree, Value dRows, const List &nodes,
 
 Value TreeTranspose::updateRows(Value dTree, Value counts, const List &nodes) {
   Value inner = innerRows(dTree, counts);
-  Value roots =
-      arith::ConstantIndexOp::create(b, getNumRows(shape.getLevels()));
+  Value roots = asIndex(this->roots);
   Value ratio = arith::ConstantIndexOp::create(b, shape.getRatio());
   Value one = arith::ConstantIndexOp::create(b, 1);
   SmallVector<OpFoldResult> sizes = {

@@ -69,13 +69,22 @@ public:
   /// The rows of listed nodes of a level, by their indices; zeros for absent
   /// ones.
   Value pick(Value level, Value indices);
-  Value zeros(int64_t rows);
-  int64_t getNumNodes() { return roots * shape.getNodesPerRoot(); }
+  Value zeros(mlir::OpFoldResult rows);
+  mlir::OpFoldResult getNumNodes() { return count(shape.getNodesPerRoot()); }
 
 private:
-  int64_t getNumRows(int64_t level) { return shape.getNumNodes(level, roots); }
+  /// As many for each root.
+  mlir::OpFoldResult count(int64_t perRoot);
+  mlir::OpFoldResult getNumRows(int64_t level) {
+    return count(shape.getNumNodes(level, /*roots=*/1));
+  }
+  mlir::OpFoldResult getFirstRow(int64_t level) {
+    return count(shape.getFirstRow(level, /*roots=*/1));
+  }
+  /// One of them as a value.
+  Value asIndex(mlir::OpFoldResult count);
   mlir::AffineMap project(unsigned numLoops, llvm::ArrayRef<unsigned> dims);
-  Value empty(int64_t rows);
+  Value empty(mlir::OpFoldResult rows);
   Value fillZeros(Value init);
   Value slice(Value from, int64_t level);
   Value insert(Value rows, Value nodes, int64_t level);
@@ -109,7 +118,9 @@ private:
   mlir::Operation *op;
   TreeAttr shape;
   Value tree;
-  int64_t roots, width;
+  /// Known where the type of the tree tells it.
+  mlir::OpFoldResult roots;
+  int64_t width;
   mlir::OpFoldResult batch;
   mlir::FloatType state;
 };

@@ -508,7 +508,8 @@ Call::runGradient(Checker &check, const ResultMemory &places,
   CompileOptions options;
   options.target = target;
   options.vjps.emplace_back().arguments.assign(wanted.begin(), wanted.end());
-  Expected<Kernel> kernel = getKernel(options, /*isOpen=*/false);
+  bool isOpen = !hasFixedLengths && leavesLengthsOpen(op, target);
+  Expected<Kernel> kernel = getKernel(options, isOpen);
   if (!kernel)
     return kernel.takeError();
   SmallVector<OwnedTensor> returned;

@@ -39,8 +39,15 @@ static constexpr StringLiteral kOpenOperations[] = {
     "stream",
     "stream_backward",
     "top_k",
+    "tree_build",
+    "tree_fetch",
+    "tree_materialize",
+    "tree_score",
+    "tree_split",
+    "tree_update",
     "vq",
-    "vq_backward"};
+    "vq_backward",
+    "vq_decode"};
 /// Those whose kernels for all lengths are slower.
 static constexpr StringLiteral kSlowOpenOperations[] = {
     "conv",

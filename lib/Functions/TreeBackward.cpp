@@ -76,6 +76,8 @@ Expected<OwnedTensor> fovea::tree_build_backward(const TensorRef &dTree,
   call.operandIf(tree.hasCounts()
                      ? std::optional(Argument("mask", mask.getRef()))
                      : std::nullopt);
+  // A kernel for any lengths has the number of nodes from them.
+  call.addArgument(Argument("tree", tree.nodes.getRef()), "tree_build", "tree");
   addTreeShape(call, tree);
   call.result(check, "tree", type, tree.nodes.getShape());
   call.resultIf(tree.hasCounts(), check, "counts", ElementType::I32,
@@ -94,6 +96,8 @@ fovea::tree_materialize_backward(const TensorRef &dC, const Tree &tree,
   Argument gradient = check.like("d_c", dC, type, getSequenceShape(tree));
   Call call("tree_materialize", target);
   call.operand(Argument("tree", tree.nodes.getRef()));
+  // The same with the number of tokens.
+  call.addArgument(gradient, "tree_materialize", "output");
   addTreeShape(call, tree);
   call.result(check, "output", type, gradient.shape);
   return runGradient(call, check, out, gradient);

@@ -27,6 +27,12 @@ void ThreadTeamBuilder::forTeams(ArrayRef<Value> grid,
   });
 }
 
+Value ThreadTeamBuilder::teamBuffer(Value extent, Type elementType) {
+  if (std::optional<int64_t> known = getConstantIntValue(extent))
+    return scratch(*known, elementType);
+  return scratch(extent, /*trailing=*/{}, elementType);
+}
+
 void ThreadTeamBuilder::forVectors(
     Value begin, Value end, function_ref<void(int64_t, Value, Value)> body) {
   std::optional<int64_t> from = getConstantIntValue(begin),

@@ -354,7 +354,185 @@ def low_rank_backward_distinct_columns(tokens):
     return low_rank_backward(tokens, _groups(tokens, fovea.DistinctColumns))
 
 
+def dense(tokens, **options):
+    return fovea.dense, (tokens.q, tokens.k, tokens.v), {"causal": True, "return_lse": True, **options}
+
+
+def dense_backward(tokens):
+    out, lse, d_out = tokens.results()
+    return fovea.dense_backward, (d_out, tokens.q, tokens.k, tokens.v, out, lse), {"causal": True}
+
+
+def _sources(tokens):
+    near = fovea.Source(tokens.k, tokens.v, causal=True, ranges=lambda b, rows, n: (8 * b - 8, 8 * b + 8))
+    summaries = [x[:, :, ::8].copy() for x in (tokens.k, tokens.v)]
+    return [near, fovea.Source(*summaries, ranges=lambda b, rows, n: (0, b - 1))]
+
+
+def stream(tokens):
+    return fovea.stream, (tokens.q, _sources(tokens)), {"block": 8, "sink": tokens.sums(1, H), "return_lse": True}
+
+
+def stream_backward(tokens):
+    out, lse, d_out = tokens.results()
+    return fovea.stream_backward, (d_out, tokens.q, _sources(tokens), out, lse), {"block": 8, "sink": tokens.sums(1, H)}
+
+
+def _hca(tokens):
+    arrays = tokens.q, tokens.data(tokens.B, G, tokens.N, D), tokens.data(tokens.B, G, tokens.N // 4, D)
+    return arrays, {"window": 5, "interval": 4, "sink": tokens.sums(1, H)}
+
+
+def hca(tokens):
+    return fovea.hca, *_hca(tokens)
+
+
+def hca_backward(tokens):
+    arrays, options = _hca(tokens)
+    out, lse, _ = (tokens.data(*tokens.q.shape), *tokens.results()[1:])
+    return fovea.hca_backward, (tokens.data(*tokens.q.shape), *arrays, out, lse), options
+
+
+def _selected(tokens):
+    rows = tokens.rng.integers(-1, max(1, tokens.N // 4), (tokens.B, G, tokens.N, 3)).astype(np.int32)
+    options = {"unit": 4, "local": (tokens.k, tokens.v), "window": 5, "sink": tokens.sums(1, H)}
+    return (tokens.q, tokens.k, tokens.v, rows), options
+
+
+def selected(tokens):
+    return fovea.selected, *_selected(tokens)
+
+
+def selected_backward(tokens):
+    (arrays, options), (out, lse, d_out) = _selected(tokens), tokens.results()
+    return fovea.selected_backward, (d_out, *arrays, out, lse), options
+
+
+def paged(tokens):
+    """A token of each sequence, and as many pages as they have, in any order."""
+    count = tokens.N // 8 + 1
+    pages = tokens.data(tokens.B * count, G, 8, D), tokens.data(tokens.B * count, G, 8, E)
+    table = tokens.rng.permutation(tokens.B * count).reshape(tokens.B, count).astype(np.int32)
+    return fovea.paged, (tokens.q[:, :, :1].copy(), *pages, table, np.full(tokens.B, tokens.N)), {"window": 30}
+
+
+def _packed(tokens):
+    return [x.swapaxes(1, 2).reshape(-1, x.shape[1], x.shape[3]).copy() for x in (tokens.q, tokens.k, tokens.v)]
+
+
+def varlen(tokens):
+    starts = np.arange(tokens.B + 1, dtype=np.int32) * tokens.N
+    return fovea.varlen, (*_packed(tokens), starts, starts), {"causal": True}
+
+
+def varlen_backward(tokens):
+    starts = np.arange(tokens.B + 1, dtype=np.int32) * tokens.N
+    q, k, v = _packed(tokens)
+    out, lse = tokens.data(len(q), H, E), 3 + tokens.sums(H, len(q))
+    return fovea.varlen_backward, (tokens.data(len(q), H, E), q, k, v, starts, starts, out, lse), {"causal": True}
+
+
+def vq_decode(tokens):
+    """Of which only the number of sequences is a length."""
+    step = tokens.data(tokens.B, H, 1, D), tokens.rng.integers(0, S, (tokens.B, G, 1)).astype(np.int32)
+    return fovea.vq_decode, (*step, tokens.data(tokens.B, G, 1, E), tokens.codebook), {"block": BLOCK}
+
+
+def _tree(tokens, levels=1, with_counts=False):
+    """One more root than there are tokens, of any rows, which a tree may have."""
+    ratio, roots = 4 if levels == 1 else 2, tokens.N + 1
+    nodes = roots * (ratio ** (levels + 1) - 1) // (ratio - 1)
+    counts = tokens.rng.integers(1, 9, (tokens.B, nodes)).astype(np.int32) if with_counts else None
+    return fovea.Tree(tokens.data(tokens.B, nodes, D), counts, ratio, levels)
+
+
+def _cover(tree):
+    """Every root, but of the first one its nodes of the level below."""
+    below = [tree.levels - 1] * tree.ratio + [tree.levels] * (tree.roots - 1)
+    return below, [*range(tree.ratio), *range(1, tree.roots)]
+
+
+def tree_build(tokens, levels=1, **options):
+    c = tokens.data(tokens.B, (tokens.N + 1) * (4 if levels == 1 else 2**levels), D)
+    return fovea.tree_build, (c,), {"ratio": 4 if levels == 1 else 2, "levels": levels, **options}
+
+
+def tree_build_deep(tokens):
+    return tree_build(tokens, levels=5)
+
+
+def tree_build_mask(tokens):
+    return tree_build(tokens, levels=3, mask=tokens.rng.random((tokens.B, 8 * (tokens.N + 1))) < 0.7)
+
+
+def tree_build_backward(tokens, **options):
+    tree = _tree(tokens, **options)
+    return fovea.tree_build_backward, (tokens.data(*tree.nodes.shape), tree), {}
+
+
+def tree_build_backward_mask(tokens):
+    return tree_build_backward(tokens, levels=2, with_counts=True)
+
+
+def tree_materialize(tokens):
+    return fovea.tree_materialize, (_tree(tokens, levels=3),), {}
+
+
+def tree_materialize_backward(tokens):
+    tree = _tree(tokens, levels=2)
+    return fovea.tree_materialize_backward, (tokens.data(*tree.shape), tree), {}
+
+
+def tree_fetch(tokens):
+    tree = _tree(tokens, levels=3, with_counts=True)
+    return fovea.tree_fetch, (tree, *_cover(tree)), {"return_log_weight": True}
+
+
+def tree_fetch_backward(tokens):
+    tree = _tree(tokens)
+    nodes = _cover(tree)
+    return fovea.tree_fetch_backward, (tokens.data(tokens.B, len(nodes[0]), D), tree, *nodes), {}
+
+
+def tree_update(tokens, **options):
+    tree = _tree(tokens, **options)
+    nodes = _cover(tree)
+    return fovea.tree_update, (tree, *nodes, tokens.data(tokens.B, len(nodes[0]), D)), {}
+
+
+def tree_update_mask(tokens):
+    return tree_update(tokens, levels=3, with_counts=True)
+
+
+def tree_update_backward(tokens):
+    tree = _tree(tokens, levels=2, with_counts=True)
+    return fovea.tree_update_backward, (tokens.data(*tree.nodes.shape), tree, *_cover(tree)), {}
+
+
+def tree_score(tokens, **options):
+    keys = tokens.data(tokens.B, G, tokens.N + 1, D)
+    return fovea.tree_score, (tokens.q, keys), {"mask": tokens.mask, **options}
+
+
+def tree_score_exponential(tokens):
+    return fovea.tree_score, (tokens.q[:, :1].copy(), tokens.data(tokens.B, 1, tokens.N + 1, D)), {"exponential": True}
+
+
+def tree_score_backward(tokens):
+    _, arrays, options = tree_score(tokens)
+    return fovea.tree_score_backward, (tokens.sums(tokens.B, tokens.N + 1), *arrays), options
+
+
+def tree_select(tokens):
+    tree = _tree(tokens, levels=2, with_counts=True)
+    return fovea.tree_select, (tree, {2: 1, 1: 1}), {"score": tokens.data(tokens.B, 5, D)}
+
+
 CASES = [
+    dense, dense_backward, stream, stream_backward, hca, hca_backward, selected, selected_backward, paged, varlen, varlen_backward,
+    vq_decode, tree_build, tree_build_deep, tree_build_mask, tree_build_backward, tree_build_backward_mask, tree_materialize,
+    tree_materialize_backward, tree_fetch, tree_fetch_backward, tree_update, tree_update_mask, tree_update_backward, tree_score,
+    tree_score_exponential, tree_score_backward, tree_select,
     pool, pool_backward, top_k, polynomial_features, polynomial_features_backward, low_rank, low_rank_masked, low_rank_intervals,
     low_rank_changes, low_rank_distinct_rows, low_rank_distinct_columns, low_rank_backward, low_rank_backward_masked,
     low_rank_backward_intervals, low_rank_backward_changes, low_rank_backward_distinct_rows,
@@ -364,11 +542,18 @@ CASES = [
     vq_squared_relu, vq_matmul, vq_associative, vq_state, vq_backward, vq_backward_mask, vq_backward_bias,
     vq_backward_state, vq_backward_encoder,
 ]  # fmt: skip
-#: What has no mean of no tokens, or no window among them.
+#: What has no mean of no tokens, or no window among them, or looks from VIP tokens.
 NEED_TOKENS = {
     commitment_loss, commitment_loss_mask, commitment_loss_backward, conv, conv_mask, conv_toeplitz, conv_backward,
-    conv_backward_mask, conv_recover,
+    conv_backward_mask, conv_recover, tree_score, tree_score_exponential, tree_score_backward,
 }  # fmt: skip
+#: Which sum over several sources, or all queries, in tiles that are chosen by the length.
+SUM_OTHERWISE = {stream, stream_backward, hca_backward, selected_backward}
+
+#: Where it is not one, how many kernels there are for a hundred lengths. A window that reaches everything is none; a list for
+#: one block of queries is for all of them, and rows of one token have no strides. A choice scores and fetches candidates, and
+#: splits roots and others.
+KERNELS = {hca: 2, hca_backward: 2, selected: 3, selected_backward: 3, paged: 2, varlen: 2, varlen_backward: 2, tree_select: 4}
 
 #: Whose kernels for all lengths are chosen by "dynamic" alone: slower than others, with other bits.
 DYNAMIC_CASES = [

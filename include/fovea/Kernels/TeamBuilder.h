@@ -105,6 +105,8 @@ public:
   /// An uninitialised buffer of the team, until its point of the grid is done.
   virtual Value teamBuffer(llvm::ArrayRef<int64_t> shape,
                            mlir::Type elementType) = 0;
+  /// The same of one extent, which is known outside of `forTeams`.
+  virtual Value teamBuffer(Value extent, mlir::Type elementType) = 0;
 
 protected:
   using KernelBuilder::KernelBuilder;
@@ -149,6 +151,7 @@ public:
                    mlir::Type elementType) override {
     return scratch(shape, elementType);
   }
+  Value teamBuffer(Value extent, mlir::Type elementType) override;
 
 private:
   /// Runs `body` for as many columns as whole vectors cover, then for fewer

@@ -20,18 +20,22 @@
 using namespace mlir;
 using namespace fovea::attn;
 
-static int64_t extent(Value value, int64_t dim) {
-  return cast<ShapedType>(value.getType()).getDimSize(dim);
-}
-
 namespace {
-/// Loops over the nodes of a tree with static extents.
+/// Loops over the nodes of a tree.
 struct ReferenceTree {
   using Value = mlir::Value;
-  ReferenceTree(ReferenceBuilder &ref, TreeAttr shape, int64_t nodes)
-      : ref(ref), b(ref.getBuilder()), shape(shape),
-        roots(nodes / shape.getNodesPerRoot()),
-        tokens(roots * shape.getRootSegment()) {}
+  /// `tree` has the nodes along its extent 1, if it is given.
+  ReferenceTree(ReferenceBuilder &ref, TreeAttr shape, Value tree)
+      : ref(ref), b(ref.getBuilder()), shape(shape) {
+    if (!tree)
+      return;
+    roots = ref.div(ref.extent(tree, 1), ref.index(shape.getNodesPerRoot()));
+    tokens = numNodes(/*level=*/0);
+  }
+
+  Value numNodes(int64_t level) {
+    return ref.mul(roots, ref.index(shape.getNumNodes(level, /*roots=*/1)));
+  }
 
   Value loadIndex(Value buffer, ValueRange indices) {
     Value value = memref::LoadOp::create(b, buffer, indices);
@@ -47,7 +51,8 @@ struct ReferenceTree {
   }
 
   Value node(int64_t level, Value x) {
-    return ref.add(ref.index(shape.getFirstRow(level, roots)), x);
+    Value above = ref.index(shape.getFirstRow(level, /*roots=*/1));
+    return ref.add(ref.mul(roots, above), x);
   }
 
   /// The row, in one column, of the ancestor of token `t` at level `level`.
@@ -78,7 +83,7 @@ struct ReferenceTree {
   ReferenceBuilder &ref;
   ImplicitLocOpBuilder &b;
   TreeAttr shape;
-  int64_t roots, tokens;
+  Value roots, tokens;
 };
 } // namespace
 
@@ -112,7 +117,7 @@ void ReferenceTree::build(function_ref<Value(Value)> load,
     return ref.when(isEmpty, [&] { return padding; }, meanOf(isPresent));
   };
   for (int64_t level = 0; level <= shape.getLevels(); ++level)
-    ref.forEach(ref.index(shape.getNumNodes(level, roots)), [&](Value x) {
+    ref.forEach(numNodes(level), [&](Value x) {
       Value row = mean(level, x);
       if (level != shape.getLevels())
         row = ref.subNumbers(
@@ -123,7 +128,7 @@ void ReferenceTree::build(function_ref<Value(Value)> load,
 
 static void lowerTreeBuild(TreeBuildOp op) {
   ReferenceBuilder ref(op);
-  ReferenceTree tree(ref, op.getShape(), extent(op.getTree(), 1));
+  ReferenceTree tree(ref, op.getShape(), op.getTree());
   ref.forEach(ref.extent(op.getTree(), 0), [&](Value batch) {
     auto isPresent = [&](Value t) -> Value {
       return memref::LoadOp::create(tree.b, op.getMask(), ValueRange{batch, t});
@@ -142,19 +147,16 @@ static void lowerTreeBuild(TreeBuildOp op) {
     if (!op.getCounts())
       return;
     for (int64_t level = 0; level <= op.getShape().getLevels(); ++level)
-      ref.forEach(ref.index(op.getShape().getNumNodes(level, tree.roots)),
-                  [&](Value x) {
-                    Value segment = ref.index(op.getShape().getSegment(level));
-                    Value first = ref.mul(x, segment);
-                    Value count = ref.accumulate(
-                        first, ref.add(first, segment), ref.index(0),
-                        [&](Value t, Value sum) {
-                          return ref.select(isPresent(t),
-                                            ref.add(sum, ref.index(1)), sum);
-                        });
-                    tree.storeIndex(count, op.getCounts(),
-                                    {batch, tree.node(level, x)});
-                  });
+      ref.forEach(tree.numNodes(level), [&](Value x) {
+        Value segment = ref.index(op.getShape().getSegment(level));
+        Value first = ref.mul(x, segment);
+        Value count = ref.accumulate(
+            first, ref.add(first, segment), ref.index(0),
+            [&](Value t, Value sum) {
+              return ref.select(isPresent(t), ref.add(sum, ref.index(1)), sum);
+            });
+        tree.storeIndex(count, op.getCounts(), {batch, tree.node(level, x)});
+      });
   });
   op.erase();
 }
@@ -162,7 +164,7 @@ static void lowerTreeBuild(TreeBuildOp op) {
 static void lowerTreeFetch(TreeFetchOp op) {
   ReferenceBuilder ref(op);
   TreeAttr shape = op.getShape();
-  ReferenceTree tree(ref, shape, extent(op.getTree(), 1));
+  ReferenceTree tree(ref, shape, op.getTree());
   ref.forEach(ref.extent(op.getRows(), 0), [&](Value batch) {
     ref.forEach(ref.extent(op.getRows(), 1), [&](Value j) {
       Value x = tree.loadIndex(op.getIndex(), {batch, j});
@@ -199,9 +201,9 @@ static void lowerTreeFetch(TreeFetchOp op) {
 
 static void lowerTreeMaterialize(TreeMaterializeOp op) {
   ReferenceBuilder ref(op);
-  ReferenceTree tree(ref, op.getShape(), extent(op.getTree(), 1));
+  ReferenceTree tree(ref, op.getShape(), op.getTree());
   ref.forEach(ref.extent(op.getTree(), 0), [&](Value batch) {
-    ref.forEach(ref.index(tree.tokens), [&](Value t) {
+    ref.forEach(tree.tokens, [&](Value t) {
       ref.forEach(ref.extent(op.getTree(), 2), [&](Value column) {
         ref.store(tree.ancestorRow(op.getTree(), batch, t, column, 0),
                   op.getOutput(), {batch, t, column});
@@ -214,8 +216,8 @@ static void lowerTreeMaterialize(TreeMaterializeOp op) {
 static void lowerTreeUpdate(TreeUpdateOp op) {
   ReferenceBuilder ref(op);
   TreeAttr shape = op.getShape();
-  ReferenceTree tree(ref, shape, extent(op.getTree(), 1));
-  Value moved = ref.allocate({tree.tokens});
+  ReferenceTree tree(ref, shape, op.getTree());
+  Value moved = ref.allocate(ShapedType::kDynamic, tree.tokens);
   Value zero = ref.index(0);
   ref.forEach(ref.extent(op.getTree(), 0), [&](Value batch) {
     auto isPresent = [&](Value t) -> Value {
@@ -226,7 +228,7 @@ static void lowerTreeUpdate(TreeUpdateOp op) {
     if (op.getCounts())
       present = isPresent;
     ref.forEach(ref.extent(op.getTree(), 2), [&](Value column) {
-      ref.forEach(ref.index(tree.tokens), [&](Value t) {
+      ref.forEach(tree.tokens, [&](Value t) {
         ref.store(tree.ancestorRow(op.getTree(), batch, t, column, 0), moved,
                   t);
       });
@@ -267,12 +269,14 @@ static void lowerTreeUpdate(TreeUpdateOp op) {
 static void lowerTreeSplit(TreeSplitOp op) {
   ReferenceBuilder ref(op);
   TreeAttr shape = op.getShape();
-  int64_t roots = op.getNumRoots(), at = op.getAt();
+  int64_t at = op.getAt();
   bool haveCounts = op.getCounts() != nullptr;
-  ReferenceTree tree(ref, shape,
-                     haveCounts ? roots * shape.getNodesPerRoot() : 0);
+  ReferenceTree tree(ref, shape, op.getCounts());
   ImplicitLocOpBuilder &b = tree.b;
-  Value candidates = ref.index(op.getNumCandidates());
+  int64_t added = op.getSplit() * (shape.getRatio() - 1);
+  Value frontier = ref.sub(ref.extent(op.getNewLevel(), 1), ref.index(added));
+  Value candidates =
+      op.getCandidates() ? ref.extent(op.getCandidates(), 1) : frontier;
   Value split = ref.index(op.getSplit()), ratio = ref.index(shape.getRatio());
   Value zero = ref.index(0), one = ref.index(1);
 
@@ -343,7 +347,7 @@ static void lowerTreeSplit(TreeSplitOp op) {
       b.setInsertionPointToStart(choice.elseBlock());
       append(ref.index(at), x);
     };
-    ref.forEach(ref.index(op.getNumFrontier()), [&](Value j) {
+    ref.forEach(frontier, [&](Value j) {
       if (!op.getLevel())
         return visitCandidate();
       Value level = tree.loadIndex(op.getLevel(), {batch, j});
@@ -376,10 +380,7 @@ static void lowerTreeScore(TreeScoreOp op) {
   Value zero = ref.index(0), candidates = ref.extent(key, 2);
   Value heads = ref.extent(query, 1), tokens = ref.extent(query, 2);
   // Sums over heads and tokens are kept in f64 and rounded once.
-  SmallVector<Value> dynamicExtents;
-  if (cast<MemRefType>(key.getType()).isDynamicDim(2))
-    dynamicExtents.push_back(candidates);
-  Value sums = ref.allocate(extent(key, 2), dynamicExtents);
+  Value sums = ref.allocate(ShapedType::kDynamic, candidates);
   auto scoreOf = [&](Value batch, Value head, Value i, Value x) {
     Value product = ref.dot(query, {batch, head, i}, key,
                             {batch, ref.keyHead(query, key, head), x});

@@ -166,11 +166,23 @@ Value WarpTeamBuilder::teamBuffer(ArrayRef<int64_t> shape, Type elementType) {
     sharedBytes = llvm::alignTo(sharedBytes + bytes, 16);
     return buffer;
   }
+  return globalBuffer(launch.getGridSizeX(), shape, elementType);
+}
+
+Value WarpTeamBuilder::teamBuffer(Value extent, Type elementType) {
+  if (std::optional<int64_t> known = getConstantIntValue(extent))
+    return teamBuffer(ArrayRef(*known), elementType);
+  return globalBuffer({launch.getGridSizeX(), extent}, {}, elementType);
+}
+
+Value WarpTeamBuilder::globalBuffer(ArrayRef<Value> leading,
+                                    ArrayRef<int64_t> trailing,
+                                    Type elementType) {
   Value buffers;
   {
     OpBuilder::InsertionGuard guard(*this);
     setInsertionPoint(launch);
-    buffers = allocate({launch.getGridSizeX()}, shape, elementType);
+    buffers = allocate(leading, trailing, elementType);
     setInsertionPointAfter(launch);
     memref::DeallocOp::create(*this, buffers);
   }

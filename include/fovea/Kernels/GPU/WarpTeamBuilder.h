@@ -50,10 +50,15 @@ public:
   /// Small ones are in shared memory.
   Value teamBuffer(llvm::ArrayRef<int64_t> shape,
                    mlir::Type elementType) override;
+  Value teamBuffer(Value extent, mlir::Type elementType) override;
 
 private:
   /// The first column of the lane from `begin` on.
   Value firstColumn(Value begin);
+  /// The part of the team in a buffer in global memory, whose first extent is
+  /// the number of teams.
+  Value globalBuffer(llvm::ArrayRef<Value> leading,
+                     llvm::ArrayRef<int64_t> trailing, mlir::Type elementType);
 
   /// Of the launch that is being emitted.
   mlir::gpu::LaunchOp launch;

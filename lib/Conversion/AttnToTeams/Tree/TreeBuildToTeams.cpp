@@ -9,6 +9,8 @@
 #include "TreeKernel.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
+#include <tuple>
 
 using namespace mlir;
 using namespace fovea::attn;
@@ -31,110 +33,166 @@ public:
       : TreeKernel(builder, op.getShape(), op.getTree()), op(op) {}
 
   void emit() {
-    Run run = {op.getInput(), Value(), 0, 0, Value(), Value()};
-    while (run.base < getLevels()) {
-      run.top = getTop(run.base);
-      run.topRows = run.topCounts = Value();
-      if (run.top < getLevels())
-        allocateTops(run);
-      emitSubtrees(run);
-      run = {run.topRows, run.topCounts, run.top, run.top, Value(), Value()};
-    }
+    std::optional<int64_t> known = getConstantIntValue(roots);
+    if (known || b.hasManyTeams() || getLevels() == 1)
+      // Of a GPU, as many runs as one root would need.
+      emitRuns(known.value_or(1));
+    else
+      b.ifThenElse(
+          b.less(roots, b.index(getWanted())), [&] { emitTwoRuns(); },
+          [&] { emitRuns(getWanted()); });
     for (Value buffer : buffers)
       memref::DeallocOp::create(b, buffer);
   }
 
 private:
-  /// Subtrees from level `base` to level `top`.
+  /// Subtrees from level `base` to level `top`, of which there are `subtrees`,
+  /// each with `groups` groups of siblings on its lowest level.
   struct Run {
     /// Rows of level `base`, and their numbers of tokens if they are not those
     /// of the mask.
-    Value rows, counts;
-    int64_t base, top;
+    Value rows, counts, base, top, subtrees, groups;
     /// Where the tops go, if not to the tree.
-    Value topRows, topCounts;
+    Value topRows = {}, topCounts = {};
   };
 
-  /// The highest level with enough nodes to keep all teams busy. A thread does
-  /// what is above on its own.
-  int64_t getTop(int64_t base) const {
-    int64_t wanted = b.getMinTeams(), top = getLevels();
-    if (!b.hasManyTeams()) {
-      wanted *= 8;
-      if (base > 0)
-        return top;
-    }
-    while (top > base + 1 && shape.getNumNodes(top, roots) < wanted)
+  /// Subtrees that keep all teams busy.
+  int64_t getWanted() const {
+    return b.getMinTeams() * (b.hasManyTeams() ? 1 : 8);
+  }
+
+  /// The highest level with enough nodes to keep all teams busy, if there were
+  /// `count` roots. A thread does what is above on its own.
+  int64_t getTop(int64_t base, int64_t count) const {
+    int64_t top = getLevels();
+    if (!b.hasManyTeams() && base > 0)
+      return top;
+    while (top > base + 1 && shape.getNumNodes(top, count) < getWanted())
       --top;
     return top;
   }
 
-  /// Sums of upper levels are not rounded to the type of the tree.
-  void allocateTops(Run &run) {
-    int64_t tops = shape.getNumNodes(run.top, roots);
-    auto allocate = [&](ArrayRef<int64_t> extents, Type type) {
-      return buffers.emplace_back(b.allocate(b.extent(tree, 0), extents, type));
-    };
-    run.topRows = allocate({tops, width}, b.getStateType());
-    if (op.getMask())
-      run.topCounts = allocate({tops}, b.getI32Type());
+  Run makeRun(Value rows, Value counts, int64_t base, int64_t top) {
+    return {rows,
+            counts,
+            b.index(base),
+            b.index(top),
+            numNodesOf(top),
+            b.index(shape.getSegment(top - base - 1))};
   }
 
-  void emitSubtrees(const Run &run) {
-    int64_t subtrees = shape.getNumNodes(run.top, roots);
-    int64_t height = run.top - run.base;
-    int64_t groups = shape.getSegment(height - 1);
-    int64_t perTask =
-        getTaskSize(subtrees, kRowsPerTask / (groups * getRatio()));
-    Value numTasks = b.index((subtrees + perTask - 1) / perTask);
-    forEachTask(numTasks, tree, [&](Value task) {
+  /// Runs for `count` roots, or any number.
+  void emitRuns(int64_t count) {
+    Value rows = op.getInput(), counts;
+    for (int64_t base = 0; base < getLevels();) {
+      int64_t top = getTop(base, count);
+      Run run = makeRun(rows, counts, base, top);
+      if (top < getLevels())
+        allocateTops(run);
+      emitSubtrees(run, base == 0);
+      std::tie(rows, counts, base) =
+          std::tuple(run.topRows, run.topCounts, top);
+    }
+  }
+
+  /// Two runs, cut at the highest level with enough nodes, where the number of
+  /// roots, which are too few, is not known.
+  void emitTwoRuns() {
+    int64_t start = getLevels() - 1;
+    Values found = b.loopWhile(
+        {b.index(start), numNodesOf(start),
+         b.index(shape.getSegment(start - 1))},
+        [&](ValueRange state) {
+          return b.both(b.less(b.index(1), state[0]),
+                        b.less(state[1], b.index(getWanted())));
+        },
+        [&](ValueRange state) -> Values {
+          return {b.sub(state[0], b.index(1)), b.mul(state[1], getRatio()),
+                  b.div(state[2], getRatio())};
+        });
+    Value levels = b.index(getLevels()), subtrees = found[1];
+    Run lower = {op.getInput(), Value(),  b.index(0),
+                 found[0],      subtrees, found[2]};
+    allocateTops(lower);
+    emitSubtrees(lower, /*isLowest=*/true);
+    Run upper = {
+        lower.topRows, lower.topCounts,
+        found[0],      levels,
+        roots,         b.div(subtrees, b.mul(b.max(roots, 1), getRatio()))};
+    emitSubtrees(upper, /*isLowest=*/false);
+    for (Value buffer : buffers)
+      memref::DeallocOp::create(b, buffer);
+    buffers.clear();
+  }
+
+  /// Sums of upper levels are not rounded to the type of the tree.
+  void allocateTops(Run &run) {
+    auto allocate = [&](ArrayRef<int64_t> trailing, Type type) {
+      return buffers.emplace_back(
+          b.allocate({b.extent(tree, 0), run.subtrees}, trailing, type));
+    };
+    run.topRows = allocate({width}, b.getStateType());
+    if (op.getMask())
+      run.topCounts = allocate({}, b.getI32Type());
+  }
+
+  /// Levels from the base of `run` to its top; only an upper bound of those
+  /// may be known.
+  Value getHeight(const Run &run) { return b.sub(run.top, run.base); }
+
+  void emitSubtrees(const Run &run, bool isLowest) {
+    Value perTask =
+        getTaskSize(run.subtrees, b.div(b.index(kRowsPerTask),
+                                        b.mul(run.groups, getRatio())));
+    int64_t most = getConstantIntValue(getHeight(run)).value_or(getLevels());
+    forEachTask(getNumTasks(run.subtrees, perTask), tree, [&](Value task) {
       makeTables();
       // Children of the open nodes by level, and then the top.
-      int64_t slots = (height - 1) * getRatio() + 1;
+      int64_t slots = (most - 1) * getRatio() + 1;
       means = b.teamBuffer({slots, width}, b.getStateType());
       if (op.getMask()) {
         counts = b.teamBuffer({slots}, b.getI32Type());
         weights = b.teamBuffer({getRatio()}, b.getStateType());
       }
       Value first = b.mul(task, perTask);
-      b.loop(first, b.min(b.add(first, perTask), subtrees), 1,
-             [&](Value subtree) { emitSubtree(run, subtree, groups); });
+      b.loop(first, b.min(b.add(first, perTask), run.subtrees), 1,
+             [&](Value subtree) { emitSubtree(run, subtree, isLowest); });
     });
   }
 
-  void emitSubtree(const Run &run, Value subtree, int64_t groups) {
-    int64_t height = run.top - run.base;
-    b.loop(b.index(0), b.index(groups), 1, [&](Value g) {
-      Value group = b.add(b.mul(subtree, groups), g);
-      emitLowestGroup(run, group);
-      if (height == 1)
+  void emitSubtree(const Run &run, Value subtree, bool isLowest) {
+    Value height = getHeight(run);
+    b.loop(b.index(0), run.groups, 1, [&](Value g) {
+      Value group = b.add(b.mul(subtree, run.groups), g);
+      emitLowestGroup(run, group, isLowest);
+      if (isConstantIntValue(height, 1))
         return;
       // Then as many more as are complete. `step` counts levels above base + 1.
       b.loopWhile(
           {b.index(0), group},
           [&](ValueRange state) {
-            return b.both(b.less(state[0], b.index(height - 1)),
+            return b.both(b.less(state[0], b.sub(height, b.index(1))),
                           isLastSibling(state[1]));
           },
           [&](ValueRange state) {
             return emitNextGroup(run, state[0], state[1]);
           });
     });
-    emitTop(run, subtree, b.index((height - 1) * getRatio()));
+    emitTop(run, subtree, b.mul(b.sub(height, b.index(1)), getRatio()));
   }
 
   /// The first group of rows is read from outside.
-  void emitLowestGroup(const Run &run, Value group) {
+  void emitLowestGroup(const Run &run, Value group, bool isLowest) {
     Value firstChild = b.mul(group, getRatio());
-    Value zero = b.index(0);
+    Value zero = b.index(0), isTop = b.equal(getHeight(run), b.index(1));
     emitGroup(
         [&](KernelBuilder &k, Value child, Value column) {
           return k.loadVector(run.rows,
                               {batch, k.add(firstChild, child), column});
         },
         [&](Value child) { return countOfRow(run, b.add(firstChild, child)); },
-        b.add(b.index(shape.getFirstRow(run.base, roots)), firstChild),
-        run.top == run.base + 1 ? zero : getSlot(zero, group), run.base == 0);
+        rowIn(run.base, firstChild),
+        b.select(isTop, zero, getSlot(zero, group)), isLowest);
   }
 
   /// The group that ends with `node`, `step` levels above the lowest means.
@@ -143,10 +201,11 @@ private:
     Value parent = b.div(node, getRatio());
     Value next = b.add(step, 1);
     Value firstSlot = b.mul(step, getRatio());
-    Value isTop = b.equal(next, b.index(run.top - run.base - 1));
+    Value isTop = b.equal(next, b.sub(getHeight(run), b.index(1)));
     Value slot =
         b.select(isTop, b.mul(next, getRatio()), getSlot(next, parent));
-    Value row = rowOf(b.add(step, run.base + 1), b.mul(parent, getRatio()));
+    Value row =
+        rowOf(b.add(step, b.add(run.base, 1)), b.mul(parent, getRatio()));
     emitGroup(
         [&](KernelBuilder &k, Value child, Value column) {
           return k.loadVector(means, {k.add(firstSlot, child), column});
@@ -158,9 +217,16 @@ private:
     return {next, parent};
   }
 
+  /// The row of a node of a level that is a constant, unless there are two
+  /// runs.
+  Value rowIn(Value level, Value index) {
+    std::optional<int64_t> known = getConstantIntValue(level);
+    return known ? b.add(firstRowOf(*known), index) : rowOf(level, index);
+  }
+
   /// The top of a finished subtree.
   void emitTop(const Run &run, Value subtree, Value slot) {
-    Value row = b.add(subtree, shape.getFirstRow(run.top, roots));
+    Value row = rowIn(run.top, subtree);
     b.forColumns(width, [&](KernelBuilder &k, Value column) {
       Value mean = k.loadVector(means, {slot, column});
       if (run.topRows)
@@ -288,10 +354,9 @@ public:
       : TreeKernel(builder, op.getShape(), op.getTree()), op(op) {}
 
   void emit() {
-    int64_t groups = shape.getNumNodes(1, roots);
-    int64_t perTask = getTaskSize(groups, kRowsPerTask / getRatio());
-    Value numTasks = b.index((groups + perTask - 1) / perTask);
-    forEachTask(numTasks, op.getOutput(), [&](Value task) {
+    Value groups = numNodesOf(1);
+    Value perTask = getTaskSize(groups, b.index(kRowsPerTask / getRatio()));
+    forEachTask(getNumTasks(groups, perTask), op.getOutput(), [&](Value task) {
       makeTables();
       startPath();
       Value first = b.mul(task, perTask);
@@ -305,7 +370,7 @@ private:
     Value level = b.index(0);
     Value first = b.mul(group, getRatio());
     walkTo(level, first);
-    Value firstRow = b.add(first, shape.getFirstRow(0, roots));
+    Value firstRow = b.add(first, firstRowOf(0));
     b.loop(b.index(0), b.index(getRatio()), 1, [&](Value child) {
       Value row = b.add(firstRow, child), token = b.add(first, child);
       b.forColumns(width, [&](KernelBuilder &k, Value column) {

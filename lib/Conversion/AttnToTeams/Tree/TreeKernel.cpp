@@ -9,22 +9,22 @@
 #include "TreeKernel.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
 
 using namespace mlir;
 using namespace fovea::attn;
 
 TreeKernel::TreeKernel(TeamBuilder &builder, TreeAttr shape, Value tree)
     : b(builder), shape(shape), tree(tree) {
-  auto type = cast<MemRefType>(tree.getType());
-  roots = type.getDimSize(1) / shape.getNodesPerRoot();
-  width = type.getDimSize(2);
+  roots = b.div(b.extent(tree, 1), shape.getNodesPerRoot());
+  width = cast<MemRefType>(tree.getType()).getDimSize(2);
 }
 
-int64_t TreeKernel::getTaskSize(int64_t total, int64_t many) const {
-  many = std::max<int64_t>(many, 1);
+Value TreeKernel::getTaskSize(Value total, Value many) {
+  many = b.max(many, 1);
   if (!b.hasManyTeams())
     return many;
-  return std::clamp<int64_t>(total / b.getMinTeams(), 1, many);
+  return b.max(b.min(b.div(total, b.getMinTeams()), many), 1);
 }
 
 void TreeKernel::forEachTask(Value numTasks, Value output,
@@ -50,20 +50,24 @@ Value TreeKernel::canStream(Value memref) {
   constexpr int64_t kLargeBytes = 1 << 25;
   auto type = cast<MemRefType>(memref.getType());
   int64_t elementBytes = type.getElementTypeBitWidth() / 8;
-  auto [strides, offset] = type.getStridesAndOffset();
-  int64_t batches = type.isDynamicDim(0) ? 1 : type.getDimSize(0);
   int64_t lanes = b.getLanes();
-  if (lanes == 0 || width % lanes != 0 ||
-      batches * type.getDimSize(1) * width * elementBytes < kLargeBytes)
+  if (lanes == 0 || width % lanes != 0)
     return Value();
-  // Every row has to be as aligned as the first.
-  for (int64_t stride : {strides[0], strides[1]})
-    if (ShapedType::isDynamic(stride) || stride % lanes != 0)
-      return Value();
-  if (ShapedType::isDynamic(offset) || offset % lanes != 0)
+  Value rows = b.mul(b.extent(memref, 0), b.extent(memref, 1));
+  Value isLarge =
+      b.less(b.index(kLargeBytes - 1), b.mul(rows, width * elementBytes));
+  if (isConstantIntValue(isLarge, 0))
     return Value();
+  // Every row has to be as aligned as the first. Rows without a layout are one
+  // after the other.
+  auto [strides, offset] = type.getStridesAndOffset();
+  if (!type.getLayout().isIdentity())
+    for (int64_t step : {strides[0], strides[1], offset})
+      if (ShapedType::isDynamic(step) || step % lanes != 0)
+        return Value();
   Value address = memref::ExtractAlignedPointerAsIndexOp::create(b, memref);
-  return b.equal(b.rem(address, lanes * elementBytes), b.index(0));
+  return b.both(isLarge,
+                b.equal(b.rem(address, lanes * elementBytes), b.index(0)));
 }
 
 void TreeKernel::forEachTask(Value numTasks, function_ref<void(Value)> body) {
@@ -94,8 +98,7 @@ void TreeKernel::makeTables() {
   b.single([&] {
     for (int64_t level = 0; level <= getLevels(); ++level) {
       b.storeIndex(b.index(shape.getSegment(level)), segments, b.index(level));
-      b.storeIndex(b.index(shape.getFirstRow(level, roots)), firstRows,
-                   b.index(level));
+      b.storeIndex(firstRowOf(level), firstRows, b.index(level));
     }
   });
 }

@@ -39,9 +39,21 @@ protected:
   int64_t getLevels() const { return shape.getLevels(); }
   int64_t getRatio() const { return shape.getRatio(); }
 
+  /// Nodes of a level, of all roots; and the row of the first one.
+  Value numNodesOf(int64_t level) {
+    return b.mul(roots, shape.getNumNodes(level, /*roots=*/1));
+  }
+  Value firstRowOf(int64_t level) {
+    return b.mul(roots, shape.getFirstRow(level, /*roots=*/1));
+  }
+
   /// How many of `total` items a task takes: `many`, or fewer where that would
   /// leave teams without one.
-  int64_t getTaskSize(int64_t total, int64_t many) const;
+  Value getTaskSize(Value total, Value many);
+  /// How many tasks of `perTask` items there are.
+  Value getNumTasks(Value total, Value perTask) {
+    return b.div(b.add(total, b.sub(perTask, b.index(1))), perTask);
+  }
   /// A team for each batch entry and each of `numTasks` tasks of it.
   void forEachTask(Value numTasks, llvm::function_ref<void(Value task)> body);
   /// The same for a loop that writes `output` row by row and never reads it.
@@ -93,7 +105,9 @@ protected:
   TeamBuilder &b;
   TreeAttr shape;
   Value tree;
-  int64_t roots, width;
+  /// A constant where the type of the tree tells it.
+  Value roots;
+  int64_t width;
 
   /// The batch entry of the task.
   Value batch;

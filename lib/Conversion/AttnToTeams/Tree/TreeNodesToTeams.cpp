@@ -10,6 +10,7 @@
 #include "fovea/Kernels/SoftmaxAlgebra.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include <cmath>
 #include <limits>
 
@@ -123,7 +124,22 @@ public:
 
   void emit() {
     count = b.extent(op.getRows(), 1);
-    bool byRoots = hasManyRoots();
+    b.ifThenElse(
+        hasManyRoots(), [&] { emit(/*byRoots=*/true); },
+        [&] { emit(/*byRoots=*/false); });
+  }
+
+private:
+  /// Roots are independent. Where there are few, tasks are blocks of columns.
+  Value hasManyRoots() {
+    if (!b.hasManyTeams())
+      return b.less(b.index(4 * b.getMinTeams() - 1),
+                    b.mul(roots, b.extent(tree, 0)));
+    // One launch for any number.
+    return b.less(b.index(1), b.index(getConstantIntValue(roots).value_or(2)));
+  }
+
+  void emit(bool byRoots) {
     int64_t perTask = b.hasManyTeams() ? 8 : kBlock;
     int64_t changeRows = getLevels() * getRatio() + 1;
     int64_t columns = getColumnsPerTask(changeRows, byRoots);
@@ -138,17 +154,6 @@ public:
       Value first = b.mul(block, perTask);
       emitRoots(first, b.min(b.add(first, perTask), count));
     });
-  }
-
-private:
-  /// Roots are independent. Where there are few, tasks are blocks of columns.
-  bool hasManyRoots() const {
-    if (b.hasManyTeams())
-      return roots > 1;
-    int64_t batches = cast<MemRefType>(tree.getType()).getDimSize(0);
-    if (ShapedType::isDynamic(batches) || batches < 1)
-      batches = 1;
-    return roots * batches >= 4 * b.getMinTeams();
   }
 
   int64_t getColumnsPerTask(int64_t changeRows, bool byRoots) const {

@@ -29,8 +29,15 @@ class SplitKernel {
 public:
   SplitKernel(TeamBuilder &builder, TreeSplitOp op)
       : b(builder), op(op), split(op.getSplit()),
-        numCandidates(op.getNumCandidates()), numNodes(op.getNumFrontier()),
-        ratio(op.getShape().getRatio()) {}
+        ratio(op.getShape().getRatio()) {
+    numNodes =
+        b.sub(b.extent(op.getNewLevel(), 1), b.index(split * (ratio - 1)));
+    numCandidates =
+        op.getCandidates() ? b.extent(op.getCandidates(), 1) : numNodes;
+    if (op.getCounts())
+      roots =
+          b.div(b.extent(op.getCounts(), 1), op.getShape().getNodesPerRoot());
+  }
 
   void emit() {
     b.forTeams({b.extent(op.getNewLevel(), 0)}, [&](ValueRange point) {
@@ -51,7 +58,7 @@ private:
     });
   }
 
-  Value list(int64_t extent) { return b.teamBuffer({extent}, b.getI32Type()); }
+  Value list(Value extent) { return b.teamBuffer(extent, b.getI32Type()); }
   Value compare(KernelBuilder &k, arith::CmpFPredicate predicate, Value x,
                 Value y) {
     return arith::CmpFOp::create(k, predicate, x, y);
@@ -67,7 +74,7 @@ private:
     Value least = op.getScores() ? findLeast() : b.scalar(0.0);
     Value numGreater = countIf(arith::CmpFPredicate::OGT, least);
     Value ties = list(numCandidates);
-    Value numTies = b.listNumbers(b.index(numCandidates),
+    Value numTies = b.listNumbers(numCandidates,
                                   [&](KernelBuilder &k, Value number) {
                                     return compare(k, arith::CmpFPredicate::OEQ,
                                                    loadKey(k, number), least);
@@ -79,10 +86,10 @@ private:
     Value endOfTies = b.select(
         b.less(numLeft, numTies), b.getIndexType(),
         [&] { return b.loadIndex(ties, numLeft); },
-        [&] { return b.index(numCandidates); });
+        [&] { return numCandidates; });
     chosen = list(numCandidates);
     Value numChosen = b.listNumbers(
-        b.index(numCandidates),
+        numCandidates,
         [&](KernelBuilder &k, Value number) {
           Value key = loadKey(k, number);
           Value isGreater = compare(k, arith::CmpFPredicate::OGT, key, least);
@@ -102,9 +109,9 @@ private:
         op.getScores()
             ? cast<MemRefType>(op.getScores().getType()).getElementType()
             : b.getStateType();
-    keys = b.teamBuffer({numCandidates}, type);
+    keys = b.teamBuffer(numCandidates, type);
     Value none = b.scalar(std::numeric_limits<double>::quiet_NaN());
-    b.forNumbers(b.index(0), b.index(numCandidates), [&](Value candidate) {
+    b.forNumbers(b.index(0), numCandidates, [&](Value candidate) {
       Value key = b.scalar(0.0);
       if (op.getScores())
         key = orLowest(b.loadScalar(op.getScores(), {batch, candidate}));
@@ -134,7 +141,8 @@ private:
     }
     if (!op.getCounts())
       return isThere;
-    int64_t firstRow = op.getShape().getFirstRow(op.getAt(), op.getNumRoots());
+    Value firstRow =
+        b.mul(roots, op.getShape().getFirstRow(op.getAt(), /*roots=*/1));
     Value row = b.add(b.max(node, 0), firstRow);
     Value count = b.loadIndex(op.getCounts(), {batch, row});
     return b.both(isThere, b.less(b.index(0), count));
@@ -143,7 +151,7 @@ private:
   /// For how many keys `predicate` holds, compared with `bound`.
   Value countIf(arith::CmpFPredicate predicate, Value bound) {
     return b.sumColumns(
-        b.index(0), b.index(numCandidates), [&](KernelBuilder &k, Value at) {
+        b.index(0), numCandidates, [&](KernelBuilder &k, Value at) {
           Value holds =
               compare(k, predicate, k.loadVector(keys, at), k.broadcast(bound));
           return arith::SelectOp::create(k, holds, k.splat(1.0), k.splat(0.0))
@@ -197,12 +205,12 @@ private:
 
   /// Where candidates are in the frontier.
   void listPositions() {
-    numPositions = b.index(numNodes);
+    numPositions = numNodes;
     if (!op.getLevel())
       return;
     positions = list(numNodes);
     numPositions =
-        b.listNumbers(b.index(numNodes),
+        b.listNumbers(numNodes,
                       [&](KernelBuilder &k, Value node) {
                         Value level = k.loadIndex(op.getLevel(), {batch, node});
                         return k.equal(level, k.index(op.getAt()));
@@ -226,7 +234,7 @@ private:
                      })
                   .front();
     }
-    copyNodes(begin, b.index(numNodes), numChosen);
+    copyNodes(begin, numNodes, numChosen);
   }
 
   /// Copies nodes before which `numSplit` others have become their children.
@@ -264,7 +272,9 @@ private:
 
   TeamBuilder &b;
   TreeSplitOp op;
-  int64_t split, numCandidates, numNodes, ratio;
+  int64_t split, ratio;
+  /// Constants where types tell them.
+  Value numCandidates, numNodes, roots;
   Value batch;
   /// Keys of candidates; numbers of those that are split; places of all of them
   /// in the frontier, null where they are the frontier.
@@ -277,9 +287,10 @@ private:
 static FloatType getKeyType(TreeSplitOp op, Builder &builder) {
   constexpr int64_t kMostInF32 = 1 << 24;
   Value scores = op.getScores();
-  bool isDouble = scores && getElementTypeOrSelf(scores).isF64();
-  return isDouble || op.getNumCandidates() > kMostInF32 ? builder.getF64Type()
-                                                        : builder.getF32Type();
+  int64_t candidates = op.getNumCandidates();
+  bool isDouble = (scores && getElementTypeOrSelf(scores).isF64()) ||
+                  ShapedType::isDynamic(candidates) || candidates > kMostInF32;
+  return isDouble ? builder.getF64Type() : builder.getF32Type();
 }
 
 static LogicalResult splitByThreads(TreeSplitOp op, OpBuilder &builder,

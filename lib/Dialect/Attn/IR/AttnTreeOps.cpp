@@ -65,10 +65,13 @@ int64_t TreeAttr::getFirstRow(int64_t level, int64_t roots) const {
 // What the operations have in common
 //===----------------------------------------------------------------------===//
 
-/// Checks that `tree` has as many nodes as some number of roots.
+/// Checks that `tree` has as many nodes as some number of roots, if that is
+/// known.
 static LogicalResult verifyTree(Operation *op, Value tree, TreeAttr shape) {
   int64_t nodes = extent(tree, 1);
   int64_t perRoot = shape.getNodesPerRoot();
+  if (ShapedType::isDynamic(nodes))
+    return success();
   if (nodes == 0 || nodes % perRoot != 0)
     return op->emitOpError()
            << "expects the nodes of tree to be a positive multiple of "
@@ -79,8 +82,24 @@ static LogicalResult verifyTree(Operation *op, Value tree, TreeAttr shape) {
   return success();
 }
 
+/// `extent / interval * rank + addend` of what may be dynamic.
+static int64_t count(int64_t extent, int64_t interval, int64_t rank,
+                     int64_t addend = 0) {
+  return ShapedType::isDynamic(extent) ? extent
+                                       : extent / interval * rank + addend;
+}
+
 static int64_t countRoots(Value tree, TreeAttr shape) {
-  return extent(tree, 1) / shape.getNodesPerRoot();
+  return count(extent(tree, 1), shape.getNodesPerRoot(), 1);
+}
+
+/// The same as `verifyExtent` where it may be unknown what is needed.
+static LogicalResult verifyIfKnown(Operation *op, StringRef name, Value operand,
+                                   int64_t dim, int64_t needed,
+                                   StringRef what) {
+  return ShapedType::isDynamic(needed)
+             ? success()
+             : verifyExtent(op, name, operand, dim, needed, what);
 }
 
 //===----------------------------------------------------------------------===//
@@ -97,20 +116,21 @@ LogicalResult TreeBuildOp::verify() {
     return failure();
   int64_t tokens = extent(getInput(), 1);
   int64_t segment = getShape().getRootSegment();
-  if (tokens % segment != 0)
+  bool isKnown = !ShapedType::isDynamic(tokens);
+  if (isKnown && (tokens == 0 || tokens % segment != 0))
     return emitOpError() << "expects extent 1 of input to be a positive "
                             "multiple of "
                          << segment << ", the tokens of a root, but got "
                          << tokens;
   // There are more nodes than tokens.
-  if (tokens > INT32_MAX)
+  if (isKnown && tokens > INT32_MAX)
     return emitOpError() << "expects at most 2147483647 tokens, but got "
                          << tokens;
   if (!getMask() != !getCounts())
     return emitOpError("expects counts in outs with a mask, and none without");
-  return verifyExtent(*this, "tree", getTree(), 1,
-                      tokens / segment * getShape().getNodesPerRoot(),
-                      "nodes over the tokens of input");
+  return verifyIfKnown(*this, "tree", getTree(), 1,
+                       count(tokens, segment, getShape().getNodesPerRoot()),
+                       "nodes over the tokens of input");
 }
 
 //===----------------------------------------------------------------------===//
@@ -137,7 +157,7 @@ LogicalResult TreeUpdateOp::verify() {
   int64_t listed = extent(getRows(), 1);
   int64_t roots = countRoots(getTree(), getShape());
   int64_t added = getShape().getRatio() - 1;
-  if (!ShapedType::isDynamic(listed) &&
+  if (!ShapedType::isDynamic(listed) && !ShapedType::isDynamic(roots) &&
       (listed < roots || (listed - roots) % added != 0 ||
        listed > roots * getShape().getRootSegment()))
     return emitOpError() << "expects a number of nodes that can cover the "
@@ -155,10 +175,10 @@ MutableOperandRange TreeMaterializeOp::getDpsInitsMutable() {
 LogicalResult TreeMaterializeOp::verify() {
   if (failed(verifyTree(*this, getTree(), getShape())))
     return failure();
-  int64_t tokens =
-      countRoots(getTree(), getShape()) * getShape().getRootSegment();
-  return verifyExtent(*this, "output", getOutput(), 1, tokens,
-                      "tokens under the nodes of tree");
+  int64_t tokens = count(extent(getTree(), 1), getShape().getNodesPerRoot(),
+                         getShape().getRootSegment());
+  return verifyIfKnown(*this, "output", getOutput(), 1, tokens,
+                       "tokens under the nodes of tree");
 }
 
 //===----------------------------------------------------------------------===//
@@ -216,43 +236,47 @@ LogicalResult TreeSelectOp::verify() {
     return emitOpError() << "expects scores of f32 or f64, but got "
                          << scoreType;
 
-  int64_t candidates = getNumRoots(), listed = candidates;
+  int64_t candidates = getNumRoots(), added = 0;
   for (int64_t level = shape.getLevels(); level >= 1; --level) {
     int64_t budget = getBudget(level);
-    if (budget < 0 || budget > candidates)
-      return emitOpError() << "expects a budget of 0 to " << candidates
+    int64_t most = ShapedType::isDynamic(candidates) ? INT32_MAX : candidates;
+    if (budget < 0 || budget > most)
+      return emitOpError() << "expects a budget of 0 to " << most
                            << " at level " << level
                            << ", which has as many candidates, but got "
                            << budget;
+    std::string number =
+        ShapedType::isDynamic(candidates) ? "?" : std::to_string(candidates);
     if (budget != 0 && budget != candidates) {
       int64_t batch = type.getDimSize(0);
       if (!canBe(block.getArgument(0).getType(),
                  {batch, candidates, type.getDimSize(2)},
                  type.getElementType()))
         return emitOpError() << "expects a region that takes rows of the "
-                             << candidates << " candidates of level " << level
+                             << number << " candidates of level " << level
                              << ", but got " << block.getArgument(0).getType();
       if (numArguments == 2 &&
           !canBe(block.getArgument(1).getType(), {batch, candidates}, state))
-        return emitOpError() << "expects a region that takes " << state
-                             << " log weights of the " << candidates
-                             << " candidates of level " << level << ", but got "
-                             << block.getArgument(1).getType();
+        return emitOpError()
+               << "expects a region that takes " << state
+               << " log weights of the " << number << " candidates of level "
+               << level << ", but got " << block.getArgument(1).getType();
       if (!canBe(scoreType, {batch, candidates}, scoreElement))
         return emitOpError()
-               << "expects scores of the " << candidates
-               << " candidates of level " << level << ", but got " << scoreType;
+               << "expects scores of the " << number << " candidates of level "
+               << level << ", but got " << scoreType;
     }
-    listed += budget * (shape.getRatio() - 1);
+    added += budget * (shape.getRatio() - 1);
     candidates = budget * shape.getRatio();
   }
+  int64_t listed = count(getNumRoots(), 1, 1, added);
   if (!isa<TensorType>(getTree().getType()))
     return emitOpError("expects tensors: expand it before bufferization");
   for (auto [name, operand] : {std::pair<StringRef, Value>{"level", getLevel()},
                                {"index", getIndex()},
                                {"factor", getFactor()}})
-    if (operand && failed(verifyExtent(*this, name, operand, 1, listed,
-                                       "nodes that the budgets leave")))
+    if (operand && failed(verifyIfKnown(*this, name, operand, 1, listed,
+                                        "nodes that the budgets leave")))
       return failure();
   return success();
 }
@@ -266,8 +290,11 @@ MutableOperandRange TreeSplitOp::getDpsInitsMutable() {
 }
 
 int64_t TreeSplitOp::getNumFrontier() {
-  return extent(getNewLevel(), 1) -
-         static_cast<int64_t>(getSplit()) * (getShape().getRatio() - 1);
+  int64_t added =
+      static_cast<int64_t>(getSplit()) * (getShape().getRatio() - 1);
+  int64_t listed = count(extent(getNewLevel(), 1), 1, 1, -added);
+  Value other = getLevel() ? getLevel() : getScores();
+  return ShapedType::isDynamic(listed) && other ? extent(other, 1) : listed;
 }
 
 int64_t TreeSplitOp::getNumCandidates() {
@@ -280,62 +307,72 @@ int64_t TreeSplitOp::getNumRoots() {
   return getCandidates() ? ShapedType::kDynamic : getNumFrontier();
 }
 
+/// Checks the numbers of nodes of an attn.tree_split, where they are known.
+static LogicalResult verifyFrontier(TreeSplitOp op) {
+  TreeAttr shape = op.getShape();
+  int64_t split = op.getSplit(), candidates = op.getNumCandidates();
+  int64_t listed = op.getNumFrontier();
+  bool areKnown = !ShapedType::isDynamic(candidates);
+  if (areKnown && split > candidates)
+    return op.emitOpError() << "expects to split 0 to " << candidates
+                            << " candidates, but got " << split;
+  if (!op.getScores() && split != 0 && areKnown && split != candidates)
+    return op.emitOpError() << "expects scores to choose " << split << " of "
+                            << candidates << " candidates";
+  if (op.getLevel() && failed(verifyIfKnown(op, "level", op.getLevel(), 1,
+                                            listed, "nodes of the frontier")))
+    return failure();
+  bool isListed = !ShapedType::isDynamic(listed);
+  if (isListed && ((areKnown && listed < candidates) || listed < 1))
+    return op.emitOpError() << "expects a frontier of at least " << candidates
+                            << " nodes, but got " << listed;
+  if (op.getScores() && failed(verifyIfKnown(op, "scores", op.getScores(), 1,
+                                             candidates, "candidates")))
+    return failure();
+  if (failed(verifyExtent(op, "children", op.getChildren(), 1,
+                          split * shape.getRatio(),
+                          "children of the split nodes")))
+    return failure();
+  Value counts = op.getCounts();
+  int64_t nodes = counts ? extent(counts, 1) : ShapedType::kDynamic;
+  int64_t perRoot = shape.getNodesPerRoot();
+  if (ShapedType::isDynamic(nodes))
+    return success();
+  if (nodes % perRoot != 0)
+    return op.emitOpError()
+           << "expects the nodes of counts to be a positive "
+              "multiple of "
+           << perRoot << " for " << shape << ", but got " << counts.getType();
+  if (!op.getCandidates() && isListed && nodes / perRoot != listed)
+    return op.emitOpError() << "expects counts of a tree with " << listed
+                            << " roots, but got " << nodes / perRoot;
+  return success();
+}
+
 LogicalResult TreeSplitOp::verify() {
   TreeAttr shape = getShape();
-  int64_t at = getAt(), split = getSplit(), ratio = shape.getRatio();
+  int64_t at = getAt(), split = getSplit();
+  int64_t listed = extent(getNewLevel(), 1);
+  int64_t most = ShapedType::isDynamic(listed) ? INT32_MAX : listed;
   if (!getCandidates() != !getLevel() || !getLevel() != !getIndex())
     return emitOpError("expects a frontier of candidates, level and index");
-  // Both may be empty.
-  for (auto [name, operand] :
-       {std::pair<StringRef, Value>{"children", getChildren()},
-        {"candidates", getCandidates()}})
-    if (operand && ShapedType::isDynamic(extent(operand, 1)))
-      return emitOpError() << "expects a static extent 1 of " << name;
-  if (extent(getNewLevel(), 1) > INT32_MAX)
+  // It may be empty.
+  if (ShapedType::isDynamic(extent(getChildren(), 1)))
+    return emitOpError("expects a static extent 1 of children");
+  if (most > INT32_MAX)
     return emitOpError() << "expects at most 2147483647 nodes of new_level, "
                             "but got "
-                         << extent(getNewLevel(), 1);
+                         << most;
   if (at < 1 || at > shape.getLevels())
     return emitOpError() << "expects a level of 1 to " << shape.getLevels()
                          << " to split, but got " << at;
   if (!getCandidates() && at != shape.getLevels())
     return emitOpError() << "expects a frontier to split level " << at
                          << ", which is not that of the roots";
-  if (split < 0 || split > extent(getNewLevel(), 1))
-    return emitOpError() << "expects to split 0 to " << extent(getNewLevel(), 1)
+  if (split < 0 || split > most)
+    return emitOpError() << "expects to split 0 to " << most
                          << " nodes, but got " << split;
-  int64_t candidates = getNumCandidates();
-  if (split > candidates)
-    return emitOpError() << "expects to split 0 to " << candidates
-                         << " candidates, but got " << split;
-  if (!getScores() && split != 0 && split != candidates)
-    return emitOpError() << "expects scores to choose " << split << " of "
-                         << candidates << " candidates";
-  int64_t listed = getNumFrontier();
-  if (getLevel() && failed(verifyExtent(*this, "level", getLevel(), 1, listed,
-                                        "nodes of the frontier")))
-    return failure();
-  if (listed < candidates || listed < 1)
-    return emitOpError() << "expects a frontier of at least " << candidates
-                         << " nodes, but got " << listed;
-  if (getScores() && failed(verifyExtent(*this, "scores", getScores(), 1,
-                                         candidates, "candidates")))
-    return failure();
-  if (failed(verifyExtent(*this, "children", getChildren(), 1, split * ratio,
-                          "children of the split nodes")))
-    return failure();
-  if (Value counts = getCounts()) {
-    int64_t nodes = extent(counts, 1), perRoot = shape.getNodesPerRoot();
-    if (nodes % perRoot != 0)
-      return emitOpError() << "expects the nodes of counts to be a positive "
-                              "multiple of "
-                           << perRoot << " for " << shape << ", but got "
-                           << counts.getType();
-    if (!getCandidates() && nodes / perRoot != listed)
-      return emitOpError() << "expects counts of a tree with " << listed
-                           << " roots, but got " << nodes / perRoot;
-  }
-  return success();
+  return verifyFrontier(*this);
 }
 
 //===----------------------------------------------------------------------===//

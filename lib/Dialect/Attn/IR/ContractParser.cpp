@@ -21,6 +21,10 @@ using llvm::SmallVector;
 using llvm::StringRef;
 using llvm::Twine;
 
+/// Begins the symbols of extents that only trees have, whose letters stand for
+/// something else in other operations.
+static constexpr char kTreeCount = '#';
+
 namespace {
 /// Parses what one operation declares.
 class Parser {
@@ -144,6 +148,14 @@ private:
     if (text.empty() || !llvm::all_of(text, llvm::isAlpha))
       fail(text);
     extent.symbol = text.str();
+    // What trees count differs from call to call: tokens, nodes, listed nodes
+    // before and after a split, candidates and VIP tokens.
+    if (operation.starts_with("attn.tree_") &&
+        StringRef("NTRKCV").contains(text)) {
+      extent.isStatic = false;
+      if (text != "N")
+        extent.symbol.insert(0, 1, kTreeCount);
+    }
     return extent;
   }
 
@@ -152,6 +164,8 @@ private:
 } // namespace
 
 bool ExtentSpec::isLength() const {
+  if (!symbol.empty() && symbol.front() == kTreeCount)
+    return true;
   return symbol.size() == 1 && StringRef("BNMm").contains(symbol.front());
 }
 

@@ -9,6 +9,7 @@
 #include "DeviceChecks.h"
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
 #include "fovea/Dialect/Attn/Transforms/Passes.h"
+#include "fovea/Kernels/KernelBuilder.h"
 #include "fovea/Kernels/RuntimeCalls.h"
 #include "fovea/Kernels/TargetFacts.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -33,10 +34,11 @@ static void checkNodes(RuntimeCalls &calls, Operation *op, Value level,
   ImplicitLocOpBuilder b(op->getLoc(), op);
   SmallVector<Value> arguments = RuntimeCalls::describe(b, level);
   arguments.append(RuntimeCalls::describe(b, index));
-  int64_t roots =
-      cast<MemRefType>(tree.getType()).getDimSize(1) / shape.getNodesPerRoot();
-  for (int64_t number : {roots, shape.getRatio(), shape.getLevels(),
-                         static_cast<int64_t>(mustCover)})
+  KernelBuilder k(op->getLoc(), b, b.getF32Type(), /*lanes=*/0);
+  Value roots = k.div(k.extent(tree, 1), shape.getNodesPerRoot());
+  arguments.push_back(arith::IndexCastOp::create(k, k.getI64Type(), roots));
+  for (int64_t number :
+       {shape.getRatio(), shape.getLevels(), static_cast<int64_t>(mustCover)})
     arguments.push_back(arith::ConstantIntOp::create(b, number, /*width=*/64));
   calls.emitCheck(b, "fovea_rt_check_nodes", rule, arguments);
 }

@@ -12,6 +12,7 @@
 #include "fovea/Dialect/Attn/IR/Levels.h"
 #include "fovea/Dialect/Attn/IR/RangeOverlap.h"
 #include "fovea/Dialect/Attn/IR/SourceDistances.h"
+#include "fovea/Dialect/Attn/IR/TreeRules.h"
 #include "fovea/Dialect/Attn/Transforms/Passes.h"
 #include "fovea/Kernels/RuntimeCalls.h"
 #include "fovea/Kernels/StreamRanges.h"
@@ -61,6 +62,8 @@ struct CheckShapesPass
           if (!haveSameOrigin(rule, entry))
             emitCheck(op, rule, calls);
         });
+        forEachTreeRule(
+            op, [&](const TreeRule &rule) { emitTreeCheck(op, rule, calls); });
         emitRangeChecks(op, calls);
       });
       emitTensorChecks(function, calls);
@@ -252,6 +255,26 @@ private:
     calls.emitCheck(
         b, name, (op->getName().getStringRef() + ": " + rule.describe()).str(),
         {asI64(b, found), asI64(b, expected)});
+  }
+
+  static void emitTreeCheck(Operation *op, const TreeRule &rule,
+                            RuntimeCalls &calls) {
+    ImplicitLocOpBuilder b(op->getLoc(), op);
+    auto extentOf = [&](const TreeRule::Extent &extent) {
+      return getExtent(b, {/*name=*/"", extent.operand, extent.dim});
+    };
+    StringRef name = "fovea_rt_check_multiple";
+    Value expected = arith::ConstantIndexOp::create(b, rule.divisor);
+    if (rule.other.operand) {
+      name = "fovea_rt_check_extent";
+      AffineExpr count = b.getAffineSymbolExpr(0).floorDiv(rule.divisor);
+      expected = affine::makeComposedAffineApply(
+          b, b.getLoc(), count * rule.factor + rule.addend,
+          OpFoldResult(extentOf(rule.other)));
+    }
+    calls.emitCheck(
+        b, name, (op->getName().getStringRef() + ": " + rule.describe()).str(),
+        {asI64(b, extentOf(rule.extent)), asI64(b, expected)});
   }
 
   static Value getExtent(ImplicitLocOpBuilder &b,

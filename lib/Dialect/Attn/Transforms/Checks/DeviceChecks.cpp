@@ -139,12 +139,11 @@ void DeviceChecks::checkSizes(Value sizes, Value numTokens, StringRef rule) {
 void DeviceChecks::checkNodes(Value level, Value index, Value tree,
                               TreeAttr shape, bool mustCover, StringRef rule) {
   int64_t ratio = shape.getRatio(), levels = shape.getLevels();
-  int64_t roots =
-      cast<MemRefType>(tree.getType()).getDimSize(1) / shape.getNodesPerRoot();
   SmallVector<int64_t> tokensOfNode = {1};
   for (int64_t i = 0; i < levels; ++i)
     tokensOfNode.push_back(tokensOfNode.back() * ratio);
-  Value tokens = b.index(roots * tokensOfNode.back());
+  Value roots = b.div(b.extent(tree, 1), shape.getNodesPerRoot());
+  Value tokens = b.mul(roots, tokensOfNode.back());
   Value count = b.extent(level, 1);
 
   struct Node {
@@ -209,7 +208,7 @@ void DeviceChecks::checkNodes(Value level, Value index, Value tree,
     }
     Value place = b.select(node.isPresent, at, count);
     return {isWrong,
-            {point[0], place, node.level, node.index, next, follows,
-             b.index(roots), b.index(ratio), b.index(levels), count}};
+            {point[0], place, node.level, node.index, next, follows, roots,
+             b.index(ratio), b.index(levels), count}};
   });
 }

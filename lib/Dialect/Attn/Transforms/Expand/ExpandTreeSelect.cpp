@@ -12,6 +12,7 @@
 #include "mlir/Dialect/Bufferization/IR/Bufferization.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "mlir/IR/IRMapping.h"
 #include "mlir/IR/ImplicitLocOpBuilder.h"
 
@@ -35,7 +36,8 @@ public:
     SmallVector<fovea::attn::detail::ScoredLevel> scored;
     TreeAttr shape = op.getShape();
     int64_t ratio = shape.getRatio();
-    int64_t candidates = op.getNumRoots(), listed = candidates;
+    OpFoldResult candidates = countRoots(), roots = candidates;
+    int64_t added = 0;
     Value indices, frontierLevel, frontierIndex;
     for (int64_t level = shape.getLevels(); level >= 1; --level) {
       int64_t budget = op.getBudget(level);
@@ -43,15 +45,17 @@ public:
       if (budget == 0 && frontierLevel)
         break;
       Value scores;
-      if (budget != 0 && budget != candidates) {
+      // Of how many roots there may be more than are split is not known.
+      if (budget != 0 && !isConstantIntValue(candidates, budget)) {
         scores = score(level, candidates, indices);
         scored.push_back({level, scores, indices});
       }
-      listed += budget * (ratio - 1);
+      added += budget * (ratio - 1);
       bool isLast = level == 1 || op.getBudget(level - 1) == 0;
+      OpFoldResult listed = plus(roots, added);
       Value newLevel = isLast ? op.getLevel() : makeList(listed);
       Value newIndex = isLast ? op.getIndex() : makeList(listed);
-      Value children = makeList(budget * ratio);
+      Value children = makeList(b.getIndexAttr(budget * ratio));
       auto split = TreeSplitOp::create(
           b, {newLevel.getType(), newIndex.getType(), children.getType()},
           asList(scores), indices, frontierLevel, frontierIndex, op.getCounts(),
@@ -60,7 +64,7 @@ public:
       frontierLevel = split.getResult(0);
       frontierIndex = split.getResult(1);
       indices = split.getResult(2);
-      candidates = budget * ratio;
+      candidates = b.getIndexAttr(budget * ratio);
     }
     SmallVector<Value> results = {frontierLevel, frontierIndex};
     if (Value factor = op.getFactor()) {
@@ -77,13 +81,28 @@ private:
   Value makeEmpty(ArrayRef<OpFoldResult> sizes, Type type) {
     return tensor::EmptyOp::create(b, sizes, type);
   }
-  Value makeList(int64_t count) {
-    return makeEmpty({batch, b.getIndexAttr(count)}, b.getI32Type());
+  Value makeList(OpFoldResult count) {
+    return makeEmpty({batch, count}, b.getI32Type());
+  }
+
+  OpFoldResult countRoots() {
+    int64_t known = op.getNumRoots();
+    if (!ShapedType::isDynamic(known))
+      return b.getIndexAttr(known);
+    Value perRoot =
+        arith::ConstantIndexOp::create(b, op.getShape().getNodesPerRoot());
+    Value nodes = tensor::DimOp::create(b, op.getTree(), 1);
+    return arith::DivUIOp::create(b, nodes, perRoot).getResult();
+  }
+  OpFoldResult plus(OpFoldResult count, int64_t added) {
+    if (std::optional<int64_t> known = getConstantIntValue(count))
+      return b.getIndexAttr(*known + added);
+    Value more = arith::ConstantIndexOp::create(b, added);
+    return arith::AddIOp::create(b, cast<Value>(count), more).getResult();
   }
 
   /// The scores of the candidates of a level; without `indices`, of the roots.
-  Value score(int64_t level, int64_t candidates, Value indices) {
-    OpFoldResult count = b.getIndexAttr(candidates);
+  Value score(int64_t level, OpFoldResult count, Value indices) {
     OpFoldResult width = b.getIndexAttr(treeType.getDimSize(2));
     bool wantsWeights = op.getScore().front().getNumArguments() == 2;
     Value rows, weights;
@@ -96,8 +115,8 @@ private:
           ArrayRef<OpFoldResult>{one, one, one});
     } else {
       if (!indices)
-        indices = countUp(makeList(candidates));
-      Value levels = levelsOf(indices, level, candidates);
+        indices = countUp(makeList(count));
+      Value levels = levelsOf(indices, level, count);
       SmallVector<Value> inits = {
           makeEmpty({batch, count, width}, treeType.getElementType())};
       if (wantsWeights)
@@ -111,7 +130,7 @@ private:
       if (wantsWeights)
         weights = fetch.getResult(1);
     }
-    return inlineRegion(rows, weights, candidates);
+    return inlineRegion(rows, weights, count);
   }
 
   Type getStateType() {
@@ -148,7 +167,7 @@ private:
   }
 
   /// The level of every candidate: -1 where it is absent.
-  Value levelsOf(Value indices, int64_t level, int64_t candidates) {
+  Value levelsOf(Value indices, int64_t level, OpFoldResult candidates) {
     AffineMap identity = b.getMultiDimIdentityMap(2);
     SmallVector<utils::IteratorType> parallel(2, utils::IteratorType::parallel);
     Value list = makeList(candidates);
@@ -171,7 +190,7 @@ private:
                : tensor::CastOp::create(b, type, tensor).getResult();
   }
 
-  Value inlineRegion(Value rows, Value weights, int64_t candidates) {
+  Value inlineRegion(Value rows, Value weights, OpFoldResult candidates) {
     Block &block = op.getScore().front();
     IRMapping mapping;
     mapping.map(block.getArgument(0),
@@ -184,7 +203,8 @@ private:
     Value scores = mapping.lookupOrDefault(
         cast<YieldOp>(block.getTerminator()).getScores());
     auto type = RankedTensorType::get(
-        {treeType.getDimSize(0), candidates},
+        {treeType.getDimSize(0),
+         getConstantIntValue(candidates).value_or(ShapedType::kDynamic)},
         cast<RankedTensorType>(scores.getType()).getElementType());
     return castTo(scores, type);
   }

@@ -11,16 +11,8 @@ func.func @build(%c: tensor<1x6x4xf32>, %t: tensor<1x7x4xf32>) -> tensor<1x7x4xf
 // -----
 
 func.func @build(%c: tensor<1x0x4xf32>, %t: tensor<1x7x4xf32>) -> tensor<1x7x4xf32> {
-  // expected-error @below {{'attn.tree_build' op expects extent 1 of input to be at least 1, but got 0}}
+  // expected-error @below {{'attn.tree_build' op expects extent 1 of input to be a positive multiple of 4, the tokens of a root, but got 0}}
   %0 = attn.tree_build ins(%c : tensor<1x0x4xf32>) outs(%t : tensor<1x7x4xf32>) {shape = #attn.tree<ratio = 2, levels = 2>} -> tensor<1x7x4xf32>
-  return %0 : tensor<1x7x4xf32>
-}
-
-// -----
-
-func.func @build(%c: tensor<1x?x4xf32>, %t: tensor<1x7x4xf32>) -> tensor<1x7x4xf32> {
-  // expected-error @below {{'attn.tree_build' op expects extent 1 of input to be static, but got a dynamic extent}}
-  %0 = attn.tree_build ins(%c : tensor<1x?x4xf32>) outs(%t : tensor<1x7x4xf32>) {shape = #attn.tree<ratio = 2, levels = 2>} -> tensor<1x7x4xf32>
   return %0 : tensor<1x7x4xf32>
 }
 
@@ -38,14 +30,6 @@ func.func @build(%c: tensor<1x4x4xf32>, %t: tensor<1x8x4xf32>) -> tensor<1x8x4xf
   // expected-error @below {{'attn.tree_build' op expects the nodes of tree to be a positive multiple of 7 for #attn.tree<ratio = 2, levels = 2>, but got 8}}
   %0 = attn.tree_build ins(%c : tensor<1x4x4xf32>) outs(%t : tensor<1x8x4xf32>) {shape = #attn.tree<ratio = 2, levels = 2>} -> tensor<1x8x4xf32>
   return %0 : tensor<1x8x4xf32>
-}
-
-// -----
-
-func.func @build(%c: tensor<1x4x4xf32>, %t: tensor<1x?x4xf32>) -> tensor<1x?x4xf32> {
-  // expected-error @below {{'attn.tree_build' op expects extent 1 of tree to be static, but got a dynamic extent}}
-  %0 = attn.tree_build ins(%c : tensor<1x4x4xf32>) outs(%t : tensor<1x?x4xf32>) {shape = #attn.tree<ratio = 2, levels = 2>} -> tensor<1x?x4xf32>
-  return %0 : tensor<1x?x4xf32>
 }
 
 // -----
@@ -367,14 +351,6 @@ func.func @split(%s: tensor<1x1xf32>, %r: tensor<1x2xi32>, %c: tensor<1x3xi32>) 
 
 // -----
 
-func.func @split(%s: tensor<1x1xf32>, %r: tensor<1x?xi32>, %c: tensor<1x2xi32>) -> tensor<1x?xi32> {
-  // expected-error @below {{'attn.tree_split' op expects extent 1 of new_level to be static, but got a dynamic extent}}
-  %0, %1, %2 = attn.tree_split scores(%s : tensor<1x1xf32>) outs(%r, %r, %c : tensor<1x?xi32>, tensor<1x?xi32>, tensor<1x2xi32>) {shape = #attn.tree<ratio = 2, levels = 2>, at = 2 : i64, split = 1 : i64} -> tensor<1x?xi32>, tensor<1x?xi32>, tensor<1x2xi32>
-  return %0 : tensor<1x?xi32>
-}
-
-// -----
-
 func.func @split(%s: tensor<1x1xf32>, %r: tensor<1x2xi32>, %c: tensor<1x2xi32>, %n: tensor<1x8xi32>) -> tensor<1x2xi32> {
   // expected-error @below {{'attn.tree_split' op expects the nodes of counts to be a positive multiple of 7 for #attn.tree<ratio = 2, levels = 2>, but got 'tensor<1x8xi32>'}}
   %0, %1, %2 = attn.tree_split scores(%s : tensor<1x1xf32>) counts(%n : tensor<1x8xi32>) outs(%r, %r, %c : tensor<1x2xi32>, tensor<1x2xi32>, tensor<1x2xi32>) {shape = #attn.tree<ratio = 2, levels = 2>, at = 2 : i64, split = 1 : i64} -> tensor<1x2xi32>, tensor<1x2xi32>, tensor<1x2xi32>
@@ -579,4 +555,15 @@ func.func @select_index(%t: tensor<1x7x4xf32>, %l: tensor<1x?xi32>, %i: tensor<1
     attn.yield %s : tensor<1x?xf32>
   }
   return %0 : tensor<1x?xi32>
+}
+
+// -----
+
+func.func @select_of_any_roots(%t: tensor<?x?x4xf32>, %l: tensor<?x?xi32>, %s: tensor<?x?xf32>) -> tensor<?x?xi32> {
+  // expected-error @below {{'attn.tree_select' op expects a budget of 0 to 2 at level 1, which has as many candidates, but got 3}}
+  %0, %1 = attn.tree_select ins(%t : tensor<?x?x4xf32>) outs(%l, %l : tensor<?x?xi32>, tensor<?x?xi32>) {shape = #attn.tree<ratio = 2, levels = 2>, budgets = array<i64: 3, 1>} -> tensor<?x?xi32>, tensor<?x?xi32> score {
+  ^bb0(%rows: tensor<?x?x4xf32>):
+    attn.yield %s : tensor<?x?xf32>
+  }
+  return %0 : tensor<?x?xi32>
 }

@@ -128,7 +128,7 @@ def test_functions(case, type):
             assert one.dtype == other.dtype
             if case in SUM_OTHERWISE:
                 finite = np.isfinite(other)
-                assert np.array_equal(np.isfinite(one), finite)
+                assert np.array_equal(one[~finite], other[~finite])
                 near(np.where(finite, one, 0).astype(one.dtype), np.where(finite, other, 0).astype(np.float64), str(one.dtype))
             elif case is vq_squared_relu and N == 1:
                 # A static kernel goes through the keys for a single query, of which no sum

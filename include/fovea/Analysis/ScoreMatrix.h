@@ -17,6 +17,7 @@
 
 #include "fovea/Analysis/Extents.h"
 #include "fovea/Analysis/KnownData.h"
+#include "mlir/IR/ValueRange.h"
 #include "llvm/ADT/BitVector.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/ADT/SmallVector.h"

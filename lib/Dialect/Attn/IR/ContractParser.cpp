@@ -21,9 +21,9 @@ using llvm::SmallVector;
 using llvm::StringRef;
 using llvm::Twine;
 
-/// Begins the symbols of extents that only trees have, whose letters stand for
-/// something else in other operations.
-static constexpr char kTreeCount = '#';
+/// Begins the symbols of extents that differ from call to call, though their
+/// letters may stand for something else in other operations.
+static constexpr StringRef kCount = "#";
 
 namespace {
 /// Parses what one operation declares.
@@ -145,17 +145,10 @@ private:
         fail(text);
       return extent;
     }
+    extent.symbol = text.str();
+    text.consume_front(kCount);
     if (text.empty() || !llvm::all_of(text, llvm::isAlpha))
       fail(text);
-    extent.symbol = text.str();
-    // What trees count differs from call to call: tokens, nodes, listed nodes
-    // before and after a split, candidates and VIP tokens.
-    if (operation.starts_with("attn.tree_") &&
-        StringRef("NTRKCV").contains(text)) {
-      extent.isStatic = false;
-      if (text != "N")
-        extent.symbol.insert(0, 1, kTreeCount);
-    }
     return extent;
   }
 
@@ -164,9 +157,8 @@ private:
 } // namespace
 
 bool ExtentSpec::isLength() const {
-  if (!symbol.empty() && symbol.front() == kTreeCount)
-    return true;
-  return symbol.size() == 1 && StringRef("BNMm").contains(symbol.front());
+  return StringRef(symbol).starts_with(kCount) ||
+         (symbol.size() == 1 && StringRef("BNMm").contains(symbol.front()));
 }
 
 bool ExtentSpec::isLocal() const {

@@ -96,10 +96,11 @@ def Attn_Rank4Or5 : AnyTypeOf<[Attn_Rank4, Attn_Rank5],
 ///              | `T|sum`   either
 ///              | `~T`      any whose sums have the same type
 ///              | `i32` | `i64`
-///   extent   ::= letters (`~` | `!`)? `?`? | number `!` | factor `*` attribute `!` | `_`
+///   extent   ::= `#`? letters (`~` | `!`)? `?`? | number `!` | factor `*` attribute `!` | `_`
 ///   factor   ::= number | `(` attribute `+` number `)`
 ///
-/// Extents with the same letters are equal. Lower-case letters belong to one
+/// Extents with the same letters are equal. `B`, `N`, `M`, `m` and those with `#`
+/// differ from call to call. Lower-case letters belong to one
 /// element of a list: element `i` of every list with `m` shares it. With `~` an
 /// extent of 1 in the type broadcasts. With `!` the type has to tell the extent,
 /// which is at least 1. With `?`, last extents may be missing. `= operand` is the shape of another, and broadcasts where

@@ -97,10 +97,10 @@ def Attn_TreeBuildOp : Attn_Op<"tree_build", [AttrSizedOperandSegments]> {
     ```
   }];
   let arguments = (ins
-    Attn_Arg<Attn_TreeRows, "T[B, N!, F!]", "`N = roots ratio^levels`">:$input,
+    Attn_Arg<Attn_TreeRows, "T[B, N, F!]", "`N = roots ratio^levels`">:$input,
     Attn_Arg<Optional<Attn_TokenMask>, "[B, N]">:$mask,
-    Attn_Arg<Attn_TreeRows, "T[B, T!, F!]", "`T` nodes">:$tree,
-    Attn_Arg<Optional<Attn_Int2>, "i32[B, T]", "with `mask` only">:$counts,
+    Attn_Arg<Attn_TreeRows, "T[B, #T, F!]", "`T` nodes">:$tree,
+    Attn_Arg<Optional<Attn_Int2>, "i32[B, #T]", "with `mask` only">:$counts,
     Attn_TreeAttr:$shape
   );
   let results = (outs Variadic<AnyRankedTensor>:$results);
@@ -144,13 +144,13 @@ def Attn_TreeFetchOp : Attn_Op<"tree_fetch", [AttrSizedOperandSegments]> {
     ```
   }];
   let arguments = (ins
-    Attn_Arg<Attn_TreeRows, "T[B, T!, F!]", "`T` nodes">:$tree,
-    Attn_Arg<Attn_Int2, "i32[B, R]">:$level,
-    Attn_Arg<Attn_Int2, "i32[B, R]">:$index,
-    Attn_Arg<Optional<Attn_Int2>, "i32[B, T]", "of `attn.tree_build`">:$counts,
-    Attn_Arg<Attn_TreeRows, "T[B, R, F!]">:$rows,
+    Attn_Arg<Attn_TreeRows, "T[B, #T, F!]", "`T` nodes">:$tree,
+    Attn_Arg<Attn_Int2, "i32[B, #R]">:$level,
+    Attn_Arg<Attn_Int2, "i32[B, #R]">:$index,
+    Attn_Arg<Optional<Attn_Int2>, "i32[B, #T]", "of `attn.tree_build`">:$counts,
+    Attn_Arg<Attn_TreeRows, "T[B, #R, F!]">:$rows,
     Attn_Arg<Optional<Attn_TreeNumbers>,
-        "sum[B, R]",
+        "sum[B, #R]",
         "minus infinity where no token is present or the node is absent">:$log_weight,
     Attn_TreeAttr:$shape,
     UnitAttr:$whole_segments
@@ -196,12 +196,12 @@ def Attn_TreeUpdateOp : Attn_Op<"tree_update", [Attn_UpdatesInits]> {
     ```
   }];
   let arguments = (ins
-    Attn_Arg<Attn_TreeRows, "T[B, R, F!]">:$rows,
-    Attn_Arg<Attn_Int2, "i32[B, R]">:$level,
-    Attn_Arg<Attn_Int2, "i32[B, R]">:$index,
-    Attn_Arg<Optional<Attn_Int2>, "i32[B, T]", "of `attn.tree_build`">:$counts,
+    Attn_Arg<Attn_TreeRows, "T[B, #R, F!]">:$rows,
+    Attn_Arg<Attn_Int2, "i32[B, #R]">:$level,
+    Attn_Arg<Attn_Int2, "i32[B, #R]">:$index,
+    Attn_Arg<Optional<Attn_Int2>, "i32[B, #T]", "of `attn.tree_build`">:$counts,
     Attn_Arg<Attn_TreeRows,
-        "T[B, T!, F!]", "read and written, in place where nothing else needs the old tree">:$tree,
+        "T[B, #T, F!]", "read and written, in place where nothing else needs the old tree">:$tree,
     Attn_TreeAttr:$shape
   );
   let results = (outs Variadic<AnyRankedTensor>:$results);
@@ -235,7 +235,7 @@ def Attn_TreeMaterializeOp : Attn_Op<"tree_materialize"> {
     ```
   }];
   let arguments = (ins
-    Attn_Arg<Attn_TreeRows, "T[B, T!, F!]", "`T` nodes">:$tree,
+    Attn_Arg<Attn_TreeRows, "T[B, #T, F!]", "`T` nodes">:$tree,
     Attn_Arg<Attn_TreeRows, "T[B, N, F!]", "`N` tokens under the nodes">:$output,
     Attn_TreeAttr:$shape
   );
@@ -306,11 +306,11 @@ def Attn_TreeSelectOp : Attn_Op<"tree_select",
     ```
   }];
   let arguments = (ins
-    Attn_Arg<Attn_TreeRows, "T[B, T!, F!]", "`T` nodes">:$tree,
-    Attn_Arg<Optional<Attn_Int2>, "i32[B, T]", "of `attn.tree_build`">:$counts,
-    Attn_Arg<Attn_Int2, "i32[B, R]", "the nodes that the budgets leave">:$level,
-    Attn_Arg<Attn_Int2, "i32[B, R]">:$index,
-    Attn_Arg<Optional<Attn_TreeNumbers>, "sum[B, R]">:$factor,
+    Attn_Arg<Attn_TreeRows, "T[B, #T, F!]", "`T` nodes">:$tree,
+    Attn_Arg<Optional<Attn_Int2>, "i32[B, #T]", "of `attn.tree_build`">:$counts,
+    Attn_Arg<Attn_Int2, "i32[B, #R]", "the nodes that the budgets leave">:$level,
+    Attn_Arg<Attn_Int2, "i32[B, #R]">:$index,
+    Attn_Arg<Optional<Attn_TreeNumbers>, "sum[B, #R]">:$factor,
     Attn_TreeAttr:$shape,
     DenseI64ArrayAttr:$budgets
   );
@@ -377,13 +377,13 @@ def Attn_TreeSplitOp : Attn_Op<"tree_split", [AttrSizedOperandSegments]> {
     ```
   }];
   let arguments = (ins
-    Attn_Arg<Optional<Attn_TreeNumbers>, "[B, C]">:$scores,
-    Attn_Arg<Optional<Attn_Int2>, "i32[B, C]">:$candidates,
-    Attn_Arg<Optional<Attn_Int2>, "i32[B, R!]", "the frontier">:$level,
-    Attn_Arg<Optional<Attn_Int2>, "i32[B, R!]">:$index,
-    Attn_Arg<Optional<Attn_Int2>, "i32[B, T!]">:$counts,
-    Attn_Arg<Attn_Int2, "i32[B, K!]", "`K = R + split (ratio - 1)`">:$new_level,
-    Attn_Arg<Attn_Int2, "i32[B, K!]">:$new_index,
+    Attn_Arg<Optional<Attn_TreeNumbers>, "[B, #C]">:$scores,
+    Attn_Arg<Optional<Attn_Int2>, "i32[B, #C]">:$candidates,
+    Attn_Arg<Optional<Attn_Int2>, "i32[B, #R]", "the frontier">:$level,
+    Attn_Arg<Optional<Attn_Int2>, "i32[B, #R]">:$index,
+    Attn_Arg<Optional<Attn_Int2>, "i32[B, #T]">:$counts,
+    Attn_Arg<Attn_Int2, "i32[B, #K]", "`K = R + split (ratio - 1)`">:$new_level,
+    Attn_Arg<Attn_Int2, "i32[B, #K]">:$new_index,
     Attn_Arg<Attn_Int2, "i32[B, L]", "`L = split ratio`">:$children,
     Attn_TreeAttr:$shape,
     I64Attr:$at,
@@ -402,7 +402,7 @@ def Attn_TreeSplitOp : Attn_Op<"tree_split", [AttrSizedOperandSegments]> {
   }];
   let extraClassDeclaration = [{
     ::mlir::MutableOperandRange getDpsInitsMutable();
-    /// Candidates and nodes of the frontier: static.
+    /// Candidates, nodes of the frontier and roots: dynamic where types do not tell.
     int64_t getNumCandidates();
     int64_t getNumFrontier();
     int64_t getNumRoots();
@@ -441,11 +441,11 @@ def Attn_TreeScoreOp : Attn_Op<"tree_score", [AttrSizedOperandSegments]> {
   }];
   let conditions = ["H % G == 0"];
   let arguments = (ins
-    Attn_Arg<Attn_Rank4, "T[B, H!, V, D!]", "VIP tokens">:$query,
-    Attn_Arg<Attn_Rank4, "T[B, G!, C, D!]", "candidates">:$key,
-    Attn_Arg<Optional<Attn_TreeNumbers>, "sum[B, C]">:$log_weight,
-    Attn_Arg<Optional<Attn_TokenMask>, "[B, V]", "all without it">:$mask,
-    Attn_Arg<Attn_TreeNumbers, "sum[B, C]">:$output,
+    Attn_Arg<Attn_Rank4, "T[B, H!, #V, D!]", "VIP tokens">:$query,
+    Attn_Arg<Attn_Rank4, "T[B, G!, #C, D!]", "candidates">:$key,
+    Attn_Arg<Optional<Attn_TreeNumbers>, "sum[B, #C]">:$log_weight,
+    Attn_Arg<Optional<Attn_TokenMask>, "[B, #V]", "all without it">:$mask,
+    Attn_Arg<Attn_TreeNumbers, "sum[B, #C]">:$output,
     OptionalAttr<Attn_FiniteAttr>:$scale,
     UnitAttr:$exponential
   );

@@ -7,7 +7,6 @@ import math
 
 import torch
 from torch import nn
-from torch.nn import functional
 
 
 def _modulate(x, shift, scale):

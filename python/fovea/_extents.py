@@ -77,7 +77,7 @@ class _Writer:
         for extent in type.shape:
             count *= extent
         owner = value.owner
-        op = None if isinstance(owner, self.ir.Block) else owner
+        op: Any = None if isinstance(owner, self.ir.Block) else owner
         name = op.name.removeprefix("stablehlo.") if op is not None else ""
         if name == "constant" and count <= _MOST_ELEMENTS:
             return [int(each) for each in self.ir.DenseIntElementsAttr(op.attributes["value"])]

@@ -78,9 +78,12 @@ def test_beside_others_on_the_emulated_gpu(layout):
     window = fovea.Source(source.k, source.v, causal=True, window=5)
     slopes, table, heats = (np.random.default_rng(8).standard_normal(shape).astype(np.float32) for shape in (H, (H, 160), 160))
     d_out, results = np.random.default_rng(9).standard_normal((B, H, 37, 12)).astype(np.float32), []
+
+    def make_score(slope, distance, heat):
+        return lambda s, b, h, i, j: s * heat[j] + slope[h] * (j - i) / 64 + distance[h, j - i + 80]
+
     for target in ("cpu", "gpu-sim", "gpu-sim"):
-        slope, distance, heat = map(fovea.capture, (slopes, table, heats))
-        options["score"] = lambda s, b, h, i, j: s * heat[j] + slope[h] * (j - i) / 64 + distance[h, j - i + 80]
+        options["score"] = make_score(*map(fovea.capture, (slopes, table, heats)))
         out, lse = fovea.stream(q, [listed, window], return_lse=True, target=target, **options)
         results.append(fovea.stream_backward(
             d_out, q, [listed, window], out, lse, return_d_captures=True, target=target, **options)[2:])  # fmt: skip

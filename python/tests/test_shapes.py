@@ -7,8 +7,8 @@ import itertools
 
 import numpy as np
 import pytest
-from conftest import check, make, near, refused
 from call_cases import FUNCTIONS
+from conftest import check, make, near, refused
 from shape_cases import CASES, DYNAMIC_CASES, GROUP, KERNELS, MOST, Tokens, dense, fast_multipole
 
 import fovea

@@ -12,7 +12,9 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/Transforms/Transforms.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/MemRef/Transforms/Transforms.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Dialect/Tensor/Transforms/Transforms.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
 #include "mlir/Transforms/WalkPatternRewriteDriver.h"
 
@@ -114,7 +116,13 @@ private:
     linalg::populateFoldUnitExtentDimsPatterns(dropping, options);
     walkAndApplyPatterns(getOperation(), std::move(dropping));
     RewritePatternSet moving(&getContext());
-    linalg::populateFoldUnitExtentDimsCanonicalizationPatterns(moving, options);
+    // Not those that take dimensions of extent 1 from slices, too: one column
+    // of rows keeps the stride of 1 that operands of attention need.
+    linalg::FillOp::getCanonicalizationPatterns(moving, &getContext());
+    tensor::EmptyOp::getCanonicalizationPatterns(moving, &getContext());
+    tensor::populateFoldTensorEmptyPatterns(moving);
+    memref::populateResolveRankedShapedTypeResultDimsPatterns(moving);
+    memref::populateResolveShapedTypeResultDimsPatterns(moving);
     linalg::populateFoldReshapeOpsByCollapsingPatterns(
         moving, [](OpOperand *) { return true; });
     tensor::ExpandShapeOp::getCanonicalizationPatterns(moving, &getContext());

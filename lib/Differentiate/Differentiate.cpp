@@ -33,7 +33,8 @@ static bool isFloat(Type type) {
 
 /// Chains of elementwise operations become one, whose derivative needs nothing
 /// but the inputs of the chain. Not where rows are broadcast on the way: what
-/// is computed for each row would be computed for each element.
+/// is computed for each row would be computed for each element, and what adds
+/// to its output would do so for each.
 static bool isWorthFusing(OpOperand *operand) {
   auto producer = operand->get().getDefiningOp<linalg::LinalgOp>();
   auto consumer = dyn_cast<linalg::LinalgOp>(operand->getOwner());
@@ -42,7 +43,7 @@ static bool isWorthFusing(OpOperand *operand) {
   };
   return producer && producer->hasOneUse() && consumer &&
          !isConstant(producer) && !isConstant(consumer) &&
-         producer.getNumLoops() == consumer.getNumLoops() &&
+         consumer.getMatchingIndexingMap(operand).isPermutation() &&
          !linalg::isaContractionOpInterface(consumer);
 }
 

@@ -95,3 +95,35 @@ func.func @narrow(%x: tensor<4x8xbf16>, %w: tensor<8x16xbf16>) -> tensor<4x16xbf
       outs(%init : tensor<4x16xbf16>) -> tensor<4x16xbf16>
   return %y : tensor<4x16xbf16>
 }
+
+// -----
+
+// What adds to its output does so once, not for each element that reads it from a dimension of extent 1.
+
+// CHECK-LABEL: func.func @accumulate_vjp(
+//       CHECK:   %[[SUM:.*]] = linalg.generic {{.*}} outs(%{{.*}} : tensor<4x1xf32>)
+//       CHECK:     arith.addf
+//       CHECK:   linalg.generic {{.*}} ins(%[[SUM]] : tensor<4x1xf32>) outs(%{{.*}} : tensor<4x8xf32>)
+//       CHECK:     math.exp
+func.func @accumulate(%x: tensor<4x1xf32>, %start: tensor<4x1xf32>) -> tensor<4xf32> {
+  %sum = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i, j)>], iterator_types = ["parallel", "parallel"]}
+      ins(%x : tensor<4x1xf32>) outs(%start : tensor<4x1xf32>) {
+  ^bb0(%in: f32, %out: f32):
+    %0 = arith.addf %in, %out : f32
+    linalg.yield %0 : f32
+  } -> tensor<4x1xf32>
+  %init = tensor.empty() : tensor<4x8xf32>
+  %wide = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, 0)>, affine_map<(i, j) -> (i, j)>], iterator_types = ["parallel", "parallel"]}
+      ins(%sum : tensor<4x1xf32>) outs(%init : tensor<4x8xf32>) {
+  ^bb0(%in: f32, %out: f32):
+    %0 = math.exp %in : f32
+    linalg.yield %0 : f32
+  } -> tensor<4x8xf32>
+  %low = arith.constant dense<0xFF800000> : tensor<4xf32>
+  %max = linalg.reduce ins(%wide : tensor<4x8xf32>) outs(%low : tensor<4xf32>) dimensions = [1]
+      (%in: f32, %out: f32) {
+        %0 = arith.maximumf %in, %out : f32
+        linalg.yield %0 : f32
+      }
+  return %max : tensor<4xf32>
+}

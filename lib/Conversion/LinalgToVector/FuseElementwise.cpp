@@ -77,15 +77,25 @@ static bool repeatsPlaces(OpOperand *operand, Operation *producer,
          });
 }
 
+/// Whether `op` computes its results from what is in their place, as sums over
+/// a dimension of extent 1 do. In a loop that visits a result more than once
+/// each visit would add to what the one before it left.
+static bool readsOutputs(linalg::LinalgOp op) {
+  return llvm::any_of(op.getDpsInitsMutable(), [&](OpOperand &init) {
+    return op.payloadUsesValueFromOperand(&init);
+  });
+}
+
 /// A product of matrices reads every element many times: what computes it would
 /// be repeated each time, and the product would not be one any more. So does
 /// what copies patches that overlap.
 static bool isWorthFusing(OpOperand *operand) {
-  Operation *producer = operand->get().getDefiningOp();
+  auto producer = operand->get().getDefiningOp<linalg::LinalgOp>();
   auto consumer = dyn_cast<linalg::LinalgOp>(operand->getOwner());
   return producer &&
          (producer->hasOneUse() || isWidening(producer) || isCheap(producer)) &&
-         consumer && !linalg::isaContractionOpInterface(consumer) &&
+         !readsOutputs(producer) && consumer &&
+         !linalg::isaContractionOpInterface(consumer) &&
          !repeatsPlaces(operand, producer, consumer) &&
          consumer.getMatchingIndexingMap(operand).isProjectedPermutation(
              /*allowZeroInResults=*/true);

@@ -183,3 +183,30 @@ func.func @buckets(%x: tensor<8xf32>, %table: tensor<9x64xf32>) -> tensor<8x64xf
   } -> tensor<8x64xf32>
   return %rows : tensor<8x64xf32>
 }
+
+// What adds to its output is no part of a loop that visits its results more than once.
+
+// CHECK-LABEL: func.func @accumulate(
+//       CHECK:   %[[SUM:.*]] = linalg.generic
+//  CHECK-SAME:     outs(%arg1 : tensor<8xf32>)
+//       CHECK:     arith.addf
+//       CHECK:   linalg.generic
+//  CHECK-SAME:     ins(%[[SUM]] : tensor<8xf32>)
+//   CHECK-NOT:     arith.addf
+//       CHECK:     arith.negf
+func.func @accumulate(%x: tensor<8xf32>, %old: tensor<8xf32>) -> tensor<8x64xf32> {
+  %s = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>], iterator_types = ["parallel"]}
+      ins(%x : tensor<8xf32>) outs(%old : tensor<8xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %r = arith.addf %a, %o : f32
+    linalg.yield %r : f32
+  } -> tensor<8xf32>
+  %e = tensor.empty() : tensor<8x64xf32>
+  %n = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i)>, affine_map<(i, j) -> (i, j)>], iterator_types = ["parallel", "parallel"]}
+      ins(%s : tensor<8xf32>) outs(%e : tensor<8x64xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %r = arith.negf %a : f32
+    linalg.yield %r : f32
+  } -> tensor<8x64xf32>
+  return %n : tensor<8x64xf32>
+}

@@ -162,6 +162,22 @@ ELEMENTWISE = {
   } -> R
   %r = math.rsqrt %q : R
 """, "R", lambda x, v: 1 / np.sqrt((x * x).sum(1) + 0.5)),
+    # Every row reads what was added to.
+    "sums in place": ("""
+  %s = linalg.generic {indexing_maps = [affine_map<(j) -> (j)>, affine_map<(j) -> (j)>], iterator_types = ["parallel"]}
+      ins(%v : V) outs(%v : V) {
+  ^bb0(%a: E, %o: E):
+    %p = arith.addf %a, %o : E
+    linalg.yield %p : E
+  } -> V
+  %e = tensor.empty(SIZES) : T
+  %r = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (j)>, affine_map<(i, j) -> (i, j)>],
+      iterator_types = ["parallel", "parallel"]} ins(%x, %s : T, V) outs(%e : T) {
+  ^bb0(%a: E, %b: E, %o: E):
+    %p = arith.mulf %a, %b : E
+    linalg.yield %p : E
+  } -> T
+""", "T", lambda x, v: x * (v + v)),
 }
 
 

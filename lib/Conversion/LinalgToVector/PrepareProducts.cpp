@@ -8,7 +8,15 @@
 
 #include "LinalgKernels.h"
 #include "fovea/Conversion/Passes.h"
+#include "mlir/Dialect/Affine/IR/AffineOps.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Linalg/Transforms/Transforms.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/MemRef/Transforms/Transforms.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Dialect/Tensor/Transforms/Transforms.h"
+#include "mlir/Transforms/GreedyPatternRewriteDriver.h"
+#include "mlir/Transforms/WalkPatternRewriteDriver.h"
 
 namespace fovea::attn {
 #define GEN_PASS_DEF_PREPAREPRODUCTSPASS
@@ -79,6 +87,7 @@ struct PrepareProductsPass
   void runOnOperation() override {
     replaceAll(emitConvolutionAsProduct);
     replaceAll(foldTranspositions);
+    moveReshapes();
     getOperation().walk([](linalg::LinalgOp op) {
       OpBuilder builder(op);
       if (isProduct(op))
@@ -87,6 +96,40 @@ struct PrepareProductsPass
   }
 
 private:
+  /// Gives elementwise operations the dimensions of the products beside them.
+  /// Frontends give the rows of products dimensions of a batch back at once,
+  /// and keep those of extent 1 that they reduce.
+  void moveReshapes() {
+    linalg::ControlDropUnitDims options;
+    options.controlFn = [](Operation *op) {
+      auto generic = dyn_cast<linalg::GenericOp>(op);
+      // Patches may leave a part of the image out: without the sums of loops
+      // in their maps the extents would not fit.
+      if (!generic || isSumOfProducts(generic) ||
+          !llvm::all_of(generic.getIndexingMapsArray(), [](AffineMap map) {
+            return map.isProjectedPermutation(/*allowZeroInResults=*/true);
+          }))
+        return SmallVector<unsigned>();
+      return llvm::to_vector(llvm::seq<unsigned>(0, generic.getNumLoops()));
+    };
+    RewritePatternSet dropping(&getContext());
+    linalg::populateFoldUnitExtentDimsPatterns(dropping, options);
+    walkAndApplyPatterns(getOperation(), std::move(dropping));
+    RewritePatternSet moving(&getContext());
+    // Not those that take dimensions of extent 1 from slices, too: one column
+    // of rows keeps the stride of 1 that operands of attention need.
+    linalg::FillOp::getCanonicalizationPatterns(moving, &getContext());
+    tensor::EmptyOp::getCanonicalizationPatterns(moving, &getContext());
+    tensor::populateFoldTensorEmptyPatterns(moving);
+    memref::populateResolveRankedShapedTypeResultDimsPatterns(moving);
+    memref::populateResolveShapedTypeResultDimsPatterns(moving);
+    linalg::populateFoldReshapeOpsByCollapsingPatterns(
+        moving, [](OpOperand *) { return true; });
+    tensor::ExpandShapeOp::getCanonicalizationPatterns(moving, &getContext());
+    tensor::CollapseShapeOp::getCanonicalizationPatterns(moving, &getContext());
+    (void)applyPatternsGreedily(getOperation(), std::move(moving));
+  }
+
   void replaceAll(function_ref<Value(OpBuilder &, linalg::LinalgOp)> emit) {
     SmallVector<linalg::LinalgOp> ops;
     getOperation().walk([&](linalg::LinalgOp op) { ops.push_back(op); });

@@ -146,3 +146,39 @@ func.func @zeros(%x: tensor<5x7xf32>, %w: tensor<7x3xf32>) -> (tensor<5x3xf32>, 
   %s = linalg.matmul ins(%x, %w : tensor<5x7xf32>, tensor<7x3xf32>) outs(%o : tensor<5x3xf32>) -> tensor<5x3xf32>
   return %r, %s : tensor<5x3xf32>, tensor<5x3xf32>
 }
+
+// Elementwise operations have the dimensions of the product, not those that its
+// rows get afterwards, and sums keep no dimension of extent 1.
+
+#all = affine_map<(b, i, j) -> (b, i, j)>
+#columns = affine_map<(b, i, j) -> (j)>
+#kept = affine_map<(b, i, j) -> (b, i, 0)>
+
+// CHECK-LABEL: func.func @reshaped(
+//       CHECK:   %[[PRODUCT:.*]] = linalg.matmul
+//       CHECK:   linalg.generic {{.*}} iterator_types = ["parallel", "parallel"]} ins(%[[PRODUCT]], %{{.*}} : tensor<12x16xf32>, tensor<16xf32>)
+//       CHECK:   linalg.generic {{.*}} iterator_types = ["parallel", "reduction"]} ins({{.*}} : tensor<12x16xf32>) outs({{.*}} : tensor<12xf32>)
+//       CHECK:   tensor.expand_shape %{{.*}} {{.*}} into tensor<2x6x1xf32>
+func.func @reshaped(%a: tensor<12x8xf32>, %b: tensor<8x16xf32>, %bias: tensor<16xf32>) -> (tensor<2x6x16xf32>, tensor<2x6x1xf32>) {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<12x16xf32>
+  %z = linalg.fill ins(%zero : f32) outs(%e : tensor<12x16xf32>) -> tensor<12x16xf32>
+  %p = linalg.matmul ins(%a, %b : tensor<12x8xf32>, tensor<8x16xf32>) outs(%z : tensor<12x16xf32>) -> tensor<12x16xf32>
+  %r = tensor.expand_shape %p [[0, 1], [2]] output_shape [2, 6, 16] : tensor<12x16xf32> into tensor<2x6x16xf32>
+  %o = tensor.empty() : tensor<2x6x16xf32>
+  %s = linalg.generic {indexing_maps = [#all, #columns, #all], iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%r, %bias : tensor<2x6x16xf32>, tensor<16xf32>) outs(%o : tensor<2x6x16xf32>) {
+  ^bb0(%x: f32, %y: f32, %old: f32):
+    %sum = arith.addf %x, %y : f32
+    linalg.yield %sum : f32
+  } -> tensor<2x6x16xf32>
+  %k = tensor.empty() : tensor<2x6x1xf32>
+  %kz = linalg.fill ins(%zero : f32) outs(%k : tensor<2x6x1xf32>) -> tensor<2x6x1xf32>
+  %t = linalg.generic {indexing_maps = [#all, #kept], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%s : tensor<2x6x16xf32>) outs(%kz : tensor<2x6x1xf32>) {
+  ^bb0(%x: f32, %old: f32):
+    %sum = arith.addf %x, %old : f32
+    linalg.yield %sum : f32
+  } -> tensor<2x6x1xf32>
+  return %s, %t : tensor<2x6x16xf32>, tensor<2x6x1xf32>
+}

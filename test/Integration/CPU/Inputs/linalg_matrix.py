@@ -178,6 +178,51 @@ ELEMENTWISE = {
     linalg.yield %p : E
   } -> T
 """, "T", lambda x, v: x * (v + v)),
+    # Steps over the same rows, which are computed row by row.
+    "layer norm": ("""
+  %z = arith.constant 0.0 : E
+  %one = arith.constant 1.0 : E
+  %e = tensor.empty(ROWS) : R
+  %i = linalg.fill ins(%z : E) outs(%e : R) -> R
+  %count = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i)>],
+      iterator_types = ["parallel", "reduction"]} ins(%x : T) outs(%i : R) {
+  ^bb0(%a: E, %o: E):
+    %p = arith.addf %o, %one : E
+    linalg.yield %p : E
+  } -> R
+  %sum = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i)>],
+      iterator_types = ["parallel", "reduction"]} ins(%x : T) outs(%i : R) {
+  ^bb0(%a: E, %o: E):
+    %p = arith.addf %o, %a : E
+    linalg.yield %p : E
+  } -> R
+  %mean = arith.divf %sum, %count : R
+  %squares = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i)>, affine_map<(i, j) -> (i)>],
+      iterator_types = ["parallel", "reduction"]} ins(%x, %mean : T, R) outs(%i : R) {
+  ^bb0(%a: E, %b: E, %o: E):
+    %d = arith.subf %a, %b : E
+    %q = arith.mulf %d, %d : E
+    %p = arith.addf %o, %q : E
+    linalg.yield %p : E
+  } -> R
+  %empty = tensor.empty(SIZES) : T
+  %r = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i)>, affine_map<(i, j) -> (i)>,
+      affine_map<(i, j) -> (i)>, affine_map<(i, j) -> (j)>, affine_map<(i, j) -> (i, j)>],
+      iterator_types = ["parallel", "parallel"]} ins(%x, %mean, %squares, %count, %v : T, R, R, R, V) outs(%empty : T) {
+  ^bb0(%a: E, %b: E, %c: E, %n: E, %w: E, %o: E):
+    %d = arith.subf %a, %b : E
+    %q = arith.divf %c, %n : E
+    %l = arith.addf %q, %one : E
+    %f = math.rsqrt %l : E
+    %m = arith.mulf %d, %f : E
+    %p = arith.mulf %m, %w : E
+    linalg.yield %p : E
+  } -> T
+""", "T", lambda x, v: (x - x.mean(1, keepdims=True)) / np.sqrt(x.var(1, keepdims=True) + 1) * v),
+    "soft-max": ("""
+  %e = tensor.empty(SIZES) : T
+  %r = linalg.softmax dimension(1) ins(%x : T) outs(%e : T) -> T
+""", "T", lambda x, v: np.exp(x - x.max(1, keepdims=True)) / np.exp(x - x.max(1, keepdims=True)).sum(1, keepdims=True)),
 }
 
 
@@ -204,7 +249,7 @@ def run_elementwise(index, case):
     # Narrow numbers are rounded after every operation, as the IR says.
     bound = BOUNDS[dtype] * (1 if dtype in ("f32", "f64") else 4)
     what = f"elementwise {index} {case}"
-    if case["op"] == "sum of rows" and dtype in ("bf16", "f16"):
+    if case["op"] in ("sum of rows", "layer norm") and dtype in ("bf16", "f16"):
         return
     for target in ("cpu", "reference"):
         kernel = check.library.compile(text, target=target, cpu=case["cpu"])

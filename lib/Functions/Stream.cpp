@@ -211,6 +211,9 @@ void StreamArguments::addSource(const attn::Contract &contract,
 
 void StreamArguments::addScore(ArrayRef<Source> sources,
                                const StreamFormOptions &options) {
+  // A source with a mistake has no attributes.
+  if (check.hasFailed())
+    return;
   int64_t numQueries = first.q.shape[2], numPositions = numQueries;
   for (auto [each, source] : zip_equal(keys, attributes))
     numPositions = std::max(

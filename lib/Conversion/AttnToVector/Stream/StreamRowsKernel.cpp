@@ -75,6 +75,7 @@ StreamRowsKernel::StreamRowsKernel(StreamOp op, const KernelBuilder &builder,
   bool hasFewRegisters = options.numRegisters < 32 && !usesAMX;
   rowTile = hasFewRegisters ? kNarrowRowTile : kRowTile;
   rowAccumulators = hasFewRegisters ? 12 : 16;
+  valueRows = options.numRegisters < 32 ? kNarrowValueRows : kValueRows;
   hasListsOfHeads =
       llvm::any_of(op.getSourceList(), [&](const StreamSource &source) {
         if (!source.rowList)
@@ -467,7 +468,7 @@ void StreamRowsKernel::emitSet(Value part, Value numParts) {
       b.storeScalar(sumLanes(b, total), sums, row);
     });
   };
-  if (mostRows <= kColumnRows)
+  if (maxRows <= kColumnRows)
     return attendAlongColumns();
   b.ifThenElse(
       b.less(b.index(kColumnRows), setRows),

@@ -276,6 +276,10 @@ private:
   static constexpr int64_t kColumnTile = 128, kRowTile = 64,
                            kNarrowRowTile = 96;
   static constexpr int64_t kRowStep = 8, kNarrowRowStep = 12;
+  /// Keys whose values are added to one panel of the outputs after the other,
+  /// with 32 registers and with 16: then a panel reads a line of each row, and
+  /// no panel may come to rows that have not been asked for.
+  static constexpr int64_t kValueRows = 64, kNarrowValueRows = 16;
 
   StreamOp op;
   KernelBuilder b;
@@ -283,6 +287,7 @@ private:
   /// Of scores with vectors of rows: keys of a tile, and accumulators of a
   /// register tile.
   int64_t rowTile, rowAccumulators;
+  int64_t valueRows;
   /// What score regions do: of all sources, of each, or none.
   llvm::SmallVector<std::unique_ptr<TileScore>, 1> scoreFunctions;
   /// Rows of a set: what a number of heads or queries gives at most, and what

@@ -17,9 +17,6 @@
 using namespace mlir;
 using namespace fovea::attn;
 
-/// Keys whose values are read again from the first cache level.
-static constexpr int64_t kValueRows = 64;
-
 static bool isSingle(Value memref) {
   return cast<MemRefType>(memref.getType()).getShape().back() == 1;
 }
@@ -510,8 +507,8 @@ StreamRowsKernel::Value StreamRowsKernel::areFinite(const Rows &values,
 void StreamRowsKernel::accumulateRows(const Rows &values, int64_t numRows) {
   int64_t numVectors = accumulators / numRows, step = numVectors * lanes;
   int64_t full = llvm::alignDown(paddedValueWidth, step);
-  b.loop(b.index(0), values.count, kValueRows, [&](Value first) {
-    Value end = b.min(b.add(first, kValueRows), values.count);
+  b.loop(b.index(0), values.count, valueRows, [&](Value first) {
+    Value end = b.min(b.add(first, valueRows), values.count);
     auto accumulateColumns = [&](Value column, int64_t numVectors) {
       b.loop(b.index(0), paddedRows, numRows, [&](Value row) {
         accumulatePanel(values, first, end, row, numRows, column, numVectors);
@@ -565,7 +562,7 @@ void StreamRowsKernel::accumulatePanel(const Rows &values, Value firstKey,
           askRow(values, b.add(key, ahead + i), b.mul(panel, perKey), perKey);
         return;
       }
-      Value turn = b.add(b.mul(panel, kValueRows), b.sub(key, firstKey));
+      Value turn = b.add(b.mul(panel, valueRows), b.sub(key, firstKey));
       ask(values, b.add(firstKey, ahead), b.mul(turn, perKey),
           kUnroll * perKey);
     });

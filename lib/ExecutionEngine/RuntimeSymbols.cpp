@@ -33,6 +33,17 @@ static_assert(int32_t(attn::DeviceCheck::Codes) == FOVEA_RT_GPU_CODES &&
               int32_t(attn::DeviceCheck::Sizes) == FOVEA_RT_GPU_SIZES &&
               int32_t(attn::DeviceCheck::Nodes) == FOVEA_RT_GPU_NODES &&
               attn::kFailureWords == FOVEA_RT_GPU_FAILURE_WORDS);
+static_assert(int32_t(attn::DeviceType::F16) == FOVEA_RT_GPU_F16 &&
+              int32_t(attn::DeviceType::F32) == FOVEA_RT_GPU_F32 &&
+              int32_t(attn::DeviceType::BF16) == FOVEA_RT_GPU_BF16);
+static_assert(int64_t(attn::product::Batch) == FOVEA_RT_GPU_AXIS_BATCH &&
+              int64_t(attn::product::Rows) == FOVEA_RT_GPU_AXIS_ROWS &&
+              int64_t(attn::product::Columns) == FOVEA_RT_GPU_AXIS_COLUMNS &&
+              int64_t(attn::product::Depth) == FOVEA_RT_GPU_AXIS_DEPTH &&
+              int32_t(attn::product::Add) == FOVEA_RT_GPU_ADD &&
+              int32_t(attn::product::TF32) == FOVEA_RT_GPU_TF32 &&
+              attn::product::kAxisNumbers == FOVEA_RT_GPU_AXIS_NUMBERS &&
+              attn::product::kMostAxes == FOVEA_RT_GPU_MOST_AXES);
 
 //===----------------------------------------------------------------------===//
 // Half precision

@@ -16,6 +16,13 @@
 using namespace mlir;
 using namespace fovea::attn;
 
+DeviceType fovea::attn::getDeviceType(Type elementType) {
+  if (elementType.isF32())
+    return DeviceType::F32;
+  assert((elementType.isF16() || elementType.isBF16()) && "other type");
+  return elementType.isF16() ? DeviceType::F16 : DeviceType::BF16;
+}
+
 Value GPURuntimeCalls::call(OpBuilder &builder, Location loc, StringRef name,
                             ValueRange operands, Type resultType) {
   auto function = module.lookupSymbol<LLVM::LLVMFuncOp>(name);

@@ -32,6 +32,19 @@ enum class DeviceCheck : int32_t {
 };
 constexpr int64_t kFailureWords = 16;
 
+/// Types of elements that products and maps of tensors have, and what products
+/// are told: the numbers of fovea_rt/gpu.h.
+enum class DeviceType : int32_t { F16 = 6, F32 = 7, BF16 = 9 };
+DeviceType getDeviceType(mlir::Type elementType);
+
+namespace product {
+enum AxisKind : int64_t { Batch = 0, Rows = 1, Columns = 2, Depth = 3 };
+enum Flag : int32_t { Add = 1, TF32 = 2 };
+/// What it runs along, its extent, and strides in four arrays.
+constexpr size_t kAxisNumbers = 6;
+constexpr size_t kMostAxes = 16;
+} // namespace product
+
 class GPURuntimeCalls {
 public:
   using Value = mlir::Value;

@@ -354,8 +354,7 @@ void BufferPlacement::lower(nvgpu::TmaCreateDescriptorOp op) {
       builder, loc, element.getIntOrFloatBitWidth() / 8);
   for (Value &stride : strides)
     stride = arith::MulIOp::create(builder, loc, stride, bytes);
-  // CU_TENSOR_MAP_DATA_TYPE_FLOAT16 and BFLOAT16.
-  Value kindOfElement = number(i32, element.isBF16() ? 9 : 6);
+  Value kindOfElement = number(i32, int32_t(getDeviceType(element)));
   auto swizzle =
       cast<nvgpu::TensorMapDescriptorType>(op.getTensorMap().getType())
           .getSwizzle();

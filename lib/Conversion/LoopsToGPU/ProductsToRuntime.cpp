@@ -24,13 +24,9 @@ namespace fovea::attn {
 
 using namespace mlir;
 using namespace fovea::attn;
+using namespace fovea::attn::product;
 
 namespace {
-/// Numbers of fovea_rt/gpu.h.
-enum AxisKind : int64_t { Batch = 0, Rows = 1, Columns = 2, Depth = 3 };
-enum ProductFlag : int32_t { Add = 1, TF32 = 2 };
-constexpr size_t kMostAxes = 16;
-
 /// An array of a product: the axis along each of its dimensions.
 struct Array {
   Value memref;
@@ -372,13 +368,12 @@ void Product::emit(OpBuilder &builder, bool tf32) {
     for (const SmallVector<Value> &own : strides)
       numbers.push_back(own[axis]);
   }
-  auto getType = [](Type type) {
-    // FOVEA_RT_GPU_F32, _BF16 and _F16.
-    return type.isF32() ? 7 : type.isBF16() ? 9 : 6;
+  assert(numbers.size() == kinds.size() * kAxisNumbers && "strides left out");
+  auto typeOf = [&](const Array &array) {
+    return flag(int32_t(getDeviceType(array.getElementType())));
   };
   calls.call(builder, loc, "fovea_rt_gpu_multiply",
-             {flag(getType(left.getElementType())),
-              flag(getType(result.getElementType())),
+             {typeOf(left), typeOf(result),
               flag((fill ? 0 : Add) | (tf32 ? TF32 : 0)), pointers[0],
               pointers[1], pointers[2], pointers[3], flag(kinds.size()),
               calls.makeList(builder, loc, function, i64, numbers)});

@@ -46,7 +46,8 @@ class CaptureGradient {
 public:
   CaptureGradient(RowBuilder &host, StreamBackwardOp op,
                   const StreamSource &source, const ScoreDerivatives &ofRead,
-                  Value deltas, F32Math math, Value sums);
+                  Value deltas, F32Math math, const ListsOfRows *listsOfRows,
+                  ScoreAdmission *admission, Value sums);
 
   void emit();
 
@@ -101,6 +102,8 @@ private:
   ScoreDerivatives ofRead; // alone
   Value deltas;
   F32Math math;
+  const ListsOfRows *listsOfRows; // or null
+  ScoreAdmission *admission;      // or null
   Value sums;
   ReadLines lines;
   Value batches, heads, headsOfKey, numQueries, numRows, queryTiles, rowTiles;
@@ -112,9 +115,11 @@ private:
 CaptureGradient::CaptureGradient(RowBuilder &host, StreamBackwardOp op,
                                  const StreamSource &source,
                                  const ScoreDerivatives &ofRead, Value deltas,
-                                 F32Math math, Value sums)
+                                 F32Math math, const ListsOfRows *listsOfRows,
+                                 ScoreAdmission *admission, Value sums)
     : b(host), op(op), source(source), ofRead(ofRead), deltas(deltas),
-      math(math), sums(sums), lines(findReadLines(ofRead.reads.front().read)),
+      math(math), listsOfRows(listsOfRows), admission(admission), sums(sums),
+      lines(findReadLines(ofRead.reads.front().read)),
       batches(b.extent(op.getQuery(), 0)), heads(b.extent(op.getQuery(), 1)),
       headsOfKey(b.max(b.div(heads, b.max(b.extent(source.keys, 1), 1)), 1)),
       numQueries(b.extent(op.getQuery(), 2)), numRows(b.extent(source.keys, 2)),
@@ -167,13 +172,18 @@ Values CaptureGradient::addTile(GPUKernelBuilder &k, GradientTile &tile,
                    k.less(place.firstRow, read.end));
         isRead = k.both(isRead,
                         k.less(place.firstQuery, tile.ranges.getNumQueries()));
-        return changeIf(k, isRead, running, [&] {
+        auto addRead = [&] {
           tile.keep(tile.compute(own,
                                  /*rowsAreQueries=*/lines != ReadLines::Key,
                                  Of::Read)
                         .gradients,
                     1.0);
           return add(running);
+        };
+        return changeIf(k, isRead, running, [&] {
+          if (!admission)
+            return addRead();
+          return changeIf(k, tile.isRead(*admission, own), running, addRead);
         });
       });
 }
@@ -246,8 +256,8 @@ void CaptureGradient::emitLines() {
   k.ifThen(exists, [&] { k.storeScalar(sum, lineSums, {at[0], at[1], line}); });
 }
 
-/// A block for 64 queries that one list is for, or for 64 rows, which looks
-/// through all lists of the head.
+/// A block for 64 queries that one list is for, or for 64 rows and the lists
+/// that name them.
 void CaptureGradient::emitListLines() {
   bool areKeys = lines == ReadLines::Key;
   Value lists = ListGradientTile::countBlocks(b, op),
@@ -265,13 +275,8 @@ void CaptureGradient::emitListLines() {
     return {sumOfThread(k, tile, sum[0])};
   };
   if (areKeys) {
-    sum = k.loop(k.index(0), lists, 1, {sum}, [&](Value block, ValueRange sum) {
-      tile.enter(at[0], at[1], block);
-      return tile.overStored(first, sum, [&](ValueRange sum) {
-        return k.loop(k.index(0), tile.getNumReaders(), kGradientTile, sum,
-                      addTile);
-      });
-    })[0];
+    sum =
+        tile.overReaders(*listsOfRows, at[0], at[1], first, {sum}, addTile)[0];
   } else {
     tile.enter(at[0], at[1], at[2]);
     sum = tile.overEntries(
@@ -493,10 +498,12 @@ void fovea::attn::emitCaptureGradients(RowBuilder &host, StreamBackwardOp op,
                                        const StreamSource &source,
                                        const ScoreDerivatives &score,
                                        Value deltas, F32Math math,
+                                       const ListsOfRows *listsOfRows,
+                                       ScoreAdmission *admission,
                                        ValueRange sums) {
   for (const ScoreDerivatives::OfRead &read : score.reads)
     if (read.value)
       CaptureGradient(host, op, source, {score.score, {read}}, deltas, math,
-                      sums[read.getTensorNumber()])
+                      listsOfRows, admission, sums[read.getTensorNumber()])
           .emit();
 }

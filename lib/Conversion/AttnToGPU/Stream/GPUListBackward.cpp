@@ -8,11 +8,11 @@
 //
 //   queries  a block of threads for 64 readers of a list: dQ += scale dS K,
 //            over the rows of its entries
-//   rows     one for 64 stored rows: it looks through all lists, in order, for
-//            entries that name them, and adds scale dS^T Q and P^T dO of the
-//            lists that do
+//   rows     one for 64 stored rows: it looks up which lists name them, and
+//   adds
+//            scale dS^T Q and P^T dO of these, in order
 //
-// So every sum has one order, and no memory is needed beside the gradients.
+// So every sum has one order.
 //
 //===----------------------------------------------------------------------===//
 
@@ -75,10 +75,7 @@ void ListGradientTile::enter(Value batch, Value head, Value block) {
   this->block = block;
   keyHead = b.div(head, keyGroup);
   keyBatch = b.broadcastIndex(source.keys, 0, batch);
-  Value lists = source.rowList, heads = b.extent(op.getQuery(), 1);
-  list = b.rowView(lists, {b.broadcastIndex(lists, 0, batch),
-                           b.div(b.mul(head, b.extent(lists, 1)), heads),
-                           b.broadcastIndex(lists, 2, block)});
+  list = getListOf(b, op, source.rowList, batch, head, block);
   numQueries =
       b.lengthOf(op.getQueryLengths(), batch, b.extent(op.getQuery(), 2));
   length = emitLength(b, source, batch, numQueries);
@@ -182,20 +179,27 @@ Value ListGradientTile::findNext(Value firstRow, Value &next) {
   return b.anyThread(isFound);
 }
 
+/// Whether the list names some of the 64 rows: all threads look at entries.
+Value ListGradientTile::isNamed(Value firstRow) {
+  Value isOfThread =
+      b.loop(b.toIndex(b.thread()), b.extent(list, 0), kNumThreads,
+             {b.i1(false)}, [&](Value number, ValueRange isNamed) -> Values {
+               Value row = b.mul(b.loadIndex(list, number), unit);
+               Value isHere = b.both(b.less(row, b.add(firstRow, kSize)),
+                                     b.less(firstRow, b.add(row, unit)));
+               return {b.either(isNamed[0], isHere)};
+             })[0];
+  return b.anyThread(isOfThread);
+}
+
 Values ListGradientTile::overStored(Value firstRow, ValueRange sums,
-                                    function_ref<Values(ValueRange)> body) {
+                                    function_ref<Values(ValueRange)> body,
+                                    bool isListed) {
   return overRanges(sums, [&](ValueRange sums) {
-    // Most lists name none of the rows: all threads look at entries first.
-    Value entries = b.extent(list, 0);
-    Value isNamed =
-        b.loop(b.toIndex(b.thread()), entries, kNumThreads, {b.i1(false)},
-               [&](Value number, ValueRange isNamed) -> Values {
-                 Value row = b.mul(b.loadIndex(list, number), unit);
-                 Value isHere = b.both(b.less(row, b.add(firstRow, kSize)),
-                                       b.less(firstRow, b.add(row, unit)));
-                 return {b.either(isNamed[0], isHere)};
-               })[0];
-    Value next = b.select(b.anyThread(isNamed), b.index(0), entries);
+    Value next = b.index(0);
+    // Most lists name none of the rows.
+    if (!isListed)
+      next = b.select(isNamed(firstRow), next, b.extent(list, 0));
     Value isFound = findNext(firstRow, next);
     Values running(sums);
     running.append({next, isFound});
@@ -210,6 +214,22 @@ Values ListGradientTile::overStored(Value firstRow, ValueRange sums,
         });
     return Values(ValueRange(running).drop_back(2));
   });
+}
+
+Values
+ListGradientTile::overReaders(const ListsOfRows &listsOfRows, Value batch,
+                              Value head, Value firstRow, ValueRange sums,
+                              function_ref<Values(Value, ValueRange)> body) {
+  return listsOfRows.forBlocks(
+      b, batch, head, firstRow, sums, [&](Value block, ValueRange sums) {
+        enter(batch, head, block);
+        return overStored(
+            firstRow, sums,
+            [&](ValueRange sums) {
+              return b.loop(b.index(0), numReaders, kSize, sums, body);
+            },
+            /*isListed=*/true);
+      });
 }
 
 //===----------------------------------------------------------------------===//
@@ -432,6 +452,7 @@ void fovea::attn::emitListQueries(RowBuilder &b, StreamBackwardOp op,
 
 void fovea::attn::emitListRows(RowBuilder &b, StreamBackwardOp op,
                                const StreamSource &source, Value deltas,
+                               const ListsOfRows &listsOfRows,
                                const ScoreDerivatives *score, F32Math math,
                                Value keySums, Value valueSums) {
   bool sharesHeads = ListGradientTile::canShareHeads(op, source);
@@ -492,24 +513,15 @@ void fovea::attn::emitListRows(RowBuilder &b, StreamBackwardOp op,
   Value firstHead = k.mul(at[1], headsOfKey);
   Value endHead =
       sharesHeads ? k.add(firstHead, 1) : k.add(firstHead, headsOfKey);
-  carried =
-      k.loop(isPool ? zero : at[0], isPool ? batches : k.add(at[0], one), 1,
-             carried, [&](Value batch, ValueRange running) {
-               return k.loop(
-                   firstHead, k.min(endHead, heads), 1, running,
-                   [&](Value head, ValueRange running) {
-                     return k.loop(
-                         zero, ListGradientTile::countBlocks(k, op), 1, running,
-                         [&](Value block, ValueRange running) {
-                           tile.enter(batch, head, block);
-                           return tile.overStored(
-                               firstRow, running, [&](ValueRange running) {
-                                 return k.loop(zero, tile.getNumReaders(),
-                                               kGradientTile, running, addTile);
-                               });
-                         });
+  carried = k.loop(isPool ? zero : at[0], isPool ? batches : k.add(at[0], one),
+                   1, carried, [&](Value batch, ValueRange running) {
+                     return k.loop(firstHead, k.min(endHead, heads), 1, running,
+                                   [&](Value head, ValueRange running) {
+                                     return tile.overReaders(listsOfRows, batch,
+                                                             head, firstRow,
+                                                             running, addTile);
+                                   });
                    });
-             });
   for (int64_t part = 0; part < keyParts + valueParts; ++part) {
     bool isKey = part < keyParts;
     Value memref = isKey ? keySums : valueSums;

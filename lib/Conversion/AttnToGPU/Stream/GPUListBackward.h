@@ -9,6 +9,7 @@
 #ifndef FOVEA_LIB_CONVERSION_ATTNTOGPU_STREAM_GPULISTBACKWARD_H
 #define FOVEA_LIB_CONVERSION_ATTNTOGPU_STREAM_GPULISTBACKWARD_H
 
+#include "GPUListsOfRows.h"
 #include "GPUStreamBackward.h"
 
 namespace fovea::attn {
@@ -50,9 +51,16 @@ public:
   Values overEntries(ValueRange sums,
                      llvm::function_ref<Values(ValueRange)> body);
   /// Runs `body` for the 64 stored rows from `firstRow` on, as often as any of
-  /// them is listed, with those that are.
+  /// them is listed, with those that are; one may be known to be.
   Values overStored(Value firstRow, ValueRange sums,
-                    llvm::function_ref<Values(ValueRange)> body);
+                    llvm::function_ref<Values(ValueRange)> body,
+                    bool isListed = false);
+  /// Chooses all lists of a head that name some of the 64 rows, in turn, and
+  /// runs `body` for each 64 of their readers and the rows that are listed.
+  Values
+  overReaders(const ListsOfRows &listsOfRows, Value batch, Value head,
+              Value firstRow, ValueRange sums,
+              llvm::function_ref<Values(Value firstReader, ValueRange)> body);
 
   /// Of the 64 readers from a number on, perhaps a negative one.
   Entries compute(Value firstReader, bool rowsAreQueries, Of gradients);
@@ -90,6 +98,7 @@ private:
                     llvm::function_ref<Values(ValueRange)> body);
   Value isIn(Value position);
   Value positionOf(Value number, Value row);
+  Value isNamed(Value firstRow);
   Value findNext(Value firstRow, Value &next);
   void storeRow(Value number, Value row, Value position);
   Value positionOfQuery(Value query);
@@ -124,8 +133,8 @@ void emitListQueries(RowBuilder &builder, StreamBackwardOp op,
                      mlir::Value sums, bool isFirst);
 void emitListRows(RowBuilder &builder, StreamBackwardOp op,
                   const StreamSource &source, mlir::Value deltas,
-                  const ScoreDerivatives *score, F32Math math,
-                  mlir::Value keySums, mlir::Value valueSums);
+                  const ListsOfRows &listsOfRows, const ScoreDerivatives *score,
+                  F32Math math, mlir::Value keySums, mlir::Value valueSums);
 
 } // namespace fovea::attn
 

@@ -88,6 +88,11 @@ private:
   void emitQueries(const Source &source, Value sums, bool isFirst);
   /// Either of the sums may be null, for another kernel.
   void emitRows(const Source &source, Value keySums, Value valueSums);
+  /// Adds gradients of the scores of 64 queries by 64 rows to what a block of
+  /// threads has for a term, or of all queries where it `sumsQueries`.
+  template <typename Tile>
+  Values addScores(GPUKernelBuilder &k, Tile &tile, const Place &place,
+                   bool sumsQueries, ValueRange running);
   /// `Tile` is that of the source.
   template <typename Tile>
   void emitTerm(const Source &source, Value sums, bool isBias);
@@ -107,6 +112,8 @@ private:
   /// Which tiles each region removes, and that of the present source.
   SmallVector<ScoreAdmission> admissions;
   ScoreAdmission *admission = nullptr;
+  /// Of the present source, if it has lists.
+  std::optional<ListsOfRows> listsOfRows;
   Values captureSums;
   F32Math math;
   bool warpgroups; // whether the chip has them
@@ -321,6 +328,28 @@ void StreamBackwardLoops::emitRows(const Source &source, Value keySums,
   }
 }
 
+/// Whether all queries of a tile of rows are found by their lists.
+template <typename Tile>
+static constexpr bool kFindsQueries = std::is_same_v<Tile, ListGradientTile>;
+
+template <typename Tile>
+Values StreamBackwardLoops::addScores(GPUKernelBuilder &k, Tile &tile,
+                                      const Place &place, bool sumsQueries,
+                                      ValueRange running) {
+  if constexpr (kFindsQueries<Tile>)
+    if (sumsQueries)
+      return tile.overReaders(
+          *listsOfRows, place.batch, place.head, place.firstRow, running,
+          [&](Value firstReader, ValueRange running) {
+            return addAll(
+                k, running,
+                tile.compute(firstReader, /*rowsAreQueries=*/true, Of::Scores)
+                    .gradients);
+          });
+  return addUnlessRemoved(k, tile, place, running,
+                          [&] { return tile.addScores(place, running); });
+}
+
 /// The gradient of a log weight [B, G, M] or a bias [B, H, N, M], any extent of
 /// which may be 1 and stand for all.
 template <typename Tile>
@@ -331,6 +360,7 @@ void StreamBackwardLoops::emitTerm(const Source &source, Value sums,
   bool sumsBatches = type.getDimSize(0) == 1,
        sumsHeads = type.getDimSize(1) == 1;
   bool sumsQueries = !isBias || type.getDimSize(2) == 1;
+  bool loopsQueries = sumsQueries && !kFindsQueries<Tile>;
   bool sumsRows = type.getShape().back() == 1;
   auto tiles = [&](bool isSummed, Value extent) {
     return isSummed ? b.index(1) : b.ceilDiv(extent, kGradientTile);
@@ -366,17 +396,16 @@ void StreamBackwardLoops::emitTerm(const Source &source, Value sums,
               place.head = head;
               place.keyHead = k.div(head, headsOfKey);
               return sumOver(
-                  firstQuery, tileSize, numQueries, sumsQueries, kGradientTile,
+                  firstQuery, tileSize, numQueries, loopsQueries, kGradientTile,
                   running, [&](Value query, ValueRange running) {
                     place.firstQuery = query;
-                    return sumOver(
-                        firstRow, tileSize, numRows, sumsRows, kGradientTile,
-                        running, [&](Value row, ValueRange running) {
-                          place.firstRow = row;
-                          return addUnlessRemoved(k, tile, place, running, [&] {
-                            return tile.addScores(place, running);
-                          });
-                        });
+                    return sumOver(firstRow, tileSize, numRows, sumsRows,
+                                   kGradientTile, running,
+                                   [&](Value row, ValueRange running) {
+                                     place.firstRow = row;
+                                     return addScores(k, tile, place,
+                                                      sumsQueries, running);
+                                   });
                   });
             });
       });
@@ -466,8 +495,8 @@ void StreamBackwardLoops::emitSource(const Source &source, Value querySums,
   } else {
     auto emitSums = [&](Value keySums, Value valueSums) {
       if (isListed)
-        emitListRows(b, op, source.forward, deltas, score, math, keySums,
-                     valueSums);
+        emitListRows(b, op, source.forward, deltas, *listsOfRows, score, math,
+                     keySums, valueSums);
       else
         emitRows(source, keySums, valueSums);
     };
@@ -509,10 +538,16 @@ void StreamBackwardLoops::emit() {
       if (!*admission)
         admission = nullptr;
     }
+    if (source.forward.rowList)
+      listsOfRows.emplace(b, op, source.forward);
     emitSource(source, querySums, /*isFirst=*/i == 0);
     if (!captureSums.empty())
       emitCaptureGradients(b, op, source.forward, getOfSource(scores, i),
-                           deltas, math, captureSums);
+                           deltas, math, listsOfRows ? &*listsOfRows : nullptr,
+                           admission, captureSums);
+    if (listsOfRows)
+      listsOfRows->free();
+    listsOfRows.reset();
   }
   SmallVector<const ScoreAdmission *> all;
   for (const ScoreAdmission &each : admissions)

@@ -15,7 +15,7 @@ check = Checker()
 FACTORS = {
     "N": [1, 5, 13, 64, 97, 130],
     "block": [0, 1, 4, 16, 24, 64],
-    "unit": [1, 3, 16, 64],
+    "unit": [1, 3, 16, 64, 100],
     "entries": [1, 2, 7, 40],
     # The last is wider than what a block of a GPU sums.
     "width": [(16, 16), (5, 20), (64, 80), (320, 300)],

@@ -50,14 +50,16 @@ static bool addDense(Call &call, Checker &check,
                                {q.shape[0], q.shape[1]});
   for (const std::optional<Argument> &term : terms)
     call.operandIf(term);
+  // Those that positions in documents are counted by.
+  bool areRead = options.segments.has_value();
   lengths[0].emplace(check, "lengths", options.lengths, q.shape[0], numKeys,
-                     options.target);
+                     options.target, areRead);
   // A sink is read all the same.
   if (options.sink && options.window == 0)
     lengths[0].emplace(
         SequenceLengths::makeZeros(check, "lengths", q.shape[0]));
   lengths[1].emplace(check, "query_lengths", options.queryLengths, q.shape[0],
-                     length, options.target);
+                     length, options.target, areRead);
   for (const std::optional<SequenceLengths> &each : lengths)
     call.operandIf(each->get());
   score.emplace(check, std::max(length, numKeys));

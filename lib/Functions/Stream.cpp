@@ -65,6 +65,7 @@ private:
   std::deque<Codes> lists;
   SmallVector<Element> rows;
   std::optional<SequenceLengths> queryLengths;
+  bool readsLengths;
   std::optional<ScoreArguments> score;
 };
 } // namespace
@@ -79,8 +80,13 @@ StreamArguments::StreamArguments(Checker &check, const attn::Contract &contract,
   check.check(!sources.empty(), "sources: found none, needed at least 1");
   block = check.integer("block", options.block, 0);
   scale = check.scale(options.scale, first.q.shape[3]);
+  // Positions in documents are counted by lengths.
+  readsLengths = any_of(sources, [](const Source &source) {
+    return source.segments.has_value();
+  });
   queryLengths.emplace(check, "query_lengths", options.queryLengths,
-                       first.q.shape[0], first.q.shape[2], target);
+                       first.q.shape[0], first.q.shape[2], target,
+                       readsLengths);
   for (const Source &source : sources)
     addSource(contract, source, options);
   if (options.sink)
@@ -184,7 +190,7 @@ void StreamArguments::addSource(const attn::Contract &contract,
                   Twine(attn::MaskAttr::kMaxStride));
   int64_t mostTokens = (numKeys + 1) * stride - 1;
   lengths.emplace_back(check, name + "lengths", source.lengths, q.shape[0],
-                       mostTokens, target);
+                       mostTokens, target, readsLengths);
   check.check(source.ranges.size() <= 1 ||
                   (!source.lengths && !options.queryLengths),
               name + "ranges: found " + Twine(source.ranges.size()) +

@@ -101,7 +101,8 @@ SequenceLengths::allocate(Checker &check, StringRef name, int64_t batch) {
 
 SequenceLengths::SequenceLengths(Checker &check, StringRef name,
                                  const std::optional<TensorRef> &given,
-                                 int64_t batch, int64_t most, Target target) {
+                                 int64_t batch, int64_t most, Target target,
+                                 bool isRead) {
   if (!given || check.hasFailed())
     return;
   Argument lengths(name, *given);
@@ -114,6 +115,11 @@ SequenceLengths::SequenceLengths(Checker &check, StringRef name,
   if (DescribeScope::isActive()) {
     memory = DescribeScope::makeAbstract(ElementType::I32, {batch});
     argument.emplace(name, memory.getRef());
+    return;
+  }
+  if (!isRead && lengths.elementType == ElementType::I32 &&
+      lengths.isContiguous() && isCaptured(lengths.data, target)) {
+    argument = lengths;
     return;
   }
   MutableArrayRef<int32_t> numbers = allocate(check, name, batch);

@@ -100,6 +100,32 @@ def test_gradients_run_there_too():
     assert last_stream() == CURRENT + 1
 
 
+def test_calls_in_a_graph():
+    """As fovea.torch makes them: on the stream that is current, which captures."""
+    driver = ctypes.CDLL(os.environ["FOVEA_FAKE_CUDA"])
+    driver.fakeCudaCapture.restype = ctypes.c_char_p
+    q, k, v = tensors(0)
+    lse = DeviceTensor(np.zeros((1, 2, 37)))
+    lengths = integers([20], np.int32, 0)
+
+    def run():
+        dense(q, k, v)
+        _fovea.tensors.dense(q, k, v, None, True, *[None] * 5, lengths, None, None, None, True, None)
+        _fovea.tensors.dense_backward(q, q, k, v, q, lse, None, None, True, *[None] * 9, True, True, False, None)
+
+    run()
+    driver.fakeCudaCapture(ctypes.c_void_p(CURRENT))
+    try:
+        run()
+        host = [Tensor(np.zeros((1, 2, 37, 64), np.float32)) for _ in range(3)]
+        with pytest.raises(ValueError, match="needed all tensors on the same device"):
+            dense(q, host[0], v)
+    finally:
+        faults = driver.fakeCudaCapture(None)
+    assert faults == b""
+    assert last_stream() == CURRENT
+
+
 def test_other_devices():
     q, k, v = tensors(0)
     other, *_ = tensors(1)

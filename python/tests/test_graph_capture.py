@@ -160,3 +160,30 @@ def test_codes_of_64_bits_cannot_be_in_a_graph():
     with pytest.raises(fovea.FoveaError, match=READS + ", which a CUDA graph"):
         run()
     assert capture(None) == ""
+
+
+def lengths_in_a_graph(kind):
+    """A call with lengths on the GPU, on a stream that captures; what the driver noticed."""
+    q, k, v = (to_device(np.zeros((2, 1, 37, 24), np.float32)) for _ in range(3))
+    lengths, queries = (DeviceArray(np.array(each, kind)) for each in ([37, 5], [2, 37]))
+
+    def run():
+        with fovea.gpu_stream(STREAM):
+            fovea.dense(q, k, v, lengths=lengths, query_lengths=queries, target="gpu")
+
+    run()
+    capture(STREAM)
+    try:
+        run()
+    finally:
+        faults = capture(None)
+    return faults
+
+
+def test_lengths_in_a_graph():
+    assert lengths_in_a_graph(np.int32) == ""
+
+
+def test_lengths_of_64_bits_cannot_be_in_a_graph():
+    with pytest.raises(fovea.FoveaError, match=READS + ", which a CUDA graph"):
+        lengths_in_a_graph(np.int64)

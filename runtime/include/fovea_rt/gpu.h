@@ -403,6 +403,10 @@ FOVEA_RT_EXPORT fovea_rt_status fovea_rt_gpu_locate(int32_t kind,
                                                     const void *pointer,
                                                     int32_t *device);
 
+/* 1 where the stream that the calling thread has chosen captures a graph, which
+   cannot wait for numbers that the host wants, else 0. */
+FOVEA_RT_EXPORT int32_t fovea_rt_gpu_is_capturing(int32_t kind);
+
 /*
  * Waits for all work of the calling thread's device. FOVEA_RT_INVALID_ARGUMENT
  * if a check on it has failed in a call, or a graph, that nobody waited for.

@@ -116,6 +116,17 @@ fovea_rt_status fovea_rt_gpu_locate(int32_t kind, const void *pointer,
   });
 }
 
+int32_t fovea_rt_gpu_is_capturing(int32_t kind) {
+  int32_t answer = 0;
+  fovea_rt_status status = onDevice(kind, [&](GPUDevice &device, char *text) {
+    void *stream = chosenStream();
+    return stream ? device.driver->is_capturing(device.handle, stream, &answer,
+                                                text)
+                  : fovea_rt_status(FOVEA_RT_OK);
+  });
+  return status == FOVEA_RT_OK && answer;
+}
+
 fovea_rt_status fovea_rt_gpu_wait(int32_t kind) {
   return onDevice(kind, [](GPUDevice &device, char *text) {
     fovea_rt_status status =

@@ -112,6 +112,16 @@ func.func @single(%q: !q, %k: !k, %v: !k) -> !q {
   return %r : !q
 })";
 
+/// One query whose tiles are read in nine parts.
+constexpr const char *kParts = R"(
+!q = tensor<1x18x1x64xf16>
+!k = tensor<1x1x2200x64xf16>
+func.func @parts(%q: !q, %k: !k, %v: !k) -> !q {
+  %init = tensor.empty() : !q
+  %r = attn.dense ins(%q, %k, %v : !q, !k, !k) outs(%init : !q) -> !q
+  return %r : !q
+})";
+
 /// Gradients of two tiles of queries and of rows, the last ones ragged.
 constexpr const char *kGradients = R"(
 !q = tensor<1x1x130x64xf16>
@@ -142,6 +152,86 @@ func.func @gradients(%q: !q, %k: !k, %v: !k, %o: !q, %l: !l, %d: !q)
       outs(%iq, %ik, %ik : !q, !k, !k) {mask = #attn.mask<causal>}
       -> !q, !k, !k
   return %r#0, %r#1, %r#2 : !q, !k, !k
+})";
+
+/// Gradients of rows that lists name: two tiles of each, an entry that names
+/// nothing.
+constexpr const char *kListGradients = R"(
+!q = tensor<1x1x130x64xf16>
+!k = tensor<1x1x200x64xf16>
+!l = tensor<1x1x130xf32>
+!n = tensor<1x1x3x4xi32>
+func.func @gradients(%q: !q, %k: !k, %v: !k, %o: !q, %l: !l, %d: !q)
+    -> (!q, !k, !k) {
+  %iq = tensor.empty() : !q
+  %ik = tensor.empty() : !k
+  %chosen = arith.constant dense<[[[[0, 3, 5, -1], [2, 2, 4, 1],
+      [5, 1, 0, 3]]]]> : !n
+  %r:3 = attn.stream_backward query(%q : !q)
+      source(%k, %v : !k, !k) rows(%chosen : !n) unit = 32
+          ranges [affine_map<(b)[rows, n] -> (0, rows - 9)>] mask <causal>
+      forward(%o, %l : !q, !l) gradient(%d : !q)
+      outs(%iq, %ik, %ik : !q, !k, !k) {block = 64 : i64, scale = 0.125 : f64}
+      -> !q, !k, !k
+  return %r#0, %r#1, %r#2 : !q, !k, !k
+})";
+
+/// Gradients of what a function of scores reads: a number of each distance.
+constexpr const char *kCaptures = R"(
+!q = tensor<1x1x130x64xf16>
+!k = tensor<1x1x200x64xf16>
+!l = tensor<1x1x130xf32>
+!t = tensor<40xf32>
+func.func @gradients(%q: !q, %k: !k, %v: !k, %o: !q, %l: !l, %d: !q)
+    -> (!q, !k, !k, !t) {
+  %iq = tensor.empty() : !q
+  %ik = tensor.empty() : !k
+  %it = tensor.empty() : !t
+  %t = arith.constant dense<0.25> : !t
+  %r:4 = attn.stream_backward query(%q : !q)
+      source(%k, %v : !k, !k) score {
+      ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index, %x: !t):
+        %last = arith.constant 39 : index
+        %zero = arith.constant 0 : index
+        %distance = arith.subi %i, %j : index
+        %above = arith.maxsi %distance, %zero : index
+        %at = arith.minsi %above, %last : index
+        %e = tensor.extract %x[%at] : !t
+        %sum = arith.addf %s, %e : f32
+        attn.yield %sum : f32
+      } ranges [affine_map<(b)[rows, n] -> (0, rows)>] mask <causal>
+      captures(%t : !t) forward(%o, %l : !q, !l) gradient(%d : !q)
+      outs(%iq, %ik, %ik : !q, !k, !k) d_captures(%it : !t)
+      {scale = 0.125 : f64} -> !q, !k, !k, !t
+  return %r#0, %r#1, %r#2, %r#3 : !q, !k, !k, !t
+})";
+
+/// One query whose keys codes name.
+constexpr const char *kCoded = R"(
+!q = tensor<1x34x1x64xf16>
+!k = tensor<1x1x450x64xf16>
+!z = tensor<1x1x450xi32>
+func.func @coded(%q: !q, %k: !k, %v: !k) -> !q {
+  %init = tensor.empty() : !q
+  %empty = tensor.empty() : !z
+  %codes = linalg.generic {
+      indexing_maps = [affine_map<(b, g, i) -> (b, g, i)>],
+      iterator_types = ["parallel", "parallel", "parallel"]}
+      outs(%empty : !z) {
+  ^bb0(%old: i32):
+    %i = linalg.index 2 : index
+    %factor = arith.constant 7 : index
+    %count = arith.constant 450 : index
+    %far = arith.muli %i, %factor : index
+    %row = arith.remui %far, %count : index
+    %code = arith.index_cast %row : index to i32
+    linalg.yield %code : i32
+  } -> !z
+  %r = attn.stream query(%q : !q)
+      source(%k, %v : !k, !k) codes(%codes : !z)
+          ranges [affine_map<(b)[rows, n] -> (0, rows - 9)>]
+      outs(%init : !q) {scale = 0.125 : f64} -> !q
+  return %r : !q
 })";
 
 struct Halves {
@@ -180,13 +270,16 @@ static std::string getName(const Instruction &instruction) {
   return callee ? callee->getName().str() : "";
 }
 
-/// The instructions whose name contains `part`.
-static SmallVector<Instruction *> findSites(Module &module, StringRef part) {
+/// The instructions whose name contains `part`, of kernels whose name ends with
+/// `kernel`.
+static SmallVector<Instruction *> findSites(Module &module, StringRef part,
+                                            StringRef kernel) {
   SmallVector<Instruction *> sites;
   for (Function &function : module)
     for (Instruction &instruction : instructions(function))
-      if (StringRef(getName(instruction)).contains(part))
-        sites.push_back(&instruction);
+      if (function.getName().ends_with(kernel))
+        if (StringRef(getName(instruction)).contains(part))
+          sites.push_back(&instruction);
   return sites;
 }
 
@@ -220,17 +313,28 @@ protected:
     simt::setEmulatorOptions(options);
   }
 
-  /// The text of an error, or the output.
-  std::string run(std::vector<uint16_t> &output) {
+  Kernel compile() {
     CompileOptions options;
     options.target = Target::GPUEmulator;
     options.chip = GetParam();
-    Kernel kernel = compileOrDie(text, options);
+    return compileOrDie(text, options);
+  }
+
+  /// The text of an error, or the output.
+  std::string run(const Kernel &kernel, std::vector<uint16_t> &output) {
     bool areMany = text == kManyGradients;
-    bool areGradients = areMany || text == kGradients;
-    int64_t rows = areMany ? 330 : areGradients ? 200 : 450;
-    int64_t heads = areMany ? 2 : text == kSingle ? 34 : 1;
-    int64_t queries = text == kSingle ? 1 : 130;
+    bool areGradients = areMany || text == kGradients ||
+                        text == kListGradients || text == kCaptures;
+    int64_t rows = areMany          ? 330
+                   : areGradients   ? 200
+                   : text == kParts ? 2200
+                                    : 450;
+    int64_t heads = areMany                             ? 2
+                    : text == kParts                    ? 18
+                    : text == kSingle || text == kCoded ? 34
+                                                        : 1;
+    bool isSingle = text == kSingle || text == kCoded || text == kParts;
+    int64_t queries = isSingle ? 1 : 130;
     Halves q(queries, 0, heads), k(rows, 1), v(rows, 2), out(130, 3, heads),
         d(130, 4, heads);
     for (int64_t row : spoiledValues)
@@ -251,7 +355,7 @@ protected:
     output.clear();
     for (const OwnedTensor &result : results) {
       const auto *bits = static_cast<const uint16_t *>(result.getData());
-      output.insert(output.end(), bits, bits + result.getNumElements());
+      output.insert(output.end(), bits, bits + result.getNumBytes() / 2);
     }
     return "";
   }
@@ -259,8 +363,11 @@ protected:
   /// Whether the kernel still gives what it should, under a few schedules,
   /// without the instruction number `site` of those with `part` in their names.
   bool survives(StringRef part, size_t site) {
-    simt::setModuleEditor(
-        [&](Module &module) { remove(*findSites(module, part)[site]); });
+    simt::setModuleEditor([&](Module &module) {
+      remove(*findSites(module, part, kernelName)[site]);
+    });
+    // Edited when it is first run.
+    Kernel kernel = compile();
     for (auto [seed, eager] : {std::pair(0u, false),
                                {8u, false},
                                {21u, false},
@@ -272,7 +379,7 @@ protected:
       simt::setEmulatorOptions(schedule);
       std::vector<uint16_t> output;
       // Bit by bit: the order of sums does not depend on schedules.
-      if (!run(output).empty() || output != expected)
+      if (!run(kernel, output).empty() || output != expected)
         return false;
     }
     return true;
@@ -281,22 +388,26 @@ protected:
   /// Expects as many instructions with `part` in their names as there are to be
   /// missed, but for those in `spare`.
   void expectMissed(StringRef part, ArrayRef<size_t> spare = {}) {
-    size_t count = 0;
-    simt::setModuleEditor(
-        [&](Module &module) { count = findSites(module, part).size(); });
-    EXPECT_EQ(run(expected), "");
-    EXPECT_GT(count, spare.size()) << part.str();
+    std::vector<std::string> kernels;
+    simt::setModuleEditor([&](Module &module) {
+      for (Instruction *site : findSites(module, part, kernelName))
+        kernels.push_back(site->getFunction()->getName().str());
+    });
+    EXPECT_EQ(run(compile(), expected), "");
+    EXPECT_GT(kernels.size(), spare.size()) << part.str();
     // At least one that must be missed, however few are looked at.
     size_t first = 0;
     while (is_contained(spare, first))
       ++first;
     size_t every = getEvery();
-    for (size_t site = first % every; site < count; site += every)
+    for (size_t site = first % every; site < kernels.size(); site += every)
       EXPECT_EQ(survives(part, site), is_contained(spare, site))
-          << part.str() << ' ' << site;
+          << part.str() << ' ' << site << " of " << kernels[site];
   }
 
   const char *text = kDense;
+  /// Of the kernels that are looked at: how their names end.
+  std::string kernelName;
   /// In the tiles before the last one and in the last one.
   std::vector<int64_t> spoiledValues = {350, 440}, spoiledKeys, spoiledQueries;
   simt::Options options = simt::getEmulatorOptions();
@@ -373,6 +484,46 @@ TEST_P(SM80, EveryInstructionOfSingleQueriesIsMissed) {
   // The last one is behind all reads, and keys of first tiles have weights.
   expectMissed("cp.async.wait", {2});
   expectMissed("vote.ballot", {0});
+}
+
+TEST_P(SM80, EveryInstructionOfPartsIsMissed) {
+  text = kParts;
+  spoiledValues = {};
+  // What adds up the parts, eight and then one.
+  kernelName = "_kernel_0";
+  expectMissed("ex2");
+}
+
+TEST_P(SM80, EveryInstructionOfCodedKeysIsMissed) {
+  text = kCoded;
+  spoiledValues = {};
+  kernelName = "_kernel_0";
+  // No key is hidden, so no NaN is taken out.
+  expectMissed("barrier.cta", {2, 3, 4});
+  // The last one is behind all reads.
+  expectMissed("cp.async.wait", {2});
+}
+
+// Products and their barriers are those of all gradients on this chip; each of
+// the following looks at what is its own.
+
+TEST_P(SM80, EveryInstructionOfListGradientsIsMissed) {
+  text = kListGradients;
+  spoiledValues = {};
+  // Where the lists of each tile begin, and what has rows. No numbers are NaN,
+  // which two of its barriers look for.
+  kernelName = "_kernel_4";
+  expectMissed("barrier.cta");
+  kernelName = "_kernel_7";
+  expectMissed("barrier.cta.red", {2, 4});
+}
+
+TEST_P(SM80, EveryInstructionOfCaptureGradientsIsMissed) {
+  text = kCaptures;
+  spoiledValues = {};
+  // What adds up the entries of an element. The last one is behind all reads.
+  kernelName = "_kernel_4";
+  expectMissed("barrier.cta", {7});
 }
 
 TEST_P(SM90a, EveryInstructionOfGradientsIsMissed) {

@@ -287,8 +287,10 @@ void ArrayView::checkPlace(StringRef name, nb::dlpack::device place,
     return;
   }
   if (!placement.allowsGPU)
-    raiseValueError(name + ": found an array on GPU " + Twine(device) +
-                    ", needed one in CPU memory, or the target 'gpu'");
+    raiseValueError(
+        name + ": found an array on GPU " + Twine(device) +
+        ", needed one in CPU memory" +
+        (placement.isOfCache ? ", where caches are" : ", or the target 'gpu'"));
   if (placement.device.value_or(device) != device)
     raiseValueError(name + ": found an array on GPU " + Twine(device) +
                     ", needed one on GPU " + Twine(*placement.device) +

@@ -35,6 +35,8 @@ struct Placement {
   /// The CUDA stream that has to see the arrays finished. 1, the default one of
   /// DLPack and CUDA, is "legacy".
   intptr_t stream = 1;
+  /// Whether the call is of a cache, which is memory of the CPU.
+  bool isOfCache = false;
 };
 
 /// Memory of a caller from outside of Python, as an object of it.

@@ -33,6 +33,7 @@ static void defineMethod(nb::class_<Class> &type, const char *name,
   auto run = [name, givesTensors](Class &self, nb::args given,
                                   nb::kwargs named) {
     Reader in(name, given, named, givesTensors);
+    in.enterCache();
     return call(self, in);
   };
   type.def(givesTensors ? (name + Twine("_tensor")).str().c_str() : name, run);
@@ -231,6 +232,7 @@ static void defineMultipoleCache(nb::module_ &m) {
   nb::class_<MultipoleCache> type(m, "MultipoleCache");
   type.def_static("create", [](nb::args given, nb::kwargs named) {
     Reader in("MultipoleCache", given, named, /*givesTensors=*/false);
+    in.enterCache();
     return createMultipoleCache(in);
   });
   defineMethod<callMultipoleAppend>(type, "append");

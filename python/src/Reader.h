@@ -51,6 +51,8 @@ public:
     return options;
   }
   const Placement &getPlacement() const { return placement; }
+  /// Says that the call is of a cache.
+  void enterCache() { placement.isOfCache = true; }
 
   // The next argument.
 

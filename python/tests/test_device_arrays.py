@@ -11,7 +11,7 @@ import os
 
 import numpy as np
 import pytest
-from conftest import runtime
+from conftest import make_weights, runtime
 
 import fovea
 
@@ -149,6 +149,28 @@ def test_other_devices(copy):
     both = COPY.replace("%a: tensor<2x3xf32>", "%a: tensor<2x3xf32>, %b: tensor<2x3xf32>")
     with pytest.raises(ValueError, match=r"argument 1 \(%b\) .* on GPU 0, needed one on GPU 1"):
         fovea.compile(both, target="gpu")(array, DeviceArray(np.zeros((2, 3))))
+
+
+def test_caches_are_memory_of_the_cpu():
+    """One error names the array and says so, and the cache stays as it was."""
+    rows, on_gpu = np.ones((1, 2, 3, 8), np.float32), DeviceArray(np.zeros((1, 2, 3, 8)), device=1)
+    for cache in (fovea.KVCache(1, 2, 8, capacity=16), fovea.PagedCache(4, 8, 2, 8)):
+        cache.append(rows, rows)
+        for name, call in {
+            "k": lambda cache=cache: cache.append(on_gpu, rows),
+            "v": lambda cache=cache: cache.append(rows, on_gpu),
+            "q": lambda cache=cache: cache.attend(on_gpu),
+            "out": lambda cache=cache: cache.attend(rows, out=on_gpu),
+        }.items():
+            with pytest.raises(ValueError, match=f"^{name}: found an array on GPU 1, needed one in CPU memory, where caches are$"):
+                call()
+        assert cache.lengths.tolist() == [3]
+    weights = make_weights(8, 2, 1, 8, 1, "float32")
+    cache = fovea.MultipoleCache(weights, weights, group=2, heads=2)
+    for name, arrays in {"q": (on_gpu, rows, rows), "k": (rows, on_gpu, rows), "v": (rows, rows, on_gpu)}.items():
+        with pytest.raises(ValueError, match=f"^{name}: found an array on GPU 1, needed one in CPU memory, where caches are$"):
+            fovea.fast_multipole_decode(*arrays, cache)
+    assert cache.length == 0
 
 
 def test_gaps(copy):

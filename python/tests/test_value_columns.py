@@ -3,6 +3,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Values that are columns of the keys: read where the keys lie, in functions and in caches."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from conftest import TYPES, check, near, refused
@@ -35,6 +38,42 @@ def test_views_of_keys(type, widths, N, G):
     check(fovea.stream(q, [source]), expected, type)
     copied = fovea.stream(q, [fovea.Source(k, v.copy(), causal=True)])
     assert np.array_equal(fovea.stream(q, [source]), copied)
+
+
+# Keys of 151 MB, of which values would be 134 MB, and every other column of them 67 MB: there is memory for neither.
+PROGRAM = """
+import resource, sys
+import numpy as np
+import fovea
+
+fovea.set_num_threads(1)
+k = np.ones((1, 1, 2**16, 576), np.float32)
+q = np.ones((1, 4, int(sys.argv[2]), 576), np.float32)
+rows = np.arange(0, 900, 32, dtype=np.int32)[None, None, None]
+
+def call(k, step):
+    v = k[..., : 512 : step]
+    return fovea.dense(q, k, v) if sys.argv[1] == "dense" else fovea.selected(q, k, v, rows)
+
+for step in (1, 2):  # compiles
+    call(k[:, :, :999], step)
+used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + 48 * 2**20, resource.getrlimit(resource.RLIMIT_AS)[1]))
+print("right" if np.all(call(k, 1) == 1) else "wrong")
+try:
+    call(k, 2)
+except MemoryError as error:
+    print("copied" if "must be copied" in str(error) else error)
+"""
+
+
+@pytest.mark.parametrize("function, queries", [("dense", 1), ("dense", 8), ("selected", 1)])
+def test_values_are_read_where_keys_lie(function, queries):
+    """Columns that do not lie one after the other must be copied: so a copy is noticed."""
+    arguments = [sys.executable, "-c", PROGRAM, function, str(queries)]
+    process = subprocess.run(arguments, capture_output=True, text=True, timeout=120)
+    assert process.returncode == 0, process.stderr
+    assert process.stdout.split() == ["right", "copied"]
 
 
 @pytest.mark.parametrize("type", ["float32", "bfloat16"])

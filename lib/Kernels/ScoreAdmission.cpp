@@ -531,7 +531,10 @@ ScoreAdmission::decide(KernelBuilder &b, const State &queries, Interval keys) {
       admitsAll = constant(false);
       continue;
     }
-    ++numBounded;
+    // What holds for some entries of every tile decides nothing.
+    if (!matchPattern(holds.low, m_One()) ||
+        !matchPattern(holds.high, m_Zero()))
+      ++numBounded;
     auto negate = [&](Value value) {
       return b.createOrFold<arith::XOrIOp>(value, constant(true));
     };
@@ -560,32 +563,39 @@ ScoreAdmission::Part ScoreAdmission::trim(KernelBuilder &b,
   Value none = b.index(0);
   Decision whole = decideRows(none, count);
   if (numBounded == 0)
-    return {none, count, whole.admitsAll};
-  // Units at either end that are removed, in turn.
-  Type index = b.getIndexType();
-  auto choice = scf::IfOp::create(b, TypeRange{index, index}, whole.reads,
+    return {none, count, whole.admitsAll, none, none};
+  // Units at either end that are removed, in turn; and the first run of those
+  // that are admitted whole.
+  SmallVector<Type> types(4, b.getIndexType());
+  auto choice = scf::IfOp::create(b, types, whole.reads,
                                   /*addThenBlock=*/true, /*addElseBlock=*/true);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(choice.elseBlock());
-  scf::YieldOp::create(b, ValueRange{none, none});
+  scf::YieldOp::create(b, ValueRange{none, none, none, none});
   b.setInsertionPointToStart(choice.thenBlock());
-  auto refined = scf::IfOp::create(b, TypeRange{index, index}, whole.admitsAll,
+  auto refined = scf::IfOp::create(b, types, whole.admitsAll,
                                    /*addThenBlock=*/true,
                                    /*addElseBlock=*/true);
   scf::YieldOp::create(b, refined.getResults());
   b.setInsertionPointToStart(refined.thenBlock());
-  scf::YieldOp::create(b, ValueRange{none, count});
+  scf::YieldOp::create(b, ValueRange{none, count, none, count});
   b.setInsertionPointToStart(refined.elseBlock());
-  SmallVector<Value> ends =
-      b.loop(none, count, unit, {count, none},
-             [&](Value begin, ValueRange running) -> SmallVector<Value> {
-               Value end = b.min(b.add(begin, unit), count);
-               Value reads = decideRows(begin, end).reads;
-               return {b.select(reads, b.min(running[0], begin), running[0]),
-                       b.select(reads, end, running[1])};
-             });
+  SmallVector<Value> ends = b.loop(
+      none, count, unit, {count, none, none, none},
+      [&](Value begin, ValueRange running) -> SmallVector<Value> {
+        Value end = b.min(b.add(begin, unit), count);
+        Decision rows = decideRows(begin, end);
+        Value starts = b.equal(running[2], running[3]);
+        Value extends = b.both(rows.admitsAll,
+                               b.either(starts, b.equal(running[3], begin)));
+        return {b.select(rows.reads, b.min(running[0], begin), running[0]),
+                b.select(rows.reads, end, running[1]),
+                b.select(b.both(extends, starts), begin, running[2]),
+                b.select(extends, end, running[3])};
+      });
   scf::YieldOp::create(b, ends);
-  return {choice.getResult(0), choice.getResult(1), whole.admitsAll};
+  return {choice.getResult(0), choice.getResult(1), whole.admitsAll,
+          choice.getResult(2), choice.getResult(3)};
 }
 
 std::pair<Value, Value> ScoreAdmission::enclose(KernelBuilder &b,

@@ -217,6 +217,16 @@ ScoreBody::Evaluator::vectorize(Operation &op, ArrayRef<Lanes> operands,
   } else if (isa<arith::ExtUIOp, arith::IndexCastUIOp>(op)) {
     result.value = toWidth(vectors[0], element.getIntOrFloatBitWidth(),
                            /*isSigned=*/false);
+  } else if (APInt divisor;
+             isa<arith::FloorDivSIOp>(op) &&
+             matchPattern(operands[1].value, m_ConstantInt(&divisor)) &&
+             divisor.isStrictlyPositive() && divisor.isPowerOf2()) {
+    // CPUs divide no vectors of integers.
+    Value shift = arith::ConstantOp::create(
+        b, DenseElementsAttr::get(
+               vectorOf(element),
+               APInt(element.getIntOrFloatBitWidth(), divisor.logBase2())));
+    result.value = arith::ShRSIOp::create(b, vectors[0], shift);
   } else {
     OperationState emitted(b.getLoc(), op.getName(), vectors, vectorOf(element),
                            op.getAttrs());

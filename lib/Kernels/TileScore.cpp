@@ -17,54 +17,141 @@
 using namespace mlir;
 using namespace fovea::attn;
 
-/// `value` times log2(e), which goes into a factor of it that is constant.
-static Value toBase2(OpBuilder &b, Value value) {
-  Location loc = value.getLoc();
-  auto type = cast<FloatType>(value.getType());
-  auto constant = [&](double number) -> Value {
-    return arith::ConstantOp::create(b, loc, b.getFloatAttr(type, number));
-  };
+static bool isRemoved(Value value) {
+  return matchPattern(value, m_NegInfFloat());
+}
+
+/// Whether `value` depends on positions or on the score.
+static bool differsInHead(Value value) {
+  SmallVector<Value> open = {value};
+  llvm::SmallPtrSet<Operation *, 8> seen;
+  while (!open.empty()) {
+    Value next = open.pop_back_val();
+    if (auto argument = dyn_cast<BlockArgument>(next)) {
+      unsigned number = argument.getArgNumber();
+      if (number == score_argument::Score || number == score_argument::Query ||
+          number == score_argument::Key)
+        return true;
+    } else if (seen.insert(next.getDefiningOp()).second) {
+      llvm::append_range(open, next.getDefiningOp()->getOperands());
+    }
+  }
+  return false;
+}
+
+/// Whether `value` is the score of a region, with what is added and removed,
+/// and nothing else uses any of these.
+static bool isSumWithScore(Value value) {
+  if (!value.hasOneUse())
+    return false;
+  if (auto argument = dyn_cast<BlockArgument>(value))
+    return argument.getArgNumber() == score_argument::Score;
   if (auto select = value.getDefiningOp<arith::SelectOp>()) {
-    auto isRemoved = [](Value value) {
-      return matchPattern(value, m_NegInfFloat());
-    };
+    Value yes = select.getTrueValue(), no = select.getFalseValue();
+    return isRemoved(yes) ? isSumWithScore(no)
+                          : isRemoved(no) && isSumWithScore(yes);
+  }
+  if (auto sum = value.getDefiningOp<arith::AddFOp>())
+    return isSumWithScore(sum.getLhs()) || isSumWithScore(sum.getRhs());
+  auto difference = value.getDefiningOp<arith::SubFOp>();
+  return difference && isSumWithScore(difference.getLhs());
+}
+
+bool fovea::attn::addsToScore(Region &score) {
+  return isSumWithScore(getYieldedScore(score));
+}
+
+namespace {
+/// Brings what a region yields to base 2.
+struct Rebase {
+  OpBuilder b;
+  /// Whether its score is an exponent of 2 already.
+  bool isInBase2;
+
+  Value constant(Value like, double number) {
+    auto type = cast<FloatType>(like.getType());
+    return arith::ConstantOp::create(b, like.getLoc(),
+                                     b.getFloatAttr(type, number));
+  }
+  Value run(Value value);
+  Value multiply(Value value);
+};
+} // namespace
+
+Value Rebase::run(Value value) {
+  Location loc = value.getLoc();
+  if (isInBase2 && isa<BlockArgument>(value))
+    return value;
+  if (auto select = value.getDefiningOp<arith::SelectOp>()) {
     Value yes = select.getTrueValue(), no = select.getFalseValue();
     if (isRemoved(yes) || isRemoved(no))
       return arith::SelectOp::create(b, loc, select.getCondition(),
-                                     isRemoved(yes) ? yes : toBase2(b, yes),
-                                     isRemoved(no) ? no : toBase2(b, no));
+                                     isRemoved(yes) ? yes : run(yes),
+                                     isRemoved(no) ? no : run(no));
   }
-  if (auto product = value.getDefiningOp<arith::MulFOp>()) {
-    Value lhs = product.getLhs(), rhs = product.getRhs();
-    APFloat factor(0.0);
-    if (matchPattern(lhs, m_ConstantFloat(&factor)))
-      std::swap(lhs, rhs);
+  if (!isInBase2)
+    return multiply(value);
+  Operation *sum = value.getDefiningOp();
+  Value lhs = sum->getOperand(0), rhs = sum->getOperand(1);
+  bool isLeft = isSumWithScore(lhs);
+  lhs = isLeft ? run(lhs) : multiply(lhs);
+  rhs = isLeft ? multiply(rhs) : run(rhs);
+  if (isa<arith::SubFOp>(sum))
+    return arith::SubFOp::create(b, loc, lhs, rhs);
+  return arith::AddFOp::create(b, loc, lhs, rhs);
+}
+
+/// `value` times log2(e), which goes into a factor of it that is constant, or
+/// else into one that is the same for all entries of a head.
+Value Rebase::multiply(Value value) {
+  auto scale = [&](Value factor) -> Value {
+    return arith::MulFOp::create(b, value.getLoc(), factor,
+                                 constant(factor, softmax::kLog2E));
+  };
+  auto product = value.getDefiningOp<arith::MulFOp>();
+  if (!product)
+    return scale(value);
+  Value lhs = product.getLhs(), rhs = product.getRhs();
+  APFloat factor(0.0);
+  if (matchPattern(lhs, m_ConstantFloat(&factor)))
+    std::swap(lhs, rhs);
+  if (matchPattern(rhs, m_ConstantFloat(&factor))) {
     constexpr double kMost = 0x1p64; // far from overflow
-    if (matchPattern(rhs, m_ConstantFloat(&factor)) &&
-        std::abs(factor.convertToDouble()) < kMost)
-      return arith::MulFOp::create(
-          b, loc, lhs, constant(factor.convertToDouble() * softmax::kLog2E));
+    if (std::abs(factor.convertToDouble()) >= kMost)
+      return scale(value);
+    rhs = constant(rhs, factor.convertToDouble() * softmax::kLog2E);
+    return arith::MulFOp::create(b, value.getLoc(), lhs, rhs);
   }
-  return arith::MulFOp::create(b, loc, value, constant(softmax::kLog2E));
+  if (differsInHead(rhs))
+    std::swap(lhs, rhs);
+  if (differsInHead(rhs))
+    return scale(value);
+  return arith::MulFOp::create(b, value.getLoc(), lhs, scale(rhs));
 }
 
 /// What becomes unused may be a derivative, and stays.
-static Region &bringToBase2(Region &score) {
+static Region &rebase(Region &score, ScoreBase base) {
+  if (base == ScoreBase::Natural)
+    return score;
   Operation *yield = score.front().getTerminator();
-  OpBuilder b(yield);
-  yield->setOperand(0, toBase2(b, getYieldedScore(score)));
+  Rebase rebase = {OpBuilder(yield), base == ScoreBase::InBase2};
+  yield->setOperand(0, rebase.run(getYieldedScore(score)));
   return score;
 }
 
-TileScore::TileScore(Region &score, ValueRange captures, bool isBase2)
-    : body(isBase2 ? bringToBase2(score) : score, captures),
-      admission(score, captures),
+TileScore::TileScore(Region &score, ValueRange captures, ScoreBase base)
+    : body(rebase(score, base), captures), admission(score, captures),
       admittedBody(static_cast<Block *>(nullptr), captures) {
   setDerivatives({});
 }
 
+static bool isOne(Value number) {
+  return number && matchPattern(number, m_OneFloat());
+}
+
 void TileScore::setDerivatives(const ScoreDerivatives &derivatives) {
   body.setDerivatives(derivatives);
+  hasUnitDerivative = isOne(derivatives.score);
   if (!admission)
     return;
   admittedRegion.dropAllReferences();
@@ -72,6 +159,7 @@ void TileScore::setDerivatives(const ScoreDerivatives &derivatives) {
   ScoreDerivatives copy = admission.cloneAdmitted(admittedRegion, derivatives);
   admittedBody.setBlock(admittedRegion.front());
   admittedBody.setDerivatives(copy);
+  hasUnitDerivative = isOne(copy.score);
 }
 
 void TileScore::enterHead(KernelBuilder &b, Value batch, Value head) {

@@ -54,6 +54,10 @@ def functions(N, M, seed=3):
         "removed": lambda s, b, h, i, j: where(j % 5 == 2, -np.inf, s),
         "products": lambda s, b, h, i, j: s + (i * i * j - j * j * i) * 1e-6 / sqrt(1 + abs(s)),
         "functions": lambda s, b, h, i, j: exp(minimum(s, 1.0)) / 4 + sin(s) * cos(j / 9) - (-s) ** 3 / 50,
+        # Scores that are only added to may be exponents of 2 before it.
+        "difference": lambda s, b, h, i, j: of_kind[kinds[b, j]] + (s - slopes[h] * (i - j)) + 0.5,
+        "sum and removal": lambda s, b, h, i, j: where(j % 4 != i // 8, where(j % 5 == 2, -np.inf, s) + slopes[h], -np.inf),
+        "subtracted": lambda s, b, h, i, j: slopes[h] * j / 9 - s,
         "steps": lambda s, b, h, i, j: s + floor(i / 3) / (4 + abs(i - j)),
         "constant": lambda s, b, h, i, j: 1.5,
     }  # fmt: skip

@@ -66,10 +66,10 @@ public:
   /// Bounds what does not depend on the key, here.
   State enterQueries(KernelBuilder &builder, Interval queries);
 
-  /// Rows `[begin, end)` of a tile of keys; others are removed, and no entry
-  /// where it `admitsAll`, which is so for whole tiles alone.
+  /// Rows `[begin, end)` of a tile of keys; others are removed. No entry of
+  /// `[admittedBegin, admittedEnd)` is, all rows where it `admitsAll`.
   struct Part {
-    Value begin, end, admitsAll;
+    Value begin, end, admitsAll, admittedBegin, admittedEnd;
   };
   /// The part of the `count` keys from `first` on that there are entries of, in
   /// units of `unit` keys. Behind `enterQueries`.

@@ -24,11 +24,21 @@ namespace fovea::attn {
 void remarkOnAdmission(mlir::Operation *op,
                        llvm::ArrayRef<const ScoreAdmission *> admissions);
 
+/// What a score region is given and gives: natural scores, exponents of 2
+/// instead, or these for natural scores.
+enum class ScoreBase { Natural, InBase2, ToBase2 };
+
+/// Whether a region removes scores and adds to them, but uses them for nothing
+/// else: then they may be exponents of 2 before it, too.
+bool addsToScore(mlir::Region &score);
+
 struct TileScore {
-  /// Where scores are exponents of 2 the region is changed to give such.
-  TileScore(mlir::Region &score, mlir::ValueRange captures, bool isBase2);
+  /// The region is changed for `base`.
+  TileScore(mlir::Region &score, mlir::ValueRange captures, ScoreBase base);
 
   void setDerivatives(const ScoreDerivatives &derivatives);
+  /// Whether scores that are admitted grow as much as the products.
+  bool keepsGradient() const { return hasUnitDerivative; }
   /// The region is for one head, or for heads of some batch entries at once,
   /// whose scores are computed behind `enterHead` of each.
   void enterHead(KernelBuilder &b, mlir::Value batch, mlir::Value head);
@@ -40,6 +50,9 @@ struct TileScore {
   ScoreAdmission admission;
   mlir::Region admittedRegion;
   ScoreBody admittedBody;
+
+private:
+  bool hasUnitDerivative = false;
 };
 
 } // namespace fovea::attn

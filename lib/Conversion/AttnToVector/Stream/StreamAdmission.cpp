@@ -8,8 +8,8 @@
 //
 // Tiles of long ranges are those of a kernel without skipping, so that sums
 // have the same order: one that the region removes whole is not visited, of one
-// that begins or ends with removed rows the others are, and one that it admits
-// whole takes the body without its conditions.
+// that begins or ends with removed rows the others are, and rows that it admits
+// whole are scored by the body without its conditions.
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,8 +18,9 @@
 using namespace mlir;
 using namespace fovea::attn;
 
-/// Rows of a tile that are trimmed together: those of AMX's registers.
-static constexpr int64_t kUnit = kAMXDepth;
+/// Rows of a tile that are looked at together: whole register tiles, and as few
+/// as a diagonal of AVX2 has. AMX multiplies those of its registers.
+static constexpr int64_t kUnit = 16;
 
 LogicalResult StreamKernel::expandMath() {
   for (auto &function : scoreFunctions)
@@ -59,38 +60,28 @@ StreamKernel::ifAdmitted(const Segment &tile, ValueRange values,
     return body(tile);
   ScoreAdmission::Part admitted =
       getScore(tile.source)
-          .admission.trim(b, source.admission, tile.row, tile.count, kUnit);
+          .admission.trim(b, source.admission, tile.row, tile.count,
+                          usesAMX ? kAMXDepth : kUnit);
   Segment part = slice(tile, admitted.begin, /*size=*/0);
   part.count = b.sub(admitted.end, admitted.begin);
-  auto choose = [&](Value condition, function_ref<Values()> then,
-                    function_ref<Values()> otherwise) -> Values {
-    auto choice =
-        scf::IfOp::create(b, values.getTypes(), condition,
-                          /*addThenBlock=*/true, /*addElseBlock=*/true);
-    OpBuilder::InsertionGuard guard(b);
-    for (auto [block, branch] : {std::pair(choice.thenBlock(), then),
-                                 std::pair(choice.elseBlock(), otherwise)}) {
-      b.setInsertionPointToEnd(block);
-      Values results = branch();
-      if (block->empty() || !block->back().hasTrait<OpTrait::IsTerminator>())
-        scf::YieldOp::create(b, results);
-    }
-    return Values(choice.getResults());
+  if (!addsBiasInSquares(tile)) {
+    part.admittedBegin = b.sub(admitted.admittedBegin, admitted.begin);
+    part.admittedEnd = b.sub(admitted.admittedEnd, admitted.begin);
+  }
+  auto choice = scf::IfOp::create(b, values.getTypes(),
+                                  b.less(admitted.begin, admitted.end),
+                                  /*addThenBlock=*/true,
+                                  /*addElseBlock=*/true);
+  OpBuilder::InsertionGuard guard(b);
+  auto yield = [&](Block *block, ValueRange results) {
+    if (block->empty() || !block->back().hasTrait<OpTrait::IsTerminator>())
+      scf::YieldOp::create(b, results);
   };
-  return choose(
-      b.less(admitted.begin, admitted.end),
-      [&] {
-        return choose(
-            admitted.admitsAll,
-            [&] {
-              admitsAll = true;
-              Values results = body(tile);
-              admitsAll = false;
-              return results;
-            },
-            [&] { return body(part); });
-      },
-      [&] { return Values(values); });
+  b.setInsertionPointToEnd(choice.thenBlock());
+  yield(choice.thenBlock(), body(part));
+  b.setInsertionPointToEnd(choice.elseBlock());
+  yield(choice.elseBlock(), values);
+  return Values(choice.getResults());
 }
 
 void StreamKernel::remarkOnAdmission() {

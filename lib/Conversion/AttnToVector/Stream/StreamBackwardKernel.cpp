@@ -77,8 +77,10 @@ void StreamBackwardKernel::allocateScratch() {
   queryGradients = b.scratch({queries, paddedWidth}, state);
   scores = b.scratch({tileRows, queries}, state);
   scoreGradients = b.scratch({tileRows, queries}, state);
-  productGradients =
-      hasScores() ? b.scratch({tileRows, queries}, state) : scoreGradients;
+  if (llvm::any_of(scoreFunctions, [](const auto &function) {
+        return !function->keepsGradient();
+      }))
+    productGradients = b.scratch({tileRows, queries}, state);
   readGradients.clear();
   Value numPositions;
   if (llvm::none_of(gradients, [](const StreamSourceGradient &source) {
@@ -243,10 +245,8 @@ void StreamBackwardKernel::emitTile(Segment tile) {
   packBias(tile);
   TileLookaheads ahead = lookAheadOf(tile);
   tile.lookahead = ahead.scores;
-  forEachRowTile(tile, [&](Value low, Value high, int64_t step, unsigned first,
-                           bool masked) {
-    scoreGradientRows(tile, ahead.scoreGradients, low, high, step, first,
-                      masked);
+  forEachRowTile(tile, [&](const RowLoop &rows) {
+    scoreGradientRows(tile, ahead.scoreGradients, rows);
   });
   addQueryGradients(tile, ahead.queries);
   // From here on rows are touched that other blocks add to.
@@ -261,7 +261,7 @@ void StreamBackwardKernel::emitTile(Segment tile) {
   addRowGradients(tile, {scores, gradientTile, valueTarget(tile), valueWidth,
                          ahead.values});
   addRowGradients(tile,
-                  {productGradients, queryTile, keyTarget(tile), width,
+                  {productGradientsOf(tile), queryTile, keyTarget(tile), width,
                    ahead.keys, b.splat(op.getScale().convertToDouble()),
                    [&](Value offset) { addBiasSquaresAt(tile, offset); }});
   addTermGradients(tile);
@@ -359,16 +359,15 @@ void StreamBackwardKernel::lookAheadInTable(const Segment &segment) {
 
 void StreamBackwardKernel::scoreGradientRows(const Segment &tile,
                                              ArrayRef<Lookahead> ahead,
-                                             Value low, Value high,
-                                             int64_t step, unsigned firstVector,
-                                             bool masked) {
+                                             const RowLoop &loop) {
   Segment second = tile;
   second.lookahead.assign(ahead.begin(), ahead.end());
-  int64_t live = vectors - firstVector;
-  bool hides = mayHide(tile);
-  b.loop(low, high, step, [&](Value offset) {
+  unsigned firstVector = loop.firstVector;
+  int64_t step = loop.step, live = vectors - firstVector;
+  bool hides = mayHide(tile), keeps = keepsGradient(tile);
+  loopOverRows(loop, {}, [&](Value offset, ValueRange) {
     Values rows = rowsOf(tile, offset, step);
-    Values found = scoreTile(tile, offset, rows, firstVector, masked);
+    Values found = scoreTile(tile, offset, rows, firstVector, loop.masked);
     Values derivatives = scoreDerivatives;
     SmallVector<Values> ofReads = readDerivatives;
     auto forEachVector = [&](function_ref<void(int64_t, Values, Value)> body) {
@@ -403,7 +402,8 @@ void StreamBackwardKernel::scoreGradientRows(const Segment &tile,
         share = softmax::hide(b, softmax::isHidden(b, weight), share);
         b.storeVector(share, target, at);
       };
-      store(derivatives[i], productGradients);
+      if (!keeps)
+        store(derivatives[i], productGradients);
       for (auto [derivative, target] : llvm::zip(ofReads[i], readGradients))
         store(derivative, target);
     });
@@ -412,11 +412,12 @@ void StreamBackwardKernel::scoreGradientRows(const Segment &tile,
       for (unsigned v = 0; v < firstVector; ++v) {
         Values at = {b.add(offset, i), b.index(v * lanes)};
         b.storeVector(b.splat(0.0), scoreGradients, at);
-        if (hasScores())
+        if (!keeps)
           b.storeVector(b.splat(0.0), productGradients, at);
         for (Value target : readGradients)
           b.storeVector(b.splat(0.0), target, at);
       }
+    return Values();
   });
 }
 
@@ -459,6 +460,7 @@ void StreamBackwardKernel::addQueryGradients(const Segment &tile,
   segment.lookahead.assign(ahead.begin(), ahead.end());
   int64_t step = std::min(kRows, lanes);
   bool isDiagonal = tile.kind == Segment::Diagonal;
+  Value weights = productGradientsOf(tile);
   Value low = isDiagonal ? tile.skip : b.index(0);
   b.loop(b.index(0), blockQueries, step, [&](Value query) {
     // Queries of a diagonal read the rows up to their own.
@@ -474,8 +476,8 @@ void StreamBackwardKernel::addQueryGradients(const Segment &tile,
           keys.push_back(
               b.loadVector(tile.keys, {row, b.add(column, c * lanes)}));
         for (int64_t i = 0; i < step; ++i) {
-          Value weight = b.broadcast(
-              b.loadScalar(productGradients, {offset, b.add(query, i)}));
+          Value weight =
+              b.broadcast(b.loadScalar(weights, {offset, b.add(query, i)}));
           for (int64_t c = 0; c < count; ++c)
             next.push_back(addProduct(b, running[i * count + c], weight,
                                       keys[c], onlyVisible));

@@ -120,8 +120,7 @@ private:
   // Stages.
   void prepareRows();
   void scoreGradientRows(const Segment &tile, llvm::ArrayRef<Lookahead> ahead,
-                         Value low, Value high, int64_t step,
-                         unsigned firstVector, bool masked);
+                         const RowLoop &rows);
   /// Where a loop is, and the constant at which it ends.
   struct Step {
     Value at;
@@ -129,6 +128,14 @@ private:
   };
   void prefetchInPanel(const Segment &segment, Value row, Step depth,
                        Step column);
+  /// The gradients of products of queries and keys: those of the scores where
+  /// there is no region, or one that adds to scores.
+  Value productGradientsOf(const Segment &tile) {
+    return keepsGradient(tile) ? scoreGradients : productGradients;
+  }
+  bool keepsGradient(const Segment &tile) {
+    return !hasScores() || getScore(tile.source).keepsGradient();
+  }
   void addQueryGradients(const Segment &tile, llvm::ArrayRef<Lookahead> ahead);
   /// `weights . rows`, times `factor` unless that is null, is added to the rows
   /// of `target` that a tile consists of.
@@ -193,8 +200,7 @@ private:
 
   // Scratch.
   Value stagedGradients, packedGradients, scoreGradients, queryGradients;
-  /// Gradients of products of queries and keys: those of scores without a
-  /// region.
+  /// Gradients of products, where they are not those of scores.
   Value productGradients;
   /// Gradients of what the region reads, a tile for each read.
   Values readGradients;

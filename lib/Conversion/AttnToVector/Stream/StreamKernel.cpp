@@ -27,9 +27,12 @@ StreamKernel::StreamKernel(StreamOp op, OpBuilder &builder, Options options)
       lanes(tiles.getLanes()), vectors(tiles.getVectors()),
       hasBias(!op.getBiases().empty()), manageCache(options.manageCache),
       isSoftmax(op.getWeighting() == Weighting::Softmax), ranges(op) {
+  base = !isSoftmax                                  ? ScoreBase::Natural
+         : llvm::all_of(op.getScores(), addsToScore) ? ScoreBase::InBase2
+                                                     : ScoreBase::ToBase2;
   for (Region &score : op.getScores())
     scoreFunctions.push_back(
-        std::make_unique<TileScore>(score, op.getCaptures(), isSoftmax));
+        std::make_unique<TileScore>(score, op.getCaptures(), base));
   auto query = cast<MemRefType>(op.getQuery().getType());
   width = query.getDimSize(3);
   valueWidth = cast<MemRefType>(op.getOutput().getType()).getDimSize(3);
@@ -362,10 +365,9 @@ void StreamKernel::packQueries(Value query, Value numQueries) {
            b.splat(getScoreScale()));
 }
 
-/// A region takes natural scores.
 double StreamKernel::getScoreScale() {
   double scale = op.getScale().convertToDouble();
-  return isSoftmax && !hasScores() ? scale * softmax::kLog2E : scale;
+  return base == ScoreBase::InBase2 ? scale * softmax::kLog2E : scale;
 }
 
 Value StreamKernel::packRows(const RowPack &pack, Value query, Value numQueries,

@@ -77,6 +77,8 @@ public:
     Value weights, weightRow; // where weights go, and the first row of them
     Value table;              // first entry of the row table
     bool mayCut = false;      // of a table: a mask cuts single entries
+    /// Rows that the score region admits whole, null where that is not known.
+    Value admittedBegin, admittedEnd;
     llvm::SmallVector<Lookahead> lookahead;
     /// The bias of a tile of looked-up scores, copied: a row for each query.
     /// Null where it is read in place.
@@ -359,14 +361,25 @@ protected:
   void markHidden(const Segment &segment);
 
   // Parts of a pass over segments.
+  /// A loop over rows of a segment, in register tiles of `step` for the vectors
+  /// of queries from `firstVector` on.
+  struct RowLoop {
+    Value low, high;
+    int64_t step;
+    unsigned firstVector;
+    bool masked;
+    /// From row `gapBegin` on there are `gap` rows more: null for none.
+    Value gapBegin = {}, gap = {};
+  };
   void scoreSegment(const Segment &segment, Values &maximum);
-  void scoreRows(const Segment &segment, Value low, Value high, int64_t step,
-                 unsigned firstVector, bool masked, Values &maximum);
-  /// Calls `body(low, high, step, first vector, masked)` for the register tiles
-  /// of a segment, and for what is left of its rows.
-  void forEachRowTile(
-      const Segment &segment,
-      llvm::function_ref<void(Value, Value, int64_t, unsigned, bool)> body);
+  void scoreRows(const Segment &segment, const RowLoop &rows, Values &maximum);
+  /// Calls `body` for the loops over whole register tiles of a segment, and for
+  /// what is left of its rows.
+  void forEachRowTile(const Segment &segment,
+                      llvm::function_ref<void(const RowLoop &)> body);
+  /// Emits such a loop, whose body gets the first row of a register tile.
+  Values loopOverRows(const RowLoop &rows, mlir::ValueRange carried,
+                      llvm::function_ref<Values(Value, mlir::ValueRange)> body);
   /// Where entries `offset ...` of a segment lie in its keys and values.
   Values rowsOf(const Segment &segment, Value offset, int64_t count);
   /// Rows of one number for each query, from vector `firstVector` on.
@@ -434,6 +447,7 @@ protected:
   int64_t lanes, vectors, width, valueWidth;
   bool hasBias, manageCache;
   bool isSoftmax;   // or weights are squared positive scores
+  ScoreBase base;   // of what score regions are given and give
   bool allowsPairs; // bf16 query and output: pairs for sources of bf16
   bool usesPairs;   // and some source is
   bool usesAMX;     // multiplies them
@@ -446,7 +460,7 @@ protected:
   RangeAnalysis ranges;
   /// One for all sources, one for each, or none.
   llvm::SmallVector<std::unique_ptr<TileScore>> scoreFunctions;
-  /// Whether the region admits the present tile whole.
+  /// Whether scores are those of entries that the region admits.
   bool admitsAll = false;
   /// Derivatives of the scores of the last register tile, of a gradient.
   Values scoreDerivatives;

@@ -41,8 +41,9 @@ StreamRowsKernel::StreamRowsKernel(StreamOp op, const KernelBuilder &builder,
       manageCache(options.manageCache) {
   auto query = cast<MemRefType>(op.getQuery().getType());
   for (Region &score : op.getScores())
-    scoreFunctions.push_back(
-        std::make_unique<TileScore>(score, op.getCaptures(), isSoftmax));
+    scoreFunctions.push_back(std::make_unique<TileScore>(
+        score, op.getCaptures(),
+        isSoftmax ? ScoreBase::ToBase2 : ScoreBase::Natural));
   width = query.getDimSize(3);
   valueWidth = cast<MemRefType>(op.getOutput().getType()).getDimSize(3);
   paddedWidth = llvm::alignTo(width, lanes);

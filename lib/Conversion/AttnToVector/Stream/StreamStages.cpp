@@ -229,28 +229,59 @@ void StreamKernel::forEachTriangle(
 //===----------------------------------------------------------------------===//
 
 void StreamKernel::scoreSegment(const Segment &segment, Values &maximum) {
-  forEachRowTile(segment, [&](Value low, Value high, int64_t step,
-                              unsigned first, bool masked) {
-    scoreRows(segment, low, high, step, first, masked, maximum);
-  });
+  forEachRowTile(
+      segment, [&](const RowLoop &rows) { scoreRows(segment, rows, maximum); });
 }
 
-void StreamKernel::forEachRowTile(
-    const Segment &segment,
-    function_ref<void(Value, Value, int64_t, unsigned, bool)> body) {
-  bool masked = isMasked(segment);
+void StreamKernel::forEachRowTile(const Segment &segment,
+                                  function_ref<void(const RowLoop &)> body) {
   forEachTriangle(segment, [&](Value low, Value high, unsigned first) {
     // As many accumulators as in a whole register tile.
     int64_t step = tiles.getKeys() * vectors / (vectors - first);
     while (lanes % step != 0)
       --step;
-    if (segment.kind == Segment::Table)
-      return body(low, high, tiles.getKeys(), first, masked);
-    Value length = b.max(b.sub(high, low), b.index(0));
-    Value whole = b.add(low, b.roundDown(length, step));
-    body(low, whole, step, first, masked);
-    body(whole, high, 1, first, masked);
+    RowLoop rows = {low, high, step, first, isMasked(segment)};
+    if (segment.kind == Segment::Table) {
+      rows.step = tiles.getKeys();
+      return body(rows);
+    }
+    auto split = [&](RowLoop rows) {
+      Value end = rows.high;
+      Value length = b.max(b.sub(end, rows.low), b.index(0));
+      Value whole = b.add(rows.low, b.roundDown(length, step));
+      rows.high = whole;
+      body(rows);
+      rows.low = whole;
+      rows.high = end;
+      rows.step = 1;
+      body(rows);
+    };
+    if (!segment.admittedBegin)
+      return split(rows);
+    // Whole register tiles of the rows before and behind are one loop.
+    RowLoop admitted = rows;
+    admitted.low = segment.admittedBegin;
+    admitted.high = segment.admittedEnd;
+    admitsAll = true;
+    split(admitted);
+    admitsAll = false;
+    rows.gapBegin = admitted.low;
+    rows.gap = b.sub(admitted.high, admitted.low);
+    rows.high = b.sub(high, rows.gap);
+    split(rows);
   });
+}
+
+StreamKernel::Values
+StreamKernel::loopOverRows(const RowLoop &rows, ValueRange carried,
+                           function_ref<Values(Value, ValueRange)> body) {
+  return b.loop(rows.low, rows.high, rows.step, carried,
+                [&](Value offset, ValueRange running) {
+                  if (rows.gap)
+                    offset = b.select(b.less(offset, rows.gapBegin), offset,
+                                      b.add(offset, rows.gap));
+                  return body(offset, running);
+                });
 }
 
 StreamKernel::Values StreamKernel::rowsOf(const Segment &segment, Value offset,
@@ -266,27 +297,28 @@ StreamKernel::Values StreamKernel::rowsOf(const Segment &segment, Value offset,
   return rows;
 }
 
-void StreamKernel::scoreRows(const Segment &segment, Value low, Value high,
-                             int64_t step, unsigned firstVector, bool masked,
+void StreamKernel::scoreRows(const Segment &segment, const RowLoop &rows,
                              Values &maximum) {
-  int64_t live = vectors - firstVector;
-  Values carried(maximum.begin() + firstVector, maximum.end());
-  carried =
-      b.loop(low, high, step, carried, [&](Value offset, ValueRange running) {
-        Values rows = rowsOf(segment, offset, step), next(running);
-        Values found = scoreTile(segment, offset, rows, firstVector, masked);
-        for (int64_t i = 0; i < step; ++i)
-          for (int64_t v = 0; v < live; ++v) {
-            Value score = found[i * live + v];
-            if (!isLookedUp(segment))
-              b.storeVector(score, scores,
-                            {b.add(segment.scoreRow, b.add(offset, i)),
-                             b.index((firstVector + v) * lanes)});
-            next[v] = b.fmax(next[v], score);
-          }
-        return next;
-      });
-  llvm::copy(carried, maximum.begin() + firstVector);
+  unsigned first = rows.firstVector;
+  int64_t live = vectors - first;
+  Values carried(maximum.begin() + first, maximum.end());
+  carried = loopOverRows(rows, carried, [&](Value offset, ValueRange running) {
+    Values next(running);
+    Values found =
+        scoreTile(segment, offset, rowsOf(segment, offset, rows.step), first,
+                  rows.masked);
+    for (int64_t i = 0; i < rows.step; ++i)
+      for (int64_t v = 0; v < live; ++v) {
+        Value score = found[i * live + v];
+        if (!isLookedUp(segment))
+          b.storeVector(score, scores,
+                        {b.add(segment.scoreRow, b.add(offset, i)),
+                         b.index((first + v) * lanes)});
+        next[v] = b.fmax(next[v], score);
+      }
+    return next;
+  });
+  llvm::copy(carried, maximum.begin() + first);
 }
 
 StreamKernel::Values StreamKernel::scoreTile(const Segment &segment,
@@ -309,7 +341,10 @@ StreamKernel::Values StreamKernel::scoreTile(const Segment &segment,
       Value bias = biasAt(segment, entry, firstVector + v), computed;
       if (hasScores())
         score = computeScore(segment, entry, firstVector + v, score);
-      if (scoresRemove(segment))
+      // What is removed takes one instruction where no term can raise it again.
+      if (scoresRemove(segment) && !weight && !bias)
+        score = b.fmax(b.splat(softmax::kMasked), score);
+      else if (scoresRemove(segment))
         computed = score;
       // The log weight is added last: it is larger than the products, whose sum
       // would lose bits to it. Without a soft-max the weight takes it as a

@@ -84,3 +84,25 @@ func.func @few(%q: tensor<1x1x4x16xf32>, %k: tensor<1x1x300x16xf32>, %init: tens
     outs(%init : tensor<1x1x4x16xf32>) -> tensor<1x1x4x16xf32>
   return %out : tensor<1x1x4x16xf32>
 }
+
+// -----
+
+// What holds for some entries of every tile skips none.
+// CHECK: [Missed] ScoreTilesSkipped | Category:attn.stream | Bounded=0, Conditions=1
+// STREAM: attn.stream query
+func.func @dilated(%q: tensor<1x1x300x16xf32>, %init: tensor<1x1x300x16xf32>) -> tensor<1x1x300x16xf32> {
+  %out = attn.dense ins(%q, %q, %q : tensor<1x1x300x16xf32>, tensor<1x1x300x16xf32>, tensor<1x1x300x16xf32>)
+    score {
+    ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index):
+      %c4 = arith.constant 4 : index
+      %zero = arith.constant 0 : index
+      %distance = arith.subi %i, %j : index
+      %residue = arith.remsi %distance, %c4 : index
+      %admits = arith.cmpi eq, %residue, %zero : index
+      %removed = arith.constant 0xFF800000 : f32
+      %t = arith.select %admits, %s, %removed : f32
+      attn.yield %t : f32
+    }
+    outs(%init : tensor<1x1x300x16xf32>) -> tensor<1x1x300x16xf32>
+  return %out : tensor<1x1x300x16xf32>
+}

@@ -9,8 +9,7 @@
 //   queries  a block of threads for 64 readers of a list: dQ += scale dS K,
 //            over the rows of its entries
 //   rows     one for 64 stored rows: it looks up which lists name them, and
-//   adds
-//            scale dS^T Q and P^T dO of these, in order
+//            adds scale dS^T Q and P^T dO of these, in order
 //
 // So every sum has one order.
 //

@@ -301,6 +301,11 @@ Value fovea::attn::emitNumRows(KernelBuilder &b, const StreamSource &source) {
   return b.extent(source.getRowsOperand(), 2);
 }
 
+Value fovea::attn::emitListHead(KernelBuilder &b, Value lists, Value head,
+                                Value numHeads) {
+  return b.div(b.mul(head, b.extent(lists, 1)), numHeads);
+}
+
 RangeBounds fovea::attn::emitRangeBounds(KernelBuilder &b, AffineMap range,
                                          Value block, Value rows,
                                          Value numQueries) {

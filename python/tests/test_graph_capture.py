@@ -36,9 +36,13 @@ class DeviceArray:
         pointer = ctypes.c_void_p()
         assert runtime().fovea_rt_gpu_acquire(0, ctypes.c_int64(values.nbytes), ctypes.byref(pointer)) == 0
         ctypes.memmove(pointer.value, values.ctypes.data, values.nbytes)
+        self.dtype = values.dtype
         self.shape = (ctypes.c_int64 * values.ndim)(*values.shape)
         code, bits = CODES[values.dtype.kind], 8 * values.itemsize
         self.tensor = Tensor(pointer.value, CUDA, 0, values.ndim, code, bits, 1, self.shape, None)
+
+    def __len__(self):
+        return self.shape[0]
 
     def __dlpack_device__(self):
         return CUDA, 0
@@ -162,14 +166,22 @@ def test_codes_of_64_bits_cannot_be_in_a_graph():
     assert capture(None) == ""
 
 
-def lengths_in_a_graph(kind):
+def dense_with_lengths(q, k, v, lengths, queries, **options):
+    return fovea.dense(q, k, v, lengths=lengths, query_lengths=queries, target="gpu", **options)
+
+
+def stream_with_lengths(q, k, v, lengths, queries, **options):
+    return fovea.stream(q, [fovea.Source(k, v, lengths=lengths, **options)], query_lengths=queries, target="gpu")
+
+
+def lengths_in_a_graph(function, kind, **options):
     """A call with lengths on the GPU, on a stream that captures; what the driver noticed."""
     q, k, v = (to_device(np.zeros((2, 1, 37, 24), np.float32)) for _ in range(3))
     lengths, queries = (DeviceArray(np.array(each, kind)) for each in ([37, 5], [2, 37]))
 
     def run():
         with fovea.gpu_stream(STREAM):
-            fovea.dense(q, k, v, lengths=lengths, query_lengths=queries, target="gpu")
+            function(q, k, v, lengths, queries, **options)
 
     run()
     capture(STREAM)
@@ -180,10 +192,22 @@ def lengths_in_a_graph(kind):
     return faults
 
 
-def test_lengths_in_a_graph():
-    assert lengths_in_a_graph(np.int32) == ""
+WITH_LENGTHS = [dense_with_lengths, stream_with_lengths]
 
 
-def test_lengths_of_64_bits_cannot_be_in_a_graph():
+@pytest.mark.parametrize("function", WITH_LENGTHS)
+def test_lengths_in_a_graph(function):
+    assert lengths_in_a_graph(function, np.int32) == ""
+
+
+@pytest.mark.parametrize("function", WITH_LENGTHS)
+def test_lengths_of_64_bits_cannot_be_in_a_graph(function):
     with pytest.raises(fovea.FoveaError, match=READS + ", which a CUDA graph"):
-        lengths_in_a_graph(np.int64)
+        lengths_in_a_graph(function, np.int64)
+
+
+@pytest.mark.parametrize("function", WITH_LENGTHS)
+def test_lengths_beside_segments_in_a_graph(function):
+    """Functions in Python give documents as a condition that reads lengths on the device."""
+    segments = tuple(DeviceArray(np.zeros((2, 37), np.int32)) for _ in range(2))
+    assert lengths_in_a_graph(function, np.int32, segments=segments) == ""

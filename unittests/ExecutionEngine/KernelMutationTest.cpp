@@ -31,8 +31,15 @@ using namespace fovea::test;
 
 namespace {
 
+/// A function with the numbers that its arguments have.
+struct Example {
+  int64_t queries, rows, heads;
+  bool areGradients;
+  const char *text;
+};
+
 /// Several tiles of keys and two of queries, the last ones ragged.
-constexpr const char *kDense = R"(
+constexpr Example kDense = {130, 450, 1, false, R"(
 !q = tensor<1x1x130x64xf16>
 !k = tensor<1x1x450x64xf16>
 func.func @dense(%q: !q, %k: !k, %v: !k) -> !q {
@@ -40,10 +47,10 @@ func.func @dense(%q: !q, %k: !k, %v: !k) -> !q {
   %r = attn.dense ins(%q, %k, %v : !q, !k, !k) outs(%init : !q)
       {mask = #attn.mask<causal>} -> !q
   return %r : !q
-})";
+})"};
 
 /// Boxes of rows near a block, listed rows with log weights far away.
-constexpr const char *kLists = R"(
+constexpr Example kLists = {130, 450, 1, false, R"(
 !q = tensor<1x1x130x64xf16>
 !k = tensor<1x1x450x64xf16>
 func.func @lists(%q: !q, %k: !k, %v: !k) -> !q {
@@ -58,10 +65,10 @@ func.func @lists(%q: !q, %k: !k, %v: !k) -> !q {
                   affine_map<(b)[rows, n] -> (b + 300, b + 320)>]
       outs(%init : !q) {block = 128 : i64, scale = 0.125 : f64} -> !q
   return %r : !q
-})";
+})"};
 
 /// Listed rows alone, so that the first tile is one: a table of two tiles.
-constexpr const char *kListsAlone = R"(
+constexpr Example kListsAlone = {130, 450, 1, false, R"(
 !q = tensor<1x1x130x64xf16>
 !k = tensor<1x1x450x64xf16>
 func.func @lists(%q: !q, %k: !k, %v: !k) -> !q {
@@ -75,11 +82,11 @@ func.func @lists(%q: !q, %k: !k, %v: !k) -> !q {
                   affine_map<(b)[rows, n] -> (b + 300, b + 320)>]
       outs(%init : !q) {block = 128 : i64, scale = 0.125 : f64} -> !q
   return %r : !q
-})";
+})"};
 
 /// Rows that lists name, alone: two tiles, the last one with an entry that
 /// names nothing.
-constexpr const char *kNamed = R"(
+constexpr Example kNamed = {130, 450, 1, false, R"(
 !q = tensor<1x1x130x64xf16>
 !k = tensor<1x1x450x64xf16>
 !l = tensor<1x1x3x6xi32>
@@ -92,11 +99,11 @@ func.func @named(%q: !q, %k: !k, %v: !k) -> !q {
           ranges [affine_map<(b)[rows, n] -> (0, rows - 9)>] mask <causal>
       outs(%init : !q) {block = 64 : i64, scale = 0.125 : f64} -> !q
   return %r : !q
-})";
+})"};
 
 /// One query whose tiles are read in two parts, a key of the last one having no
 /// weight.
-constexpr const char *kSingle = R"(
+constexpr Example kSingle = {1, 450, 34, false, R"(
 !q = tensor<1x34x1x64xf16>
 !k = tensor<1x1x450x64xf16>
 !w = tensor<1x1x450xf32>
@@ -110,20 +117,20 @@ func.func @single(%q: !q, %k: !k, %v: !k) -> !q {
   %r = attn.dense ins(%q, %k, %v : !q, !k, !k) log_weight(%w : !w)
       outs(%init : !q) -> !q
   return %r : !q
-})";
+})"};
 
 /// One query whose tiles are read in nine parts.
-constexpr const char *kParts = R"(
+constexpr Example kParts = {1, 2200, 18, false, R"(
 !q = tensor<1x18x1x64xf16>
 !k = tensor<1x1x2200x64xf16>
 func.func @parts(%q: !q, %k: !k, %v: !k) -> !q {
   %init = tensor.empty() : !q
   %r = attn.dense ins(%q, %k, %v : !q, !k, !k) outs(%init : !q) -> !q
   return %r : !q
-})";
+})"};
 
 /// Gradients of two tiles of queries and of rows, the last ones ragged.
-constexpr const char *kGradients = R"(
+constexpr Example kGradients = {130, 200, 1, true, R"(
 !q = tensor<1x1x130x64xf16>
 !k = tensor<1x1x200x64xf16>
 !l = tensor<1x1x130xf32>
@@ -136,10 +143,10 @@ func.func @gradients(%q: !q, %k: !k, %v: !k, %o: !q, %l: !l, %d: !q)
       outs(%iq, %ik, %ik : !q, !k, !k) {mask = #attn.mask<causal>}
       -> !q, !k, !k
   return %r#0, %r#1, %r#2 : !q, !k, !k
-})";
+})"};
 
 /// So many tiles that the places of some are taken again.
-constexpr const char *kManyGradients = R"(
+constexpr Example kManyGradients = {130, 330, 2, true, R"(
 !q = tensor<1x2x130x64xf16>
 !k = tensor<1x1x330x64xf16>
 !l = tensor<1x2x130xf32>
@@ -152,11 +159,11 @@ func.func @gradients(%q: !q, %k: !k, %v: !k, %o: !q, %l: !l, %d: !q)
       outs(%iq, %ik, %ik : !q, !k, !k) {mask = #attn.mask<causal>}
       -> !q, !k, !k
   return %r#0, %r#1, %r#2 : !q, !k, !k
-})";
+})"};
 
 /// Gradients of rows that lists name: two tiles of each, an entry that names
 /// nothing.
-constexpr const char *kListGradients = R"(
+constexpr Example kListGradients = {130, 200, 1, true, R"(
 !q = tensor<1x1x130x64xf16>
 !k = tensor<1x1x200x64xf16>
 !l = tensor<1x1x130xf32>
@@ -174,10 +181,10 @@ func.func @gradients(%q: !q, %k: !k, %v: !k, %o: !q, %l: !l, %d: !q)
       outs(%iq, %ik, %ik : !q, !k, !k) {block = 64 : i64, scale = 0.125 : f64}
       -> !q, !k, !k
   return %r#0, %r#1, %r#2 : !q, !k, !k
-})";
+})"};
 
 /// Gradients of what a function of scores reads: a number of each distance.
-constexpr const char *kCaptures = R"(
+constexpr Example kCaptures = {130, 200, 1, true, R"(
 !q = tensor<1x1x130x64xf16>
 !k = tensor<1x1x200x64xf16>
 !l = tensor<1x1x130xf32>
@@ -204,10 +211,10 @@ func.func @gradients(%q: !q, %k: !k, %v: !k, %o: !q, %l: !l, %d: !q)
       outs(%iq, %ik, %ik : !q, !k, !k) d_captures(%it : !t)
       {scale = 0.125 : f64} -> !q, !k, !k, !t
   return %r#0, %r#1, %r#2, %r#3 : !q, !k, !k, !t
-})";
+})"};
 
 /// One query whose keys codes name.
-constexpr const char *kCoded = R"(
+constexpr Example kCoded = {1, 450, 34, false, R"(
 !q = tensor<1x34x1x64xf16>
 !k = tensor<1x1x450x64xf16>
 !z = tensor<1x1x450xi32>
@@ -232,7 +239,7 @@ func.func @coded(%q: !q, %k: !k, %v: !k) -> !q {
           ranges [affine_map<(b)[rows, n] -> (0, rows - 9)>]
       outs(%init : !q) {scale = 0.125 : f64} -> !q
   return %r : !q
-})";
+})"};
 
 struct Halves {
   Halves(int64_t rows, double phase, int64_t heads = 1)
@@ -276,8 +283,8 @@ static SmallVector<Instruction *> findSites(Module &module, StringRef part,
                                             StringRef kernel) {
   SmallVector<Instruction *> sites;
   for (Function &function : module)
-    for (Instruction &instruction : instructions(function))
-      if (function.getName().ends_with(kernel))
+    if (function.getName().ends_with(kernel))
+      for (Instruction &instruction : instructions(function))
         if (StringRef(getName(instruction)).contains(part))
           sites.push_back(&instruction);
   return sites;
@@ -317,26 +324,14 @@ protected:
     CompileOptions options;
     options.target = Target::GPUEmulator;
     options.chip = GetParam();
-    return compileOrDie(text, options);
+    return compileOrDie(example.text, options);
   }
 
   /// The text of an error, or the output.
   std::string run(const Kernel &kernel, std::vector<uint16_t> &output) {
-    bool areMany = text == kManyGradients;
-    bool areGradients = areMany || text == kGradients ||
-                        text == kListGradients || text == kCaptures;
-    int64_t rows = areMany          ? 330
-                   : areGradients   ? 200
-                   : text == kParts ? 2200
-                                    : 450;
-    int64_t heads = areMany                             ? 2
-                    : text == kParts                    ? 18
-                    : text == kSingle || text == kCoded ? 34
-                                                        : 1;
-    bool isSingle = text == kSingle || text == kCoded || text == kParts;
-    int64_t queries = isSingle ? 1 : 130;
-    Halves q(queries, 0, heads), k(rows, 1), v(rows, 2), out(130, 3, heads),
-        d(130, 4, heads);
+    int64_t heads = example.heads;
+    Halves q(example.queries, 0, heads), k(example.rows, 1), v(example.rows, 2),
+        out(130, 3, heads), d(130, 4, heads);
     for (int64_t row : spoiledValues)
       v.spoil(row);
     for (int64_t row : spoiledKeys)
@@ -346,7 +341,7 @@ protected:
     std::vector<float> lse(heads * 130, 4.0f);
     std::vector<int64_t> lseShape = {1, heads, 130};
     SmallVector<TensorRef> arguments = {q, k, v};
-    if (areGradients)
+    if (example.areGradients)
       arguments.append(
           {out, {lse.data(), ElementType::F32, lseShape, {}, true}, d});
     SmallVector<OwnedTensor> results;
@@ -405,7 +400,7 @@ protected:
           << part.str() << ' ' << site << " of " << kernels[site];
   }
 
-  const char *text = kDense;
+  Example example = kDense;
   /// Of the kernels that are looked at: how their names end.
   std::string kernelName;
   /// In the tiles before the last one and in the last one.
@@ -440,7 +435,7 @@ TEST_P(SM90a, EveryInstructionIsMissed) {
 }
 
 TEST_P(SM90a, EveryInstructionOfListsIsMissed) {
-  text = kLists;
+  example = kLists;
   // Behind the rows near the first block, and one of the listed ones.
   spoiledValues = {330};
   spoiledKeys = {310};
@@ -455,13 +450,13 @@ TEST_P(SM90a, EveryInstructionOfListsIsMissed) {
 }
 
 TEST_P(SM90a, EveryInstructionOfListsAloneIsMissed) {
-  text = kListsAlone;
+  example = kListsAlone;
   spoiledValues = {};
   expectMissed("cp.async.wait");
 }
 
 TEST_P(SM80, EveryInstructionOfNamedRowsIsMissed) {
-  text = kNamed;
+  example = kNamed;
   spoiledValues = {440, 445};
   spoiledKeys = {442};
   expectMissed("barrier.cta");
@@ -470,7 +465,7 @@ TEST_P(SM80, EveryInstructionOfNamedRowsIsMissed) {
 }
 
 TEST_P(SM90a, EveryInstructionOfNamedRowsIsMissed) {
-  text = kNamed;
+  example = kNamed;
   spoiledValues = {440, 445};
   spoiledKeys = {442};
   expectMissed("cp.async.wait");
@@ -478,7 +473,7 @@ TEST_P(SM90a, EveryInstructionOfNamedRowsIsMissed) {
 }
 
 TEST_P(SM80, EveryInstructionOfSingleQueriesIsMissed) {
-  text = kSingle;
+  example = kSingle;
   spoiledValues = {440};
   expectMissed("barrier.cta");
   // The last one is behind all reads, and keys of first tiles have weights.
@@ -487,7 +482,7 @@ TEST_P(SM80, EveryInstructionOfSingleQueriesIsMissed) {
 }
 
 TEST_P(SM80, EveryInstructionOfPartsIsMissed) {
-  text = kParts;
+  example = kParts;
   spoiledValues = {};
   // What adds up the parts, eight and then one.
   kernelName = "_kernel_0";
@@ -495,7 +490,7 @@ TEST_P(SM80, EveryInstructionOfPartsIsMissed) {
 }
 
 TEST_P(SM80, EveryInstructionOfCodedKeysIsMissed) {
-  text = kCoded;
+  example = kCoded;
   spoiledValues = {};
   kernelName = "_kernel_0";
   // No key is hidden, so no NaN is taken out.
@@ -508,7 +503,7 @@ TEST_P(SM80, EveryInstructionOfCodedKeysIsMissed) {
 // the following looks at what is its own.
 
 TEST_P(SM80, EveryInstructionOfListGradientsIsMissed) {
-  text = kListGradients;
+  example = kListGradients;
   spoiledValues = {};
   // Where the lists of each tile begin, and what has rows. No numbers are NaN,
   // which two of its barriers look for.
@@ -519,7 +514,7 @@ TEST_P(SM80, EveryInstructionOfListGradientsIsMissed) {
 }
 
 TEST_P(SM80, EveryInstructionOfCaptureGradientsIsMissed) {
-  text = kCaptures;
+  example = kCaptures;
   spoiledValues = {};
   // What adds up the entries of an element. The last one is behind all reads.
   kernelName = "_kernel_4";
@@ -527,7 +522,7 @@ TEST_P(SM80, EveryInstructionOfCaptureGradientsIsMissed) {
 }
 
 TEST_P(SM90a, EveryInstructionOfGradientsIsMissed) {
-  text = kGradients;
+  example = kGradients;
   // Keys that the first queries do not read, and queries that do not read the
   // last keys.
   spoiledValues = {};
@@ -543,7 +538,7 @@ TEST_P(SM90a, EveryInstructionOfGradientsIsMissed) {
 }
 
 TEST_P(SM90a, EveryBarrierOfGradientsIsMissed) {
-  text = kManyGradients;
+  example = kManyGradients;
   spoiledValues = {};
   expectMissed("mbarrier.init.shared");
   // The tiles of the first head find all places free.

@@ -33,6 +33,11 @@ bool ascends(mlir::AffineMap range);
 /// that are listed where they stand as they are listed.
 mlir::Value emitNumRows(KernelBuilder &builder, const StreamSource &source);
 
+/// Which of a source's `lists` of rows a head has: there is one for all heads,
+/// for each key head, or for each of the `numHeads`.
+mlir::Value emitListHead(KernelBuilder &builder, mlir::Value lists,
+                         mlir::Value head, mlir::Value numHeads);
+
 /// The rows that a source has for a batch entry, and the tokens that masks
 /// count: as many, unless a row has a stride of them.
 struct SourceLength {

@@ -37,7 +37,7 @@ static constexpr int64_t kMostChunks = 256, kFewestLists = 4;
 
 static Value getListHead(KernelBuilder &b, StreamBackwardOp op, Value lists,
                          Value head) {
-  return b.div(b.mul(head, b.extent(lists, 1)), b.extent(op.getQuery(), 1));
+  return emitListHead(b, lists, head, b.extent(op.getQuery(), 1));
 }
 
 Value fovea::attn::getListOf(KernelBuilder &b, StreamBackwardOp op, Value lists,

@@ -358,12 +358,10 @@ void GPUStreamKernel::emitSources(Value blockIndex) {
                                    /*dimValues=*/{}, {view.rows, numRows}));
     if (Value codes = source.codes)
       view.codes = broadcast(codes, ownHead, /*hasBlocks=*/false);
-    // One list for all heads, for each key head, or for each query head.
-    if (Value lists = source.rowList) {
-      Value share = b.div(b.mul(head, b.extent(lists, 1)), heads);
-      view.list = b.rowView(lists, {b.broadcastIndex(lists, 0, batch), share,
+    if (Value lists = source.rowList)
+      view.list = b.rowView(lists, {b.broadcastIndex(lists, 0, batch),
+                                    emitListHead(b, lists, head, heads),
                                     b.broadcastIndex(lists, 2, blockIndex)});
-    }
     sources.push_back(view);
   }
 }

@@ -199,11 +199,9 @@ void StreamKernel::viewHead(Value batch, Value head) {
       view.valueBlocks = view.values;
     if (source.codes)
       view.codes = b.rowView(source.codes, {batch, keyHead});
-    // One list for all heads, for each key head, or for each query head.
     if (Value lists = source.rowList)
-      view.list =
-          b.rowView(lists, {b.broadcastIndex(lists, 0, batch),
-                            b.div(b.mul(head, b.extent(lists, 1)), heads)});
+      view.list = b.rowView(lists, {b.broadcastIndex(lists, 0, batch),
+                                    emitListHead(b, lists, head, heads)});
     SourceLength length = emitLength(b, source, batch, numRows);
     view.rows = length.rows;
     view.tokens = length.tokens;

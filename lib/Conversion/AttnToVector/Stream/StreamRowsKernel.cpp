@@ -415,10 +415,9 @@ StreamRowsKernel::view(const StreamSource &source) {
   if (source.codes)
     view.codes = fix(source.codes, false);
   if (Value lists = source.rowList)
-    view.list =
-        b.rowView(lists, {b.broadcastIndex(lists, 0, batch),
-                          b.div(b.mul(setHead, b.extent(lists, 1)), setHeads),
-                          b.broadcastIndex(lists, 2, blockOf())});
+    view.list = b.rowView(lists, {b.broadcastIndex(lists, 0, batch),
+                                  emitListHead(b, lists, setHead, setHeads),
+                                  b.broadcastIndex(lists, 2, blockOf())});
   if (source.logWeight)
     view.logWeight = fix(source.logWeight, source.hasLogWeightBlocks());
   view.bias = source.bias;

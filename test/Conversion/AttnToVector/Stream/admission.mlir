@@ -106,3 +106,24 @@ func.func @dilated(%q: tensor<1x1x300x16xf32>, %init: tensor<1x1x300x16xf32>) ->
     outs(%init : tensor<1x1x300x16xf32>) -> tensor<1x1x300x16xf32>
   return %out : tensor<1x1x300x16xf32>
 }
+
+// -----
+
+// Keys of a prefix, or up to the query: one condition, bounded as both are.
+// CHECK: [Passed] ScoreTilesSkipped | Category:attn.stream | Bounded=1, Conditions=1
+// STREAM: attn.stream query
+func.func @prefix(%q: tensor<1x1x300x16xf32>, %init: tensor<1x1x300x16xf32>) -> tensor<1x1x300x16xf32> {
+  %out = attn.dense ins(%q, %q, %q : tensor<1x1x300x16xf32>, tensor<1x1x300x16xf32>, tensor<1x1x300x16xf32>)
+    score {
+    ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index):
+      %c150 = arith.constant 150 : index
+      %is_prefix = arith.cmpi slt, %j, %c150 : index
+      %is_past = arith.cmpi sge, %i, %j : index
+      %admits = arith.ori %is_prefix, %is_past : i1
+      %removed = arith.constant 0xFF800000 : f32
+      %t = arith.select %admits, %s, %removed : f32
+      attn.yield %t : f32
+    }
+    outs(%init : tensor<1x1x300x16xf32>) -> tensor<1x1x300x16xf32>
+  return %out : tensor<1x1x300x16xf32>
+}

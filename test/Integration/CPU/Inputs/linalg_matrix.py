@@ -178,7 +178,7 @@ ELEMENTWISE = {
     linalg.yield %p : E
   } -> T
 """, "T", lambda x, v: x * (v + v)),
-    # Steps over the same rows, which are computed row by row.
+    # Steps that read the same rows.
     "layer norm": ("""
   %z = arith.constant 0.0 : E
   %one = arith.constant 1.0 : E

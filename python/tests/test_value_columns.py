@@ -40,15 +40,18 @@ def test_views_of_keys(type, widths, N, G):
     assert np.array_equal(fovea.stream(q, [source]), copied)
 
 
-# Keys of 151 MB, of which values would be 134 MB, and every other column of them 67 MB: there is memory for neither.
+# Keys of 151 MB, of which values would be 134 MB, and every other column of them 67 MB: there is memory for neither. Of bf16 twice as many.
 PROGRAM = """
 import resource, sys
+import ml_dtypes
 import numpy as np
 import fovea
 
 fovea.set_num_threads(1)
-k = np.ones((1, 1, 2**16, 576), np.float32)
-q = np.ones((1, 4, int(sys.argv[2]), 576), np.float32)
+type = np.dtype(sys.argv[3])
+k = np.ones((1, 1, 2**18 // type.itemsize, 576), type)
+queries = int(sys.argv[2])
+q = np.ones((1, 4 if queries < 70 else 1, queries, 576), type)
 rows = np.arange(0, 900, 32, dtype=np.int32)[None, None, None]
 
 def call(k, step):
@@ -67,10 +70,11 @@ except MemoryError as error:
 """
 
 
-@pytest.mark.parametrize("function, queries", [("dense", 1), ("dense", 8), ("selected", 1)])
-def test_values_are_read_where_keys_lie(function, queries):
+@pytest.mark.parametrize("type", ["float32", "bfloat16"])
+@pytest.mark.parametrize("function, queries", [("dense", 1), ("dense", 8), ("dense", 70), ("dense", 300), ("selected", 1)])
+def test_values_are_read_where_keys_lie(function, queries, type):
     """Columns that do not lie one after the other must be copied: so a copy is noticed."""
-    arguments = [sys.executable, "-c", PROGRAM, function, str(queries)]
+    arguments = [sys.executable, "-c", PROGRAM, function, str(queries), type]
     process = subprocess.run(arguments, capture_output=True, text=True, timeout=120)
     assert process.returncode == 0, process.stderr
     assert process.stdout.split() == ["right", "copied"]

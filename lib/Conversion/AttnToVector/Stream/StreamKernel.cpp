@@ -53,7 +53,8 @@ StreamKernel::StreamKernel(StreamOp op, OpBuilder &builder, Options options)
 /// Whether rows are copied when a block of queries first reads them, for the
 /// blocks that follow: blocks go up, and so do the rows of one range that they
 /// read. Every block takes longer to read rows with gaps, and a copy for itself
-/// alone would take as long.
+/// alone would take as long. Whether they are all copied depends on the call,
+/// too (`isWorthPacking`).
 bool StreamKernel::packsRows() {
   SmallVector<StreamOp::Source> list = op.getSourceList();
   if (op.getBlock() != 0 || tiles.getQuery() <= tiles.getQueryLanes() ||
@@ -63,6 +64,42 @@ bool StreamKernel::packsRows() {
          ranges.getKind(0, 0) == RangeKind::Long &&
          (hasRowGaps(list.front().keys) || hasRowGaps(list.front().values) ||
           (usesAMX && hasPairs(list.front())));
+}
+
+/// Whether copies of all rows are worth their memory and their time: many
+/// blocks of queries share them, and the rows of others lie between them. Rows
+/// that are a part of longer ones are read as fast where they lie.
+Value StreamKernel::isWorthPacking() {
+  constexpr int64_t kMaxFew = 256, kMinSpread = 2;
+  Value queries =
+      op.getNumRows() ? Value(op.getNumRows()) : b.extent(op.getQuery(), 2);
+  auto areSpread = [&](Value rows, int64_t width) {
+    Value pitch =
+        memref::ExtractStridedMetadataOp::create(b, rows).getStrides()[2];
+    return b.less(b.index(kMinSpread * width - 1), pitch);
+  };
+  StreamOp::Source source = op.getSourceList().front();
+  return b.both(b.less(b.index(kMaxFew), queries),
+                b.either(areSpread(source.keys, width),
+                         areSpread(source.values, valueWidth)));
+}
+
+bool StreamKernel::areNarrow(const StreamOp::Source &source) {
+  return getElementTypeOrSelf(source.keys) != b.getStateType() ||
+         getElementTypeOrSelf(source.values) != b.getStateType();
+}
+
+/// The copies of all rows, or the rows themselves without such copies.
+Value StreamKernel::choosePacked(Value copies, Value rows) {
+  auto type = MemRefType::get(
+      {ShapedType::kDynamic, cast<MemRefType>(copies.getType()).getDimSize(1)},
+      b.getStateType(),
+      StridedLayoutAttr::get(b.getContext(), ShapedType::kDynamic,
+                             {ShapedType::kDynamic, 1}));
+  return b.select(
+      packed.areAll, type,
+      [&]() -> Value { return memref::CastOp::create(b, type, copies); },
+      [&]() -> Value { return memref::CastOp::create(b, type, rows); });
 }
 
 bool StreamKernel::hasPairs(const StreamOp::Source &source) {
@@ -132,10 +169,13 @@ void StreamKernel::allocateScratch() {
       valuePairs = b.scratch({pairRows, 2 * paddedValueWidth}, bf16);
   }
   if (isAny(Arithmetic::Packed)) {
-    Value numKeys = b.extent(op.getKeys().front(), 2);
-    packed = {b.scratch(numKeys, {width}, state),
-              b.scratch(numKeys, {valueWidth}, state),
-              b.scratch({1}, b.getIndexType())};
+    Value isShared = isWorthPacking();
+    Value numRows =
+        b.select(isShared, b.extent(op.getKeys().front(), 2),
+                 b.index(areNarrow(op.getSourceList().front()) ? rows : 0));
+    packed = {b.scratch(numRows, {width}, state),
+              b.scratch(numRows, {valueWidth}, state),
+              b.scratch({1}, b.getIndexType()), isShared};
   }
   if (isAny(Arithmetic::Converted)) {
     stagedKeys = b.scratch({rows, width}, state);
@@ -213,6 +253,10 @@ void StreamKernel::viewHead(Value batch, Value head) {
       view.spreadKeys = std::exchange(view.keys, packed.keys);
       view.spreadValues = std::exchange(view.values, packed.values);
       memref::StoreOp::create(b, b.index(0), packed.end, b.index(0));
+      if (view.arithmetic == Arithmetic::Packed && !areNarrow(source)) {
+        view.keys = choosePacked(view.keys, view.spreadKeys);
+        view.values = choosePacked(view.values, view.spreadValues);
+      }
     }
     if (Value weight = source.logWeight) {
       view.logWeight =

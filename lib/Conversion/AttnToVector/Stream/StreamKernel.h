@@ -107,7 +107,8 @@ protected:
   /// How the rows of a source are multiplied.
   enum class Arithmetic {
     InPlace,   // they have the state's type: read where they lie
-    Packed,    // with gaps: copied once to rows of the state's type without
+    Packed,    // with gaps: copied once to rows of the state's type without,
+               // or only where a tile reads narrower ones (`PackedRows`)
     Converted, // narrower: copied to rows of the state's type first
     Pairs,     // bf16: products of pairs (StreamPairs.cpp)
     AMX,       // bf16: products of AMX, of the same pairs (StreamAMX.cpp)
@@ -151,6 +152,9 @@ protected:
     /// filled up, and values transposed.
     Value keys, values;
     Value end; // scratch [1]: one past the last row copied
+    /// Whether all rows are: else those of the state's type are read in place,
+    /// and narrower ones are copied for each tile. Null for AMX.
+    Value areAll = {};
   };
 
   /// Rows and their copies for AMX.
@@ -276,7 +280,10 @@ protected:
   Value positionOf(const Segment &segment, Value entry);
   Segment stage(Segment segment);
   bool packsRows();
-  void pack(const Segment &segment);
+  Value isWorthPacking();
+  bool areNarrow(const StreamOp::Source &source);
+  Value choosePacked(Value copies, Value rows);
+  Segment pack(Segment segment);
   void packBias(const Segment &segment);
 
   // Prefetching and streaming stores (StreamPrefetch.cpp).

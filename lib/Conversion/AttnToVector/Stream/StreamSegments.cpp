@@ -189,10 +189,8 @@ Value StreamKernel::logWeightAt(const SourceView &source, Value row) {
 StreamKernel::Segment StreamKernel::stage(Segment segment) {
   if (arithmeticOf(segment) == Arithmetic::InPlace)
     return segment;
-  if (arithmeticOf(segment) == Arithmetic::Packed) {
-    pack(segment);
-    return segment;
-  }
+  if (arithmeticOf(segment) == Arithmetic::Packed)
+    return pack(segment);
   if (arithmeticOf(segment) == Arithmetic::Pairs) {
     packValuePairs(segment);
     return segment;
@@ -215,20 +213,36 @@ StreamKernel::Segment StreamKernel::stage(Segment segment) {
   return segment;
 }
 
-/// Copies those of a segment's rows that no block has read before.
-void StreamKernel::pack(const Segment &segment) {
+/// Copies those of a segment's rows that no block has read before, or narrower
+/// rows for this block alone.
+StreamKernel::Segment StreamKernel::pack(Segment segment) {
   const SourceView &source = sources[segment.source];
   Value zero = b.index(0);
-  Value copied = memref::LoadOp::create(b, packed.end, zero);
-  // A later block may read the rows of tiles that this one skips.
-  Value begin =
-      skipsTiles() ? copied : b.max(copied, b.add(segment.base, segment.skip));
-  Value end = b.add(segment.base, segment.count);
-  b.loop(begin, end, 1, [&](Value row) {
-    b.copyRow(source.spreadKeys, row, source.keys, row, width);
-    b.copyRow(source.spreadValues, row, source.values, row, valueWidth);
+  auto copyRow = [&](Value row, Value copy) {
+    b.copyRow(source.spreadKeys, row, packed.keys, copy, width);
+    b.copyRow(source.spreadValues, row, packed.values, copy, valueWidth);
+  };
+  auto copyNew = [&] {
+    Value copied = memref::LoadOp::create(b, packed.end, zero);
+    // A later block may read the rows of tiles that this one skips.
+    Value begin = skipsTiles()
+                      ? copied
+                      : b.max(copied, b.add(segment.base, segment.skip));
+    Value end = b.add(segment.base, segment.count);
+    b.loop(begin, end, 1, [&](Value row) { copyRow(row, row); });
+    memref::StoreOp::create(b, b.max(copied, end), packed.end, zero);
+  };
+  if (!areNarrow(op.getSourceList()[segment.source])) {
+    b.ifThen(packed.areAll, copyNew);
+    return segment;
+  }
+  b.ifThenElse(packed.areAll, copyNew, [&] {
+    b.loop(segment.skip, segment.count, 1, [&](Value offset) {
+      copyRow(b.add(segment.base, offset), b.add(segment.scoreRow, offset));
+    });
   });
-  memref::StoreOp::create(b, b.max(copied, end), packed.end, zero);
+  segment.base = b.select(packed.areAll, segment.base, segment.scoreRow);
+  return segment;
 }
 
 /// Transposes the bias of a segment's rows to the layout of the scores.

@@ -1,8 +1,9 @@
 // RUN: fovea-opt %s --attn-set-target="vector-bits=512 num-registers=32" --attn-select-tiles --attn-tile-stream --canonicalize | FileCheck %s --check-prefix=TILES
 // RUN: fovea-opt %s --attn-cpu-pipeline --mlir-print-ir-after=convert-attn-to-vector -o /dev/null 2>&1 | FileCheck %s --check-prefix=PACK
 
-// Keys and values with gaps between rows are copied once for many blocks of
-// queries: a task is at most a quarter of a head, and has at most 1024 queries.
+// Keys and values that the rows of others lie between are copied once for many
+// blocks of queries: a task is at most a quarter of a head, and has at most 1024
+// queries. Rows that are less than two of their width apart are read in place.
 
 !rows = tensor<1x2x2000x24xf32>
 
@@ -10,8 +11,12 @@
 // TILES: scf.forall {{.+}} to (2, 2000) step (1, 512)
 // TILES: tiles = #attn.tiles<query = 1024,
 // PACK-LABEL: func.func @strided
-// PACK: memref.alloc() {alignment = 64 : i64} : memref<2000x24xf32>
-// PACK: memref.alloc() {alignment = 64 : i64} : memref<2000x24xf32>
+// PACK: %[[KEYS:.+]] = arith.cmpi sgt, %strides#2, %c47
+// PACK: %[[VALUES:.+]] = arith.cmpi sgt, %{{.+}}#2, %c47
+// PACK: %[[SPREAD:.+]] = arith.ori %[[KEYS]], %[[VALUES]]
+// PACK: %[[ROWS:.+]] = arith.select %[[SPREAD]], %c2000{{[_0-9]*}}, %c0
+// PACK: memref.alloc(%[[ROWS]]) {alignment = 64 : i64} : memref<?x24xf32>
+// PACK: memref.alloc(%[[ROWS]]) {alignment = 64 : i64} : memref<?x24xf32>
 // PACK: memref.alloc() {alignment = 64 : i64} : memref<1xindex>
 func.func @strided(%q: !rows, %k: !rows {bufferization.buffer_layout = strided<[?, ?, ?, 1]>}, %init: !rows) -> !rows {
   %out = attn.stream query(%q : !rows) source(%k, %k : !rows, !rows) ranges [affine_map<(b)[rows, n] -> (0, rows)>]
@@ -53,4 +58,15 @@ func.func @open(%q: !open, %k: !open {bufferization.buffer_layout = strided<[?, 
   %out = attn.stream query(%q : !open) source(%k, %k : !open, !open) ranges [affine_map<(b)[rows, n] -> (0, rows)>]
       outs(%init : !open) {scale = 1.0 : f64} -> !open
   return %out : !open
+}
+
+// Narrower rows are copied for each tile then.
+!narrow = tensor<1x2x2000x24xf16>
+// PACK-LABEL: func.func @narrow
+// PACK: %[[ROWS:.+]] = arith.select %{{.+}}, %c2000{{[_0-9]*}}, %c128
+// PACK: memref.alloc(%[[ROWS]]) {alignment = 64 : i64} : memref<?x24xf32>
+func.func @narrow(%q: !narrow, %k: !narrow {bufferization.buffer_layout = strided<[?, ?, ?, 1]>}, %init: !narrow) -> !narrow {
+  %out = attn.stream query(%q : !narrow) source(%k, %k : !narrow, !narrow) ranges [affine_map<(b)[rows, n] -> (0, rows)>]
+      outs(%init : !narrow) {scale = 1.0 : f64} -> !narrow
+  return %out : !narrow
 }

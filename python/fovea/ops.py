@@ -145,10 +145,10 @@ def dense_backward(
     `dense`.
     """
     check.flags(return_d_captures=return_d_captures)
-    traced = trace_entries(score, admit, segments, q, k, lengths, query_lengths)
     is_tokens_first = _layout.is_tokens_first(layout)
     if is_tokens_first:
         d_out, q, k, v, out = _layout.all_heads_first(d_out=d_out, q=q, k=k, v=v, out=out)
+    traced = trace_entries(score, admit, segments, q, k, lengths, query_lengths)
     options = (
         lse, d_lse, scale, causal, window, log_weight, bias, sink, prefix, lengths, query_lengths,
         *traced, return_d_log_weight, return_d_bias, return_d_captures, target,

@@ -30,10 +30,15 @@ def terms(type):
     }
 
 
-@pytest.mark.parametrize("options", [{}, {"causal": True}, "terms"])
+def documents():
+    ids = np.random.default_rng(4).integers(0, 3, (B, N))
+    return {"causal": True, "segments": (ids, ids)}
+
+
+@pytest.mark.parametrize("options", [{}, {"causal": True}, "terms", "documents"])
 @pytest.mark.parametrize("type", TYPES)
 def test_same_bits(type, options):
-    options = terms(type) if options == "terms" else options
+    options = {"terms": lambda: terms(type), "documents": documents}[options]() if isinstance(options, str) else options
     arrays = make(type, B=B, H=H, G=G, N=N, D=D, E=E)
     expected, lse = fovea.dense(*arrays, return_lse=True, **options)
     found, sums = fovea.dense(*swap(*arrays), return_lse=True, layout="bnhd", **options)

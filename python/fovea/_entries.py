@@ -33,7 +33,7 @@ def trace_entries(
         return NO_SCORE
     if segments is not None:
         admit = _within(prefix, segments, admit, q, k, lengths, query_lengths)
-    return trace_score(score, q, convert, admit, prefix)
+    return trace_score(score, q, convert, admit, prefix, getattr(q, "shape", ())[:2])
 
 
 def _within(

@@ -139,7 +139,10 @@ def trace_sources(sources: Sequence[Source], arrays: SourceArrays, q: Any, query
         raise ValueError("sources: found none, needed at least 1")
     for index, source in enumerate(sources):
         if not isinstance(source, Source):
-            raise ValueError(f"sources[{index}]: found {type(source).__name__}, needed a fovea.Source")
+            raise ValueError(
+                f"sources[{index}]: found {type(source).__name__}, needed a fovea.Source: rows of keys and values; "
+                "what is no soft-max over rows, as convolutions are, is added to the result instead"
+            )
     return [source._trace(f"sources[{index}]", arrays, q, query_lengths) for index, source in enumerate(sources)]
 
 
@@ -158,7 +161,7 @@ def pass_call(
     others."""
     traced = trace_sources(sources, arrays, q, query_lengths)
     passed = [source._pass(f"sources[{index}]", arrays, own) for index, (source, own) in enumerate(zip(sources, traced))]
-    common = trace_score(score, q, arrays.captured, admit)
+    common = trace_score(score, q, arrays.captured, admit, extents=getattr(q, "shape", ())[:2])
     captures = [array for own in (*traced, common) for array in own.captures or ()]
     return *map(list, zip(*passed)), block, scale, sink, query_lengths, common.body, captures or None
 

@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
+import operator
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,13 +41,13 @@ class Trace:
         self.arrays: list[Any] = []
         self.operands: list[Any] = []
 
-    def emit(self, kind: str, text: str) -> Traced:
-        """An operation, or the same one as before."""
+    def emit(self, kind: str, text: str, known: Known | None = None) -> Traced:
+        """An operation, or the same one as before; `known` is what it gives, see Traced."""
         name = self.names.get(text)
         if name is None:
             name = self.names[text] = f"%{len(self.lines)}"
             self.lines.append(f"{name} = {text}")
-        return Traced(self, name, kind)
+        return Traced(self, name, kind, known)
 
     def capture(self, array: Any) -> tuple[int, Any]:
         """The number of an array among those that are read, and its operand."""
@@ -61,7 +62,7 @@ class Trace:
         if kind == "bool":
             return self.emit(kind, f"arith.constant {'true' if value else 'false'}")
         if kind == "index":
-            return self.emit(kind, f"arith.constant {int(value)} : index")
+            return self.emit(kind, f"arith.constant {int(value)} : index", Known(int(value), int(value), ()))
         # A number, where a compiler of the caller has a symbol for one.
         plain = f"{float(value)}"
         text = _NOT_FINITE[self.number].get(plain) or f"{float(plain):.17e}"
@@ -70,6 +71,8 @@ class Trace:
     def to(self, kind: str, value: Any) -> Traced:
         """`value`, which may be a plain number, as a `kind`."""
         own = _kind(value)
+        if isinstance(value, Traced) and value.trace is not self:
+            raise TypeError("found a number of another call, needed one of this call: a function keeps none")
         if own != kind and (own, kind) != ("index", "number"):
             raise TypeError(f"found {_describe_kind(own)}, needed {_describe_kind(kind)}")
         if not isinstance(value, Traced):
@@ -106,23 +109,46 @@ def _describe_kind(kind: str) -> str:
     return {"number": "a number", "index": "an integer", "bool": "a condition"}[kind]
 
 
+class Known(NamedTuple):
+    """Of an integer that is made of the batch entry, the head and constants alone: bounds, and of which of the two.  None
+    for these where it may not have the bounds themselves, as for h - h."""
+
+    least: int
+    most: int
+    places: tuple[str, ...] | None
+
+
+_INTEGERS = {"add": operator.add, "sub": operator.sub, "mul": operator.mul}
+
+
+def join(function: Callable[[int, int], int], a: Traced, b: Traced) -> Known | None:
+    """What is known of a function of two integers that is monotonic in both."""
+    if a.known is None or b.known is None:
+        return None
+    ends = [function(x, y) for x in a.known[:2] for y in b.known[:2]]
+    places = None
+    if a.known.places is not None and b.known.places is not None and not any(x in b.known.places for x in a.known.places):
+        places = a.known.places + b.known.places
+    return Known(min(ends), max(ends), places)
+
+
 class Traced:
     """A number, an integer or a condition in a function that is traced."""
 
-    __slots__ = ("kind", "name", "trace")
+    __slots__ = ("kind", "known", "name", "trace")
     # NumPy's numbers leave operators to this class.
     __array_ufunc__ = None
     __hash__ = None  # type: ignore[assignment]
 
-    def __init__(self, trace: Trace, name: str, kind: str) -> None:
-        self.trace, self.name, self.kind = trace, name, kind
+    def __init__(self, trace: Trace, name: str, kind: str, known: Known | None = None) -> None:
+        self.trace, self.name, self.kind, self.known = trace, name, kind, known
 
     def _arithmetic(self, lhs: Any, rhs: Any, name: str) -> Traced:
         a, b = self.trace.common(lhs, rhs)
         if a.kind == "bool":
             raise TypeError("found arithmetic of conditions, needed numbers")
         letter, kind = ("f", self.trace.number) if a.kind == "number" else ("i", "index")
-        return self.trace.emit(a.kind, f"arith.{name}{letter} {a.name}, {b.name} : {kind}")
+        return self.trace.emit(a.kind, f"arith.{name}{letter} {a.name}, {b.name} : {kind}", join(_INTEGERS[name], a, b))
 
     def _quotient(self, lhs: Any, rhs: Any) -> Traced:
         a, b = (self.trace.to("number", value) for value in (lhs, rhs))
@@ -132,7 +158,7 @@ class Traced:
         if self.kind != "index" or not isinstance(divisor, (int, np.integer)) or divisor == 0:
             raise TypeError("found // or % of something else than an integer and a constant")
         by = self.trace.constant(divisor, "index")
-        return self.trace.emit("index", f"arith.floordivsi {self.name}, {by.name} : index")
+        return self.trace.emit("index", f"arith.floordivsi {self.name}, {by.name} : index", join(operator.floordiv, self, by))
 
     def _compare(self, other: Any, ordered: str, signed: str) -> Traced:
         a, b = self.trace.common(self, other)
@@ -193,7 +219,7 @@ class Traced:
     def __abs__(self) -> Traced:
         if self.kind == "index":
             opposite = -self
-            return self.trace.emit("index", f"arith.maxsi {self.name}, {opposite.name} : index")
+            return self.trace.emit("index", f"arith.maxsi {self.name}, {opposite.name} : index", join(max, self, opposite))
         number = self.trace.to("number", self)
         return self.trace.emit("number", f"math.absf {number.name} : {self.trace.number}")
 
@@ -255,6 +281,8 @@ class Capture:
         trace = getattr(_active, "trace", None)
         if trace is None:
             return self._read(at)
+        if not hasattr(self.array, "shape"):
+            raise TypeError(f"found {type(self.array).__name__} in fovea.capture, needed an array")
         shape = tuple(self.array.shape)
         if len(at) != len(shape):
             raise TypeError(f"found {len(at)} indices, needed {len(shape)} for an array of shape {shape}")
@@ -263,7 +291,10 @@ class Capture:
         if name not in _ELEMENTS:
             raise TypeError(f"found an array of {name}, needed one of {', '.join(_ELEMENTS)}")
         element = _ELEMENTS[name]
-        indices = ", ".join(trace.to("index", index).name for index in at)
+        places = [trace.to("index", index) for index in at]
+        for axis, (place, extent) in enumerate(zip(places, shape)):
+            _check_bounds(place, extent, axis, shape)
+        indices = ", ".join(place.name for place in places)
         tensor = "x".join(["?"] * len(shape) + [element])
         read = trace.emit("read", f"tensor.extract %capture{number}[{indices}] : tensor<{tensor}>")
         if element.startswith("i"):
@@ -284,23 +315,55 @@ class Capture:
         return found if inside.all() else np.where(inside, found, np.nan)
 
 
+def _check_bounds(place: Traced, extent: Any, axis: int, shape: tuple[Any, ...]) -> None:
+    """That an index of which bounds are known is not out of bounds for all keys of a head."""
+    if place.known is None or not isinstance(extent, int):
+        return
+    least, most, places = place.known
+    if least >= extent or most < 0 or (places is not None and (least < 0 or most >= extent)):
+        raise TypeError(
+            f"found index {least if least < 0 else most} for axis {axis} of an array of shape {shape}, needed 0 to {extent - 1}: "
+            "batch entries and heads count from 0, and nothing counts from the end"
+        )
+
+
 def capture(array: Any) -> Any:
     """Makes `array` readable for functions of scores: capture(array)[h, j - i].
 
-    An index is an integer or made of the integers that the function is given.  A
-    score for which one is out of bounds is NaN; nothing counts from the end.
+    An index is an integer or made of the integers that the function is given.  One that is
+    made of batch entry, head and constants is checked in each call; of others
+    a score is NaN for which one is out of bounds.  Nothing counts from the end.
     """
     return Capture(array)
 
 
 def find_line(error: BaseException) -> str:
     """Where in the function, rather than here, something was refused."""
-    frames = [
-        frame
-        for frame in traceback.extract_tb(error.__traceback__)
-        if not frame.filename.startswith(__file__.rpartition("/")[0] + "/")
-    ]
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_own(frame)]
     return f"{frames[-1].filename}:{frames[-1].lineno}: " if frames else ""
+
+
+def _is_own(frame: traceback.FrameSummary) -> bool:
+    return frame.filename.startswith(__file__.rpartition("/")[0] + "/")
+
+
+def _describe_error(error: Exception, function: Any) -> str:
+    """What was refused, with the line, and what functions of scores may do where others than this package refused it."""
+    line = find_line(error)
+    # What a function returns is refused behind it.
+    code = getattr(function, "__code__", None)
+    if not line and code is not None:
+        line = f"{code.co_filename}:{code.co_firstlineno}: "
+    if _is_own(traceback.extract_tb(error.__traceback__)[-1]) or isinstance(error, NameError):
+        return f"{line}{error}"
+    return f"{line}{error} (needed arithmetic, comparisons, functions of fovea.math, and fovea.capture(array)[...] for arrays)"
+
+
+def _number(value: Any) -> float:
+    """What a function returned that was not traced."""
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.integer, np.floating)):
+        raise TypeError(f"found {type(value).__name__} as its result, needed a number")
+    return float(value)
 
 
 class TracedScore(NamedTuple):
@@ -327,9 +390,11 @@ def trace_score(
     convert: Callable[[Any], Any] = lambda array: array,
     admit: Callable[..., Any] | None = None,
     prefix: str = "",
+    extents: Sequence[Any] = (),
 ) -> TracedScore:
     """The region that a function is, for an array of queries, and of one that tells which entries there are.  `convert`
-    makes operands of captured arrays; `prefix` is what errors say before the names of functions."""
+    makes operands of captured arrays; `prefix` is what errors say before the names of functions.  `extents` are the
+    numbers of batch entries and heads, where those are known."""
     if function is None and admit is None:
         return NO_SCORE
     if isinstance(function, TracedScore):
@@ -341,19 +406,23 @@ def trace_score(
             raise ValueError(f"{prefix}{name}: found {type(given).__name__}, needed a function of {needed}")
     trace = Trace("f64" if str(getattr(data, "dtype", "")).endswith("float64") else "f32", convert)
     places = [Traced(trace, f"%{name}", "index") for name in ("batch", "head", "query", "key")]
+    for place, extent in zip(places, extents):
+        if isinstance(extent, int) and extent > 0:
+            place.known = Known(0, extent - 1, (place.name,))
     score = Traced(trace, "%score", "number")
     _active.trace = trace
     name = "score"
     try:
         if function is not None:
             score = function(score, *places)
-            score = trace.to("number", score if isinstance(score, Traced) else float(score))
+            score = trace.to("number", score if isinstance(score, Traced) else _number(score))
         name = "admit"
         if admit is not None:
             condition, removed = trace.to("bool", admit(*places)), trace.constant(float("-inf"), "number")
             score = trace.emit("number", f"arith.select {condition.name}, {score.name}, {removed.name} : {trace.number}")
     except Exception as error:
-        raise ValueError(f"{prefix}{name}: {find_line(error)}{error}") from error
+        function = function if name == "score" else admit
+        raise ValueError(f"{prefix}{name}: {_describe_error(error, function)}") from error
     finally:
         _active.trace = None
     trace.lines.append(f"attn.yield {score.name} : {trace.number}")

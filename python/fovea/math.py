@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ._trace import Traced
+from ._trace import Traced, join
 
 __all__ = [
     "abs", "cos", "exp", "floor", "index", "log", "maximum", "minimum", "sin", "sqrt", "tanh", "where",
@@ -64,7 +64,7 @@ def _extreme(a: Any, b: Any, name: str, plain: Callable[..., Any]) -> Any:
     kind = {"number": ("imumf", traced.trace.number), "index": ("si", "index")}.get(a.kind)
     if kind is None:
         raise TypeError(f"found conditions, needed numbers for {name}imum")
-    return traced.trace.emit(a.kind, f"arith.{name}{kind[0]} {a.name}, {b.name} : {kind[1]}")
+    return traced.trace.emit(a.kind, f"arith.{name}{kind[0]} {a.name}, {b.name} : {kind[1]}", join(min if name == "min" else max, a, b))
 
 
 def minimum(a: Any, b: Any) -> Any:

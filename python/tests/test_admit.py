@@ -275,7 +275,7 @@ def test_errors():
     here = rf"^admit: {__file__}:\d+: "
     for admit, match in (
         ("causal", "^admit: found str, needed a function of"),
-        (lambda b, h, i, j: i - j, "^admit: found an integer, needed a condition"),
+        (lambda b, h, i, j: i - j, here + "found an integer, needed a condition"),
         (lambda b, h, i, j: i if i > j else j, here + "found if, and, or"),
         (lambda b, h, i, j: i >= j and i < 3, here + "found if, and, or"),
         (lambda s, b, h, i, j: i > j, "^admit: "),

@@ -339,15 +339,54 @@ def test_errors():
         (lambda s, b, h, i, j: s + fovea.capture(table)[1.5, j], here + "found a number, needed an integer"),
         (lambda s, b, h, i, j: where((i > j) & 3, s, 0), here + "found an integer, needed a condition"),
         (lambda s, b, h, i, j: s + fovea.capture(table > 0)[h, j], here + "found an array of bool"),
-        (lambda s, b, h, i, j: i > j, "found a condition, needed a number"),
+        (lambda s, b, h, i, j: i > j, here + "found a condition, needed a number"),
         (lambda s, b, h, i, j: s + (i > j), here + "found a condition among numbers, needed fovea.math.where"),
         (lambda s, b, h, i, j: s + j // i, here + "found // or % of something else than an integer and a constant"),
         (lambda s, b, h, i, j: s**0.5, here + "found the exponent 0.5"),
         (lambda s, b, h, i, j: [x for x in s], here + "found a loop over a number"),
-        (lambda s, b, h, i: s, "^score: "),
-        (lambda s, b, h, i, j: None, "^score: "),
+        (lambda s, b, h, i: s, here + ".*takes 4 positional arguments"),
+        (lambda s, b, h, i, j: None, here + "found NoneType as its result, needed a number"),
+        (lambda s, b, h, i, j: table[0], here + "found ndarray as its result, needed a number"),
+        (lambda s, b, h, i, j: s + fovea.capture([1.0, 2.0])[h], here + "found list in fovea.capture, needed an array"),
+        (lambda s, b, h, i, j: s + (i << 1), here + r"unsupported operand.*\(needed arithmetic, comparisons, functions of fovea.math"),
+        (lambda s, b, h, i, j: s + undefined, here + "name 'undefined' is not defined$"),  # noqa: F821
     ):
         refused(match, fovea.dense, *arrays, score=score)
+
+
+def test_errors_of_indices_that_are_known():
+    """Those of batch entries, heads and constants: each is read out of bounds for all keys or for none."""
+    arrays = make(B=2, H=4, G=2, N=9, M=9, D=8)
+    own, few = fovea.capture(np.ones((2, 4), np.float32)), fovea.capture(np.ones(3, np.float32))
+    here = rf"^score: {__file__}:\d+: found index "
+    for score, match in (
+        (lambda s, b, h, i, j: s + few[h], here + r"3 for axis 0 of an array of shape \(3,\), needed 0 to 2"),
+        (lambda s, b, h, i, j: s + few[-1], here + "-1 for axis 0"),
+        (lambda s, b, h, i, j: s + own[0, 7], here + "7 for axis 1"),
+        (lambda s, b, h, i, j: s + own[b + 1, h], here + "2 for axis 0"),
+        (lambda s, b, h, i, j: s + few[minimum(h, 3)], here + "3 for axis 0"),
+        (lambda s, b, h, i, j: s + few[h * 2 - b], here + "-1 for axis 0"),
+        (lambda s, b, h, i, j: s + few[abs(h - 7)], here + "7 for axis 0"),
+    ):
+        refused(match, fovea.dense, *arrays, score=score)
+        refused("^sources.0..score" + match[6:], fovea.stream, arrays[0], [fovea.Source(*arrays[1:], score=score)])
+        refused(match, fovea.stream, arrays[0], [fovea.Source(*arrays[1:])], score=score)
+    for score in (
+        lambda s, b, h, i, j: s + few[minimum(h, 2)] + own[1 - b, 3 - h] + few[h // 2 + 1] + few[(h + b) % 3],
+        lambda s, b, h, i, j: s + few[abs(h - 2)] + few[(h - h) * 7],
+    ):
+        assert np.isfinite(fovea.dense(*arrays, score=score)).all()
+
+
+def test_numbers_of_another_call_are_refused():
+    arrays, kept = make(), []
+
+    def score(s, b, h, i, j):
+        kept.append(s)
+        return kept[0] + 1
+
+    fovea.dense(*arrays, score=score)
+    refused(rf"^score: {__file__}:\d+: found a number of another call", fovea.dense, *arrays, score=score)
 
 
 def of_places():

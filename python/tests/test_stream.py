@@ -419,6 +419,8 @@ def test_errors():
     fails("^sources: found none, needed at least 1")
     refused("^sources: found Source, needed a list", fovea.stream, q, Source(k, v))
     refused(r"^sources\[1\]: found ndarray, needed a fovea.Source", fovea.stream, q, [Source(k, v), k])
+    # What convolutions give, for example.
+    refused(r"^sources\[1\]: .*no soft-max over rows, as convolutions are", fovea.stream, q, [Source(k, v), np.zeros_like(q)])
     fails(r"^sources\[1\]\.v: found extent 9 in dimension 3, needed 20", Source(k, v), Source(k, v[..., :9]))
     fails(r"^sources\[0\]\.v: found extent 30 in dimension 2, needed 37", Source(k, v[:, :, :30]))
     fails(r"^sources\[0\]\.k: found head width 5, needed 24", Source(k[..., :5], v))

@@ -66,7 +66,8 @@ fovea::simt::Module::create(llvm::Module &module) {
   auto host = orc::JITTargetMachineBuilder::detectHost();
   if (!host)
     return host.takeError();
-  host->setCodeGenOptLevel(CodeGenOptLevel::Default);
+  // Most emulated kernels run once: compiling them takes longer than running.
+  host->setCodeGenOptLevel(CodeGenOptLevel::Less);
   auto machine = host->createTargetMachine();
   if (!machine)
     return machine.takeError();

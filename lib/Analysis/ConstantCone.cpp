@@ -241,9 +241,56 @@ static Points getPoints(AccessTrace &trace, ArrayRef<IndexList> lists,
   return points;
 }
 
+/// How the indices of `number` follow from those in `lists`, as numbers that
+/// are the same for another access to its value that is the same.
+static std::optional<SmallVector<int64_t>>
+describeIndices(const AccessTrace &trace, const Access &number,
+                ArrayRef<IndexList> lists) {
+  constexpr int64_t kEnd = -1;
+  llvm::SmallDenseMap<Atom, int64_t> places;
+  SmallVector<int64_t> described;
+  for (const IndexList &list : lists) {
+    for (Atom atom : trace.resolve(list)) {
+      if (!places.try_emplace(atom, places.size()).second)
+        return std::nullopt;
+      described.push_back(trace.getExtent(atom));
+    }
+    described.push_back(kEnd);
+  }
+  for (const IndexList &index : number.indices) {
+    for (Atom atom : trace.resolve(index)) {
+      auto place = places.find(atom);
+      if (place == places.end())
+        return std::nullopt;
+      described.push_back(place->second);
+    }
+    described.push_back(kEnd);
+  }
+  return described;
+}
+
 std::optional<ConstantTensor>
 ConstantCones::evaluate(AccessTrace &trace, const Access &access,
                         ArrayRef<IndexList> lists) {
+  // The layers of a model read one mask.
+  Access number = trace.peel(access);
+  auto described =
+      lists.empty() ? std::nullopt : describeIndices(trace, number, lists);
+  if (!described)
+    return compute(trace, number, lists);
+  auto &known = arrays[number.value];
+  for (const auto &[indices, tensor] : known)
+    if (indices == *described)
+      return tensor;
+  // Which adds to no array: of whole tensors, each is kept by itself.
+  std::optional<ConstantTensor> tensor = compute(trace, number, lists);
+  known.emplace_back(std::move(*described), tensor);
+  return tensor;
+}
+
+std::optional<ConstantTensor>
+ConstantCones::compute(AccessTrace &trace, const Access &access,
+                       ArrayRef<IndexList> lists) {
   std::optional<Program> program = Program::get(*this, trace, access);
   if (!program)
     return std::nullopt;
@@ -285,8 +332,7 @@ std::optional<double> ConstantCones::evaluateReal(AccessTrace &trace,
 std::optional<ConstantTensor> ConstantCones::evaluateAll(Value value) {
   AccessTrace trace;
   Access access = trace.addAccess(value);
-  std::optional<ConstantTensor> tensor =
-      evaluate(trace, access, access.indices);
+  std::optional<ConstantTensor> tensor = compute(trace, access, access.indices);
   if (tensor)
     tensor->shape =
         llvm::to_vector(cast<RankedTensorType>(value.getType()).getShape());
@@ -425,7 +471,7 @@ std::optional<ConstantTensor> ConstantCones::reduce(OpResult value) {
     inner *= trace.getExtent((*loops)[loop]);
   }
   std::optional<ConstantTensor> terms =
-      evaluate(trace, {combine->getOperand(other), *loops}, grid);
+      compute(trace, {combine->getOperand(other), *loops}, grid);
   ColumnFunction function = getColumnFunction(combine);
   if (!terms || !function)
     return std::nullopt;

@@ -63,6 +63,9 @@ void fovea::buildCPUPipeline(OpPassManager &pm, const CPUInfo &cpu,
   pm.addPass(attn::createCheckNodesPass());
   pm.addPass(attn::createCheckSizesPass());
   pm.addNestedPass<func::FuncOp>(attn::createVectorizeLinalgPass());
+  // Layers of a model are the same code, and what follows takes its time.
+  pm.addPass(attn::createOutlineParallelPass());
+  pm.addPass(func::createDuplicateFunctionEliminationPass());
   // Now, while kernels are single operations, which these passes skip.
   addLowerToLoopsPasses(pm);
   pm.addPass(attn::createConvertAttnToVectorPass());

@@ -59,6 +59,9 @@ public:
   const ConstantTensor *getTensor(mlir::Value tensor);
 
 private:
+  std::optional<ConstantTensor> compute(AccessTrace &trace,
+                                        const Access &access,
+                                        llvm::ArrayRef<IndexList> lists);
   std::optional<ConstantTensor> evaluateAll(mlir::Value tensor);
   std::optional<ConstantTensor> compute(mlir::Value tensor);
   std::optional<ConstantTensor> reduce(mlir::OpResult result);
@@ -66,6 +69,11 @@ private:
   int64_t maxElements;
   /// Null for those that are not constant.
   llvm::DenseMap<mlir::Value, std::unique_ptr<ConstantTensor>> tensors;
+  /// What evaluate() returned for a value, by where it was read.
+  llvm::DenseMap<mlir::Value,
+                 std::vector<std::pair<llvm::SmallVector<int64_t>,
+                                       std::optional<ConstantTensor>>>>
+      arrays;
 };
 
 } // namespace fovea

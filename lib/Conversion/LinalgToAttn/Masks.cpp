@@ -132,6 +132,8 @@ bool MaskFinder::addConstant(const ScoreTerm &term) {
     return false;
   std::vector<bool> admits(values->elements.size());
   bool isInfinite = true;
+  // Of most masks all hidden numbers are one.
+  std::optional<double> hidden;
   for (auto [k, value] : llvm::enumerate(values->elements)) {
     if (term.hidden) {
       admits[k] = (value.integer != 0) == term.admits;
@@ -139,8 +141,11 @@ bool MaskFinder::addConstant(const ScoreTerm &term) {
     }
     double number = value.real * term.factor;
     admits[k] = number == 0;
-    if (!admits[k] && !isHidden(value.real, term.factor, getType(term)))
-      return false;
+    if (!admits[k] && value.real != hidden) {
+      if (!isHidden(value.real, term.factor, getType(term)))
+        return false;
+      hidden = value.real;
+    }
     isInfinite &= admits[k] || std::isinf(number);
   }
   if (llvm::all_of(admits, [](bool admit) { return admit; }))

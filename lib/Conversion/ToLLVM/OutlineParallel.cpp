@@ -15,12 +15,14 @@
 //===----------------------------------------------------------------------===//
 
 #include "fovea/Conversion/Passes.h"
+#include "fovea/Dialect/Attn/IR/AttnOps.h"
 #include "mlir/Conversion/LLVMCommon/MemRefBuilder.h"
 #include "mlir/Conversion/LLVMCommon/TypeConverter.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/FunctionCallUtils.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/SCF/Transforms/Transforms.h"
@@ -376,8 +378,12 @@ Outliner::createBody(scf::ForallOp loop, func::FuncOp parent, unsigned number,
 
   loop.getTerminator()->erase();
   entry->getOperations().splice(entry->end(), loop.getBody()->getOperations());
-  for (auto [outside, inside] : mapping.getValueMap())
-    replaceAllUsesInRegionWith(outside, inside, body.getBody());
+  // One walk: constants may have uses in every other loop, too.
+  entry->walk([&](Operation *op) {
+    for (OpOperand &operand : op->getOpOperands())
+      if (Value inside = mapping.lookupOrNull(operand.get()))
+        operand.set(inside);
+  });
   builder.setInsertionPointToEnd(entry);
   func::ReturnOp::create(builder, loc);
   return body;
@@ -487,6 +493,20 @@ LogicalResult Outliner::outline(scf::ForallOp loop, func::FuncOp parent,
 // The pass
 //===----------------------------------------------------------------------===//
 
+/// Whether only operations that are lowered one by one are in the loop. Others
+/// become loops and buffers, for which outside of a parallel loop would be no
+/// scratch memory.
+static bool isLowered(scf::ForallOp loop) {
+  return !loop.walk([](Operation *op) {
+                bool isWhole =
+                    isa_and_nonnull<AttnDialect, linalg::LinalgDialect>(
+                        op->getDialect());
+                return isWhole ? WalkResult::interrupt()
+                               : WalkResult::advance();
+              })
+              .wasInterrupted();
+}
+
 namespace {
 struct OutlineParallelPass
     : fovea::attn::impl::OutlineParallelPassBase<OutlineParallelPass> {
@@ -500,7 +520,8 @@ struct OutlineParallelPass
          llvm::to_vector(module.getOps<func::FuncOp>())) {
       SmallVector<scf::ForallOp> loops;
       function.walk<WalkOrder::PreOrder>([&](scf::ForallOp loop) {
-        loops.push_back(loop);
+        if (isLowered(loop))
+          loops.push_back(loop);
         return WalkResult::skip();
       });
       for (auto [number, loop] : llvm::enumerate(loops))

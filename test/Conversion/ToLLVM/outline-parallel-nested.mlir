@@ -29,3 +29,20 @@ func.func @nested(%x: memref<4x8x6x2xf32>, %f: f32) {
   }
   return
 }
+
+// A loop around what is yet to be lowered waits: buffers of that belong to the scratch memory of its loop.
+
+// CHECK-LABEL: func.func @waits(
+//       CHECK:   llvm.call @fovea_rt_parallel_for
+//       CHECK:   scf.forall
+//       CHECK:     linalg.fill
+func.func @waits(%x: memref<4x8xf32>, %f: f32) {
+  scf.forall (%i, %j) in (4, 8) {
+    memref.store %f, %x[%i, %j] : memref<4x8xf32>
+  }
+  scf.forall (%i) in (4) {
+    %row = memref.subview %x[%i, 0] [1, 8] [1, 1] : memref<4x8xf32> to memref<8xf32, strided<[1], offset: ?>>
+    linalg.fill ins(%f : f32) outs(%row : memref<8xf32, strided<[1], offset: ?>>)
+  }
+  return
+}

@@ -123,8 +123,8 @@ void ScoreBody::addToSums(KernelBuilder &b, unsigned number, Value gradients,
   if (!own.diagonals)
     return addToElements(b, number, gradients, query, key);
   assert(query.step == 1 && key.step == 0 && "lanes are queries");
-  Value last = b.add(query.first, b.getLanes() - 1);
-  addRun(b, own.diagonals, b.add(b.sub(key.first, last), ownDiagonal),
+  Value last = b.add(query.getFirst(b), b.getLanes() - 1);
+  addRun(b, own.diagonals, b.add(b.sub(key.getFirst(b), last), ownDiagonal),
          gradients, /*isReversed=*/true);
 }
 

@@ -20,6 +20,7 @@
 #include "mlir/IR/Matchers.h"
 #include "mlir/IR/TypeUtilities.h"
 #include "mlir/Interfaces/InferIntRangeInterface.h"
+#include "mlir/Interfaces/Utils/InferIntRangeCommon.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
 #include <cmath>
 #include <limits>
@@ -70,17 +71,21 @@ private:
   ConstantIntRanges inferRange(Operation &op, ArrayRef<Lanes> operands);
   std::optional<Lanes> addRamps(Operation &op, ArrayRef<Lanes> operands,
                                 const ConstantIntRanges &range);
+  std::optional<Lanes> compareRamps(Operation &op, ArrayRef<Lanes> operands,
+                                    const ConstantIntRanges &range);
+  Value addProduct(Operation &op, ArrayRef<Value> operands);
   Lanes vectorize(Operation &op, ArrayRef<Lanes> operands,
                   const ConstantIntRanges &range);
 
-  /// Elements of a memref, and in which lanes there is one.
+  /// Elements of a memref, and in which lanes there is one: null where others
+  /// are NaN.
   struct Read {
     Value value, isInside;
   };
   Lanes read(tensor::ExtractOp op);
-  Value readScalar(Value memref, ArrayRef<Lanes> at);
-  Read readRun(Value memref, ArrayRef<Lanes> at);
-  Read gather(Value memref, ArrayRef<Lanes> at);
+  Value readScalar(Value memref, ArrayRef<Lanes> at, bool poisons);
+  Read readRun(Value memref, ArrayRef<Lanes> at, bool poisons);
+  Read gather(Value memref, ArrayRef<Lanes> at, bool poisons);
   Value areInside(Value memref, ArrayRef<Lanes> at);
   void addOutside(Value isInside);
   static bool isUniform(const Lanes &lanes) {
@@ -135,8 +140,11 @@ ScoreBody::Lanes ScoreBody::Evaluator::evaluate(Operation &op) {
     operands.push_back(state.lanes.at(operand));
   ConstantIntRanges range = inferRange(op, operands);
   if (!llvm::all_of(operands, isUniform)) {
-    std::optional<Lanes> ramp = addRamps(op, operands, range);
-    return ramp ? *ramp : vectorize(op, operands, range);
+    if (std::optional<Lanes> ramp = addRamps(op, operands, range))
+      return *ramp;
+    if (std::optional<Lanes> found = compareRamps(op, operands, range))
+      return *found;
+    return vectorize(op, operands, range);
   }
   IRMapping mapping;
   for (auto [operand, lanes] : llvm::zip(op.getOperands(), operands))
@@ -161,6 +169,14 @@ ConstantIntRanges ScoreBody::Evaluator::inferRange(Operation &op,
   return range;
 }
 
+/// Whether an operation computes other numbers of the integers that its
+/// operands are with fewer bits.
+static bool needsAllBits(Operation &op) {
+  return isa<arith::BitcastOp, arith::CeilDivUIOp, arith::DivUIOp,
+             arith::RemUIOp, arith::ShLIOp, arith::ShRUIOp, arith::UIToFPOp>(
+      op);
+}
+
 /// The sum or difference of positions, if `op` is one.
 std::optional<ScoreBody::Lanes>
 ScoreBody::Evaluator::addRamps(Operation &op, ArrayRef<Lanes> operands,
@@ -173,19 +189,65 @@ ScoreBody::Evaluator::addRamps(Operation &op, ArrayRef<Lanes> operands,
     return std::nullopt;
   bool isSum = isa<arith::AddIOp>(op);
   const Lanes &lhs = operands[0], &rhs = operands[1];
-  int64_t step = isSum ? lhs.step + rhs.step : lhs.step - rhs.step;
-  Value first =
-      isSum ? b.add(lhs.value, rhs.value) : b.sub(lhs.value, rhs.value);
-  return Lanes{first, /*isWide=*/true, range,
-               step ? Lanes::Ramp : Lanes::Uniform, step};
+  int64_t sign = isSum ? 1 : -1, step = lhs.step + sign * rhs.step;
+  Lanes result = {Value(), /*isWide=*/true, range,
+                  step ? Lanes::Ramp : Lanes::Uniform, step};
+  result.base = isSum ? b.add(lhs.getBase(), rhs.getBase())
+                      : b.sub(lhs.getBase(), rhs.getBase());
+  result.offset = lhs.offset + sign * rhs.offset;
+  result.value =
+      result.offset ? b.add(result.base, result.offset) : result.base;
+  return result;
 }
 
-/// Whether an operation computes other numbers of the integers that its
-/// operands are with fewer bits.
-static bool needsAllBits(Operation &op) {
-  return isa<arith::BitcastOp, arith::CeilDivUIOp, arith::DivUIOp,
-             arith::RemUIOp, arith::ShLIOp, arith::ShRUIOp, arith::UIToFPOp>(
-      op);
+/// The comparison of two positions, if `op` is one: of constants with how far
+/// apart they are, which is the same for neighbouring entries.
+std::optional<ScoreBody::Lanes>
+ScoreBody::Evaluator::compareRamps(Operation &op, ArrayRef<Lanes> operands,
+                                   const ConstantIntRanges &range) {
+  auto comparison = dyn_cast<arith::CmpIOp>(op);
+  if (!comparison || !comparison.getLhs().getType().isIndex() ||
+      needsAllBits(op) || llvm::any_of(operands, [](const Lanes &operand) {
+        return operand.kind == Lanes::Vector || !fits32(operand.range);
+      }))
+    return std::nullopt;
+  const Lanes &lhs = operands[0], &rhs = operands[1];
+  if (!fits32(intrange::inferSub({rhs.range, lhs.range})))
+    return std::nullopt;
+  VectorType type = vectorOf(b.getI32Type());
+  Value distance = arith::IndexCastOp::create(
+      b, b.getI32Type(), b.sub(rhs.getBase(), lhs.getBase()));
+  SmallVector<int32_t> numbers;
+  for (int64_t lane = 0; lane < b.getLanes(); ++lane)
+    numbers.push_back(lhs.offset - rhs.offset + lane * (lhs.step - rhs.step));
+  Value result = arith::CmpIOp::create(
+      b, comparison.getPredicate(),
+      arith::ConstantOp::create(b, b.getI32VectorAttr(numbers)),
+      vector::BroadcastOp::create(b, type, distance));
+  return Lanes{result, /*isWide=*/false, range, Lanes::Vector};
+}
+
+/// The sum or difference that `op` is, with a product that nothing else uses,
+/// in one instruction: null where it has none.
+Value ScoreBody::Evaluator::addProduct(Operation &op,
+                                       ArrayRef<Value> operands) {
+  if (!isa<arith::AddFOp, arith::SubFOp>(op))
+    return Value();
+  for (unsigned number : {1, 0}) {
+    auto product = op.getOperand(number).getDefiningOp<arith::MulFOp>();
+    if (!product || !product->hasOneUse() ||
+        state.lanes.at(product).kind != Lanes::Vector)
+      continue;
+    Value lhs = toVector(state.lanes.at(product.getLhs()), /*bits=*/64),
+          rhs = toVector(state.lanes.at(product.getRhs()), /*bits=*/64);
+    Value other = operands[1 - number];
+    if (isa<arith::SubFOp>(op)) {
+      Value &negative = number == 1 ? lhs : other;
+      negative = arith::NegFOp::create(b, negative);
+    }
+    return math::FmaOp::create(b, lhs, rhs, other);
+  }
+  return Value();
 }
 
 /// The operation on vectors: all of them are elementwise.
@@ -227,6 +289,8 @@ ScoreBody::Evaluator::vectorize(Operation &op, ArrayRef<Lanes> operands,
                vectorOf(element),
                APInt(element.getIntOrFloatBitWidth(), divisor.logBase2())));
     result.value = arith::ShRSIOp::create(b, vectors[0], shift);
+  } else if (Value sum = addProduct(op, vectors)) {
+    result.value = sum;
   } else {
     OperationState emitted(b.getLoc(), op.getName(), vectors, vectorOf(element),
                            op.getAttrs());
@@ -253,20 +317,23 @@ Value ScoreBody::Evaluator::toWidth(Value vector, unsigned bits,
 Value ScoreBody::Evaluator::toVector(const Lanes &lanes, unsigned bits) {
   if (!b.getLanes())
     return lanes.value;
-  Value value = lanes.value;
   if (lanes.kind == Lanes::Vector)
-    return lanes.isWide ? toWidth(value, bits) : value;
+    return lanes.isWide ? toWidth(lanes.value, bits) : lanes.value;
+  // Neighbouring entries have the first part of a ramp in common.
+  bool isRamp = lanes.kind == Lanes::Ramp;
+  Value value = isRamp ? lanes.getBase() : lanes.value;
   if (value.getType().isIndex())
     value = arith::IndexCastOp::create(b, b.getIntegerType(bits), value);
   else if (lanes.isWide && bits < 64)
     value = arith::TruncIOp::create(b, b.getIntegerType(bits), value);
   VectorType type = vectorOf(value.getType());
   value = vector::BroadcastOp::create(b, type, value);
-  if (lanes.kind != Lanes::Ramp)
+  if (!isRamp)
     return value;
   SmallVector<APInt> steps;
   for (int64_t lane = 0; lane < b.getLanes(); ++lane)
-    steps.emplace_back(bits, lane * lanes.step, /*isSigned=*/true);
+    steps.emplace_back(bits, lanes.offset + lane * lanes.step,
+                       /*isSigned=*/true);
   return arith::AddIOp::create(
       b, value,
       arith::ConstantOp::create(b, DenseElementsAttr::get(type, steps)));
@@ -284,6 +351,18 @@ static bool isWithin(Value memref, int64_t dim,
          range.smax().slt(extent);
 }
 
+/// Whether the score is NaN where `number` is.
+static bool makesScoreNaN(Value number) {
+  return llvm::any_of(number.getUsers(), [](Operation *user) {
+    if (isa<YieldOp>(user))
+      return true;
+    return isa<arith::AddFOp, arith::SubFOp, arith::MulFOp, arith::DivFOp,
+               arith::NegFOp, arith::ExtFOp, arith::TruncFOp, math::ExpOp,
+               math::Exp2Op, math::TanhOp>(user) &&
+           makesScoreNaN(user->getResult(0));
+  });
+}
+
 ScoreBody::Lanes ScoreBody::Evaluator::read(tensor::ExtractOp op) {
   Value memref = body.getMemRef(op);
   SmallVector<Lanes> at;
@@ -291,8 +370,10 @@ ScoreBody::Lanes ScoreBody::Evaluator::read(tensor::ExtractOp op) {
     at.push_back(state.lanes.at(index));
   Type type = op.getType();
   Lanes result = {Value(), isWide(type), getUnknown(type)};
+  // A NaN in place of what is not there takes no instruction behind it.
+  bool poisons = b.getLanes() && makesScoreNaN(op);
   if (llvm::all_of(at, isUniform)) {
-    result.value = readScalar(memref, at);
+    result.value = readScalar(memref, at, poisons);
     return result;
   }
   result.kind = Lanes::Vector;
@@ -300,9 +381,11 @@ ScoreBody::Lanes ScoreBody::Evaluator::read(tensor::ExtractOp op) {
   bool isRun = at.back().kind == Lanes::Ramp && std::abs(at.back().step) == 1 &&
                llvm::all_of(ArrayRef(at).drop_back(), isUniform) &&
                cast<MemRefType>(memref.getType()).isLastDimUnitStride();
-  auto [value, isInside] = isRun ? readRun(memref, at) : gather(memref, at);
+  auto [value, isInside] =
+      isRun ? readRun(memref, at, poisons) : gather(memref, at, poisons);
   result.value = value;
-  addOutside(isInside);
+  if (isInside)
+    addOutside(isInside);
   if (type.isIndex())
     result.value = arith::IndexCastOp::create(b, vectorOf(b.getIntegerType(64)),
                                               result.value);
@@ -324,27 +407,40 @@ Value ScoreBody::Evaluator::areInside(Value memref, ArrayRef<Lanes> at) {
   return all;
 }
 
-Value ScoreBody::Evaluator::readScalar(Value memref, ArrayRef<Lanes> at) {
+/// What stands for an element that is not there.
+static TypedAttr getMissing(Builder &b, Type type, bool poisons) {
+  if (!poisons)
+    return b.getZeroAttr(type);
+  auto element = cast<FloatType>(getElementTypeOrSelf(type));
+  TypedAttr nan =
+      b.getFloatAttr(element, APFloat::getQNaN(element.getFloatSemantics()));
+  auto vector = dyn_cast<VectorType>(type);
+  return vector ? DenseElementsAttr::get(vector, Attribute(nan)) : nan;
+}
+
+Value ScoreBody::Evaluator::readScalar(Value memref, ArrayRef<Lanes> at,
+                                       bool poisons) {
   SmallVector<Value> indices;
   for (const Lanes &index : at)
     indices.push_back(index.value);
   Value isInside = areInside(memref, at);
   if (!isInside)
     return memref::LoadOp::create(b, memref, indices);
-  addOutside(isInside);
+  if (!poisons)
+    addOutside(isInside);
   Type type = getElementTypeOrSelf(memref);
   return b.select(
       isInside, type,
       [&]() -> Value { return memref::LoadOp::create(b, memref, indices); },
       [&]() -> Value {
-        return arith::ConstantOp::create(b, b.getZeroAttr(type));
+        return arith::ConstantOp::create(b, getMissing(b, type, poisons));
       });
 }
 
 /// Elements next to each other, one after the other or in the opposite order:
 /// as a whole where all of them are there.
-ScoreBody::Evaluator::Read ScoreBody::Evaluator::readRun(Value memref,
-                                                         ArrayRef<Lanes> at) {
+ScoreBody::Evaluator::Read
+ScoreBody::Evaluator::readRun(Value memref, ArrayRef<Lanes> at, bool poisons) {
   int64_t lanes = b.getLanes(), dim = at.size() - 1;
   bool isReversed = at.back().step < 0;
   Value first =
@@ -360,7 +456,10 @@ ScoreBody::Evaluator::Read ScoreBody::Evaluator::readRun(Value memref,
     isWhole = b.both(isWhole, isInside);
   VectorType type = vectorOf(getElementTypeOrSelf(memref));
   VectorType maskType = vectorOf(b.getI1Type());
-  auto choice = scf::IfOp::create(b, TypeRange{type, maskType}, isWhole,
+  SmallVector<Type> types = {type};
+  if (!poisons)
+    types.push_back(maskType);
+  auto choice = scf::IfOp::create(b, types, isWhole,
                                   /*addThenBlock=*/true, /*addElseBlock=*/true);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(choice.thenBlock());
@@ -375,18 +474,23 @@ ScoreBody::Evaluator::Read ScoreBody::Evaluator::readRun(Value memref,
       order.push_back(lane);
     run = vector::ShuffleOp::create(b, run, run, order);
   }
-  Value all =
-      arith::ConstantOp::create(b, DenseElementsAttr::get(maskType, true));
-  scf::YieldOp::create(b, ValueRange{run, all});
+  auto yield = [&](Value found, Value isInside) {
+    SmallVector<Value> results = {found};
+    if (!poisons)
+      results.push_back(isInside);
+    scf::YieldOp::create(b, results);
+  };
+  yield(run,
+        arith::ConstantOp::create(b, DenseElementsAttr::get(maskType, true)));
   b.setInsertionPointToStart(choice.elseBlock());
-  Read read = gather(memref, at);
-  scf::YieldOp::create(b, ValueRange{read.value, read.isInside});
-  return {choice.getResult(0), choice.getResult(1)};
+  Read read = gather(memref, at, poisons);
+  yield(read.value, read.isInside);
+  return {choice.getResult(0), poisons ? Value() : choice.getResult(1)};
 }
 
-/// Elements anywhere, and which lanes have one; others have zero.
-ScoreBody::Evaluator::Read ScoreBody::Evaluator::gather(Value memref,
-                                                        ArrayRef<Lanes> at) {
+/// Elements anywhere, and which lanes have one; others have zero or NaN.
+ScoreBody::Evaluator::Read
+ScoreBody::Evaluator::gather(Value memref, ArrayRef<Lanes> at, bool poisons) {
   auto type = cast<MemRefType>(memref.getType());
   // Offsets of several dimensions may be too large for 32 bits.
   bool isNarrow = type.getRank() == 1;
@@ -424,10 +528,11 @@ ScoreBody::Evaluator::Read ScoreBody::Evaluator::gather(Value memref,
     offsets = offsets ? arith::AddIOp::create(b, offsets, vector) : vector;
   }
   VectorType resultType = vectorOf(type.getElementType());
-  Value zeros = arith::ConstantOp::create(b, b.getZeroAttr(resultType));
+  Value missing =
+      arith::ConstantOp::create(b, getMissing(b, resultType, poisons));
   Value gathered = vector::GatherOp::create(b, resultType, memref, begin,
-                                            offsets, mask, zeros);
-  return {gathered, mask};
+                                            offsets, mask, missing);
+  return {gathered, poisons ? Value() : mask};
 }
 
 /// Remembers the lanes, or all of them, that are not inside.
@@ -504,12 +609,14 @@ void ScoreBody::enterHead(KernelBuilder &b, Value batch, Value head) {
   evaluator.run();
 }
 
-void ScoreBody::setPlaces(Evaluator &evaluator, Place query, Place key) {
+void ScoreBody::setPlaces(KernelBuilder &b, Evaluator &evaluator, Place query,
+                          Place key) {
   auto setPlace = [&](unsigned argument, Place place, int64_t lowest) {
     evaluator.set(block->getArgument(argument),
-                  {place.first, /*isWide=*/true,
+                  {place.getFirst(b), /*isWide=*/true,
                    getRange(lowest, kMaxScorePositions),
-                   place.step ? Lanes::Ramp : Lanes::Uniform, place.step});
+                   place.step ? Lanes::Ramp : Lanes::Uniform, place.step,
+                   place.base, place.offset});
   };
   // A query stands before the first key where there are more queries.
   setPlace(score_argument::Query, query, -kMaxScorePositions);
@@ -532,7 +639,7 @@ SmallVector<ScoreBody::Lanes> ScoreBody::locate(KernelBuilder &b,
         llvm::append_range(open, op->getOperands());
   State state = ofHead;
   Evaluator evaluator(b, *this, state);
-  setPlaces(evaluator, query, key);
+  setPlaces(b, evaluator, query, key);
   evaluator.run(&needed);
   return llvm::map_to_vector(
       read.getIndices(), [&](Value index) { return state.lanes.at(index); });
@@ -547,7 +654,7 @@ ScoreBody::Result ScoreBody::evaluate(KernelBuilder &b, Value product,
                                       Place query, Place key) {
   State state = ofHead;
   Evaluator evaluator(b, *this, state);
-  setPlaces(evaluator, query, key);
+  setPlaces(b, evaluator, query, key);
   evaluator.set(block->getArgument(score_argument::Score),
                 {product, /*isWide=*/false, getUnknown(product.getType()),
                  b.getLanes() ? Lanes::Vector : Lanes::Uniform});

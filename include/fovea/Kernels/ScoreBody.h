@@ -31,10 +31,15 @@ class ScoreBody {
 public:
   using Value = mlir::Value;
 
-  /// A position: that of lane 0, and by how much it grows from lane to lane.
+  /// A position: that of lane 0, `base + offset`, and by how much it grows from
+  /// lane to lane. What is computed from the bases alone is shared by entries.
   struct Place {
-    Value first;
+    Value base;
     int64_t step = 0;
+    int64_t offset = 0;
+    Value getFirst(KernelBuilder &b) const {
+      return offset ? b.add(base, offset) : base;
+    }
   };
 
   /// The body of a region, which reads `captures`.
@@ -106,6 +111,11 @@ private:
     mlir::ConstantIntRanges range;
     enum { Uniform, Ramp, Vector } kind = Uniform;
     int64_t step = 0; // of a ramp, whose first lane `value` is
+    /// Of an integer that is no vector, `value` is `base + offset`; null for
+    /// `value` itself.
+    Value base = {};
+    int64_t offset = 0;
+    Value getBase() const { return base ? base : value; }
   };
   /// Values of the body, and in which lanes some read was out of bounds: null
   /// for none.
@@ -131,7 +141,8 @@ private:
   void addRun(KernelBuilder &builder, Value sums, Value first, Value gradients,
               bool isReversed);
   void foldDiagonals(KernelBuilder &builder, unsigned read);
-  void setPlaces(Evaluator &evaluator, Place query, Place key);
+  void setPlaces(KernelBuilder &builder, Evaluator &evaluator, Place query,
+                 Place key);
   Value getMemRef(mlir::tensor::ExtractOp read) const;
   /// The indices of a read.
   llvm::SmallVector<Lanes> locate(KernelBuilder &builder,

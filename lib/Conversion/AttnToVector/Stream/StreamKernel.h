@@ -335,10 +335,10 @@ protected:
   void moveBias(const Segment &tile, Value copy);
   Lookahead lookAheadInBias(const Segment &segment);
 
-  /// What the score region makes of the product of an entry, in the base of
-  /// scores.
-  Value computeScore(const Segment &segment, Value entry, unsigned vector,
-                     Value product);
+  /// What the score region makes of the product of entry `offset + entry`, in
+  /// the base of scores.
+  Value computeScore(const Segment &segment, Value offset, int64_t entry,
+                     unsigned vector, Value product);
 
   // Terms by distance (StreamDistances.cpp).
   void allocateDistanceTerms();

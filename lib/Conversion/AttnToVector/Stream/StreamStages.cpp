@@ -340,7 +340,7 @@ StreamKernel::Values StreamKernel::scoreTile(const Segment &segment,
       Value &score = result[i * live + v];
       Value bias = biasAt(segment, entry, firstVector + v), computed;
       if (hasScores())
-        score = computeScore(segment, entry, firstVector + v, score);
+        score = computeScore(segment, offset, i, firstVector + v, score);
       // What is removed takes one instruction where no term can raise it again.
       if (scoresRemove(segment) && !weight && !bias)
         score = b.fmax(b.splat(softmax::kMasked), score);
@@ -364,13 +364,20 @@ StreamKernel::Values StreamKernel::scoreTile(const Segment &segment,
   return result;
 }
 
-Value StreamKernel::computeScore(const Segment &segment, Value entry,
-                                 unsigned vector, Value product) {
-  Value query = b.add(firstPosition(sources[segment.source]), vector * lanes);
+Value StreamKernel::computeScore(const Segment &segment, Value offset,
+                                 int64_t entry, unsigned vector,
+                                 Value product) {
+  ScoreBody::Place query = {firstPosition(sources[segment.source]), /*step=*/1,
+                            vector * lanes};
+  // Rows next to each other stand next to each other.
+  SourceAttr attr = sources[segment.source].attr;
+  bool follows = segment.kind != Segment::Table && !attr.getMask().hasStride();
+  ScoreBody::Place key = {positionOf(segment, offset), /*step=*/0, entry};
+  if (!follows)
+    key = {positionOf(segment, b.add(offset, entry))};
   TileScore &function = getScore(segment.source);
   ScoreBody &body = admitsAll ? function.admittedBody : function.body;
-  ScoreBody::Result result = body.evaluate(b, product, {query, /*step=*/1},
-                                           {positionOf(segment, entry)});
+  ScoreBody::Result result = body.evaluate(b, product, query, key);
   if (result.derivative)
     scoreDerivatives.push_back(result.derivative);
   readDerivatives.push_back(result.readDerivatives);

@@ -1,0 +1,59 @@
+// RUN: fovea-opt %s --convert-attn-to-vector --canonicalize --cse --split-input-file | FileCheck %s
+
+// Entries of a register tile have one distance in common, and each vector a
+// constant, a conversion and a sum with a product. A slope that is not there is
+// NaN, so that no score needs a flag.
+
+// CHECK-LABEL: func @alibi
+// CHECK: scf.if %{{.+}} -> (f32)
+// CHECK: vector.fma
+// CHECK: %[[APART:.+]] = vector.broadcast %{{.+}} : i32 to vector<8xi32>
+// CHECK: %[[VECTOR:.+]] = arith.addi %[[APART]], %{{.+}} : vector<8xi32>
+// CHECK: arith.sitofp %[[VECTOR]] : vector<8xi32> to vector<8xf32>
+// CHECK: math.fma
+// CHECK: arith.addi %[[APART]], %{{.+}} : vector<8xi32>
+// CHECK: return
+func.func @alibi(%i: index, %q: memref<1x2x16x16xf32>, %k: memref<1x2x4096x16xf32>, %slopes: memref<?xf32>,
+                 %o: memref<1x2x16x16xf32>) {
+  %n = arith.constant 4096 : index
+  attn.stream query(%q : memref<1x2x16x16xf32>)
+      source(%k, %k : memref<1x2x4096x16xf32>, memref<1x2x4096x16xf32>) ranges [affine_map<(b)[rows, n] -> (0, rows)>]
+      score(%slopes : memref<?xf32>) {
+      ^bb0(%s: f32, %b: index, %h: index, %p: index, %j: index, %c: tensor<?xf32>):
+        %slope = tensor.extract %c[%h] : tensor<?xf32>
+        %distance = arith.subi %j, %p : index
+        %wide = arith.index_cast %distance : index to i64
+        %number = arith.sitofp %wide : i64 to f32
+        %term = arith.mulf %slope, %number : f32
+        %t = arith.addf %s, %term : f32
+        attn.yield %t : f32
+      }
+      tile(%i of %n) outs(%o : memref<1x2x16x16xf32>)
+      {scale = 0.25 : f64, tiles = #attn.tiles<query = 16, key = 128, lanes = 8, vectors = 2, keys = 4, columns = 4>}
+  return
+}
+
+// -----
+
+// A condition on positions compares a constant with how far apart they are.
+
+// CHECK-LABEL: func @causal
+// CHECK: %[[APART:.+]] = vector.broadcast %{{.+}} : i32 to vector<8xi32>
+// CHECK: arith.cmpi s{{.+}} %[[APART]]{{.*}} : vector<8xi32>
+// CHECK: arith.cmpi s{{.+}} %[[APART]]{{.*}} : vector<8xi32>
+// CHECK: return
+func.func @causal(%i: index, %q: memref<1x1x16x16xf32>, %k: memref<1x1x4096x16xf32>, %o: memref<1x1x16x16xf32>) {
+  %n = arith.constant 4096 : index
+  attn.stream query(%q : memref<1x1x16x16xf32>)
+      source(%k, %k : memref<1x1x4096x16xf32>, memref<1x1x4096x16xf32>) ranges [affine_map<(b)[rows, n] -> (0, rows)>]
+      score {
+      ^bb0(%s: f32, %b: index, %h: index, %p: index, %j: index):
+        %admits = arith.cmpi sge, %p, %j : index
+        %removed = arith.constant 0xFF800000 : f32
+        %t = arith.select %admits, %s, %removed : f32
+        attn.yield %t : f32
+      }
+      tile(%i of %n) outs(%o : memref<1x1x16x16xf32>)
+      {scale = 0.25 : f64, tiles = #attn.tiles<query = 16, key = 128, lanes = 8, vectors = 2, keys = 4, columns = 4>}
+  return
+}

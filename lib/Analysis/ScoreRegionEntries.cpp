@@ -167,10 +167,10 @@ ValueRange fovea::getScoreCaptures(Operation *op) {
       .Default(ValueRange());
 }
 
-void fovea::removeEntries(Operation *op, const KnownData &data,
+bool fovea::removeEntries(Operation *op, const KnownData &data,
                           ScoreMatrix &matrix) {
   // Rows at positions of their own.
-  bool hasOtherPositions = false, mayRemove = false;
+  bool hasOtherPositions = false, mayRemove = false, isLeftOpen = false;
   if (auto stream = dyn_cast<attn::StreamOp>(op))
     for (const attn::StreamSource &source : stream.getSourceList())
       hasOtherPositions |= source.attr.getHasListedPositions();
@@ -187,6 +187,7 @@ void fovea::removeEntries(Operation *op, const KnownData &data,
         left = findLeftRows(folder, source);
       if (!left) {
         source.byData = kRemovesEntries;
+        isLeftOpen = true;
         continue;
       }
       if (folder.isOfOne(matrix))
@@ -199,4 +200,5 @@ void fovea::removeEntries(Operation *op, const KnownData &data,
   if (mayRemove)
     for (KeySequence &keys : matrix.sequences)
       keys.getAdmitted = nullptr;
+  return isLeftOpen;
 }

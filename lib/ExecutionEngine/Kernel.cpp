@@ -456,11 +456,26 @@ InvocationScope::InvocationScope() : outer(currentScope) {
 
 InvocationScope::~InvocationScope() { currentScope = outer; }
 
+/// For each input the first one that has the same elements at the same place.
+static SmallVector<unsigned> findSame(ArrayRef<TensorRef> inputs) {
+  SmallVector<unsigned> found;
+  for (const TensorRef &input : inputs) {
+    const auto *first = llvm::find_if(inputs, [&](const TensorRef &other) {
+      return other.data == input.data && other.shape == input.shape &&
+             other.elementType == input.elementType &&
+             getStrides(other) == getStrides(input);
+    });
+    found.push_back(first - inputs.begin());
+  }
+  return found;
+}
+
 void InvocationScope::add(const Kernel &kernel, ArrayRef<TensorRef> inputs) {
   if (!currentScope)
     return;
   Invocation &invocation = currentScope->invocations.emplace_back();
   invocation.kernel = kernel;
+  invocation.sameAs = findSame(inputs);
   bool isOnHost = kernel.getTarget() != Target::GPU;
   for (auto [input, spec] :
        llvm::zip_equal(inputs, kernel.getSignature().arguments)) {

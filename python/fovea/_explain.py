@@ -71,7 +71,8 @@ def explain(
     if isinstance(kernel_or_call, _fovea.Kernel):
         if options:
             raise ValueError(f"options: found {', '.join(options)}, needed none for a kernel")
-        found = [(kernel_or_call, [_shape(argument) for argument in arguments], list(arguments))]
+        same_as = [next(at for at, each in enumerate(arguments) if each is argument) for argument in arguments]
+        found = [(kernel_or_call, [_shape(argument) for argument in arguments], list(arguments), same_as)]
     elif callable(kernel_or_call):
         found = _fovea.record_kernels(lambda: kernel_or_call(*arguments, **options))
         if not found:

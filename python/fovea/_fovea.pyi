@@ -159,13 +159,15 @@ def set_abstract_array(type: type) -> None:
 def xla_handlers() -> dict[str, Any]:
     """What computes calls of XLA, by the name of its platform, in capsules."""
 
-def record_kernels(call: Callable[[], Any]) -> list[tuple[Kernel, list[list[int]], list[Any]]]:
-    """The kernels that a call runs, with the shapes of the arguments of their first runs, and those of integers."""
+def record_kernels(call: Callable[[], Any]) -> list[tuple[Kernel, list[list[int]], list[Any], list[int]]]:
+    """The kernels that a call runs, with the shapes of the arguments of their first runs, those of integers, and for each
+    argument the number of the first one that is the same array."""
 
 def explain(
-    kernel: Kernel, shapes: list[list[int]], data: list[Any], batch: int = 0, head: int = 0
+    kernel: Kernel, shapes: list[list[int]], data: list[Any], same_as: list[int], batch: int = 0, head: int = 0
 ) -> tuple[str, str, str]:
-    """A kernel explained as text, as a page and as JSON, of a batch entry and a head, for arguments that are not None."""
+    """A kernel explained as text, as a page and as JSON, of a batch entry and a head, for arguments that are not None.
+    `same_as` may be empty: no two arguments are one array."""
 
 def probe_attention(text: str, entry: str | None = None) -> tuple[str, list[tuple[str, str, bool, float]]]:
     """A module whose function also returns query, key and value of its dense attention, and for each of these its place,

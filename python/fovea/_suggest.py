@@ -166,7 +166,7 @@ def _run(call: Callable[[], Any]) -> tuple[Any, float]:
     """Its output, and the work of the kernels that it runs."""
     outs: list[Any] = []
     kernels = _fovea.record_kernels(lambda: outs.append(call()))
-    return np.asarray(outs[0], np.float64), sum(_fovea.count_flops(kernel, shapes) or 0 for kernel, shapes, _ in kernels)
+    return np.asarray(outs[0], np.float64), sum(_fovea.count_flops(kernel, shapes) or 0 for kernel, shapes, *_ in kernels)
 
 
 def _compare(place: str, q: Any, k: Any, v: Any, causal: bool, scale: float, seconds: float) -> Suggestion:

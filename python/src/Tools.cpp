@@ -62,7 +62,8 @@ static int runTool(std::string name, std::vector<std::string> arguments) {
 //===----------------------------------------------------------------------===//
 
 /// The kernels that a call runs, the shapes of the arguments of their first
-/// runs, and those that are arrays of integers, or None.
+/// runs, those that are arrays of integers, or None, and for each argument the
+/// number of the first one that is the same array.
 static nb::list recordKernels(nb::callable call) {
   InvocationScope scope;
   call();
@@ -78,7 +79,10 @@ static nb::list recordKernels(nb::callable call) {
     for (OwnedTensor &tensor : invocation.data)
       data.append(tensor.getData() ? toArray(std::move(tensor), std::nullopt)
                                    : nb::none());
-    found.append(nb::make_tuple(invocation.kernel, shapes, data));
+    found.append(
+        nb::make_tuple(invocation.kernel, shapes, data,
+                       std::vector<unsigned>(invocation.sameAs.begin(),
+                                             invocation.sameAs.end())));
   }
   return found;
 }
@@ -87,8 +91,10 @@ static nb::list recordKernels(nb::callable call) {
 static std::vector<std::string>
 explainKernel(const Kernel &kernel,
               const std::vector<std::vector<int64_t>> &given,
-              const nb::list &data, int64_t batch, int64_t head) {
+              const nb::list &data, const std::vector<unsigned> &sameAs,
+              int64_t batch, int64_t head) {
   ExplainOptions options;
+  options.sameAs.assign(sameAs.begin(), sameAs.end());
   KernelOrigin origin = getOrigin(kernel);
   options.compile = origin.options;
   options.batch = batch;
@@ -167,6 +173,7 @@ void python::defineTools(nb::module_ &m) {
   m.def("count_flops", &countKernelFlops, nb::arg("kernel"), nb::arg("shapes"));
   m.def("record_kernels", &recordKernels, nb::arg("call"));
   m.def("explain", &explainKernel, nb::arg("kernel"), nb::arg("shapes"),
-        nb::arg("data"), nb::arg("batch") = 0, nb::arg("head") = 0);
+        nb::arg("data"), nb::arg("same_as"), nb::arg("batch") = 0,
+        nb::arg("head") = 0);
   m.def("run_tool", &runTool, nb::arg("name"), nb::arg("arguments"));
 }

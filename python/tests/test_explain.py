@@ -78,7 +78,7 @@ def test_page_of_sources():
     np.testing.assert_array_equal(window, (distance >= 0) & (distance < 6))
     np.testing.assert_array_equal(summaries, np.arange(n) // 4 * 4 + 3 <= np.arange(n)[:, None])
 
-    # Two arguments may be one array, but a kernel knows of two.
+    # A function that has one argument for both.
     kind, ranges = "tensor<1x1x24x8xf32>", "ranges [affine_map<(b)[rows, n] -> (0, rows)>]"
     twice = fovea.compile(
         f"""func.func @f(%q: {kind}, %k: {kind}) -> {kind} {{
@@ -93,6 +93,44 @@ def test_page_of_sources():
     np.testing.assert_array_equal(counts, (distance >= 0) * 1 + ((distance >= 0) & (distance < 6)))
     assert list(faults) == ["read twice"] and 'role="alert"' in page
     np.testing.assert_array_equal(faults["read twice"], counts == 2)
+
+
+def test_sources_of_one_array():
+    """Sources that share keys and values have one matrix, where a token that two of them name counts twice."""
+    n = 24
+    q, k, v = (np.random.default_rng(2).standard_normal((1, 1, n, 8)).astype(np.float32) for _ in range(3))
+    first = fovea.Source(k, v, causal=True, ranges=lambda b, rows, n: (0, 4))
+    distance, column = distances(n, n), np.arange(n)
+    band, sink = (distance >= 0) & (distance < 6), (distance >= 0) & (column < 4)
+    for begin in (0, 4):
+        window = fovea.Source(k, v, causal=True, window=6, ranges=lambda b, rows, n, begin=begin: (begin, rows))
+        explanation = fovea.explain(fovea.stream, q, [window, first])
+        ((counts, faults),) = drawn_entries(explanation.html)
+        np.testing.assert_array_equal(counts, (band & (column >= begin)) * 1 + sink)
+        assert (begin == 0) == ("read twice" in faults) == ("read twice (first: query 0, token 0)" in explanation.text)
+    # Equal numbers at another place may change, and so may parts of an array be others.
+    for other in (fovea.Source(k.copy(), v.copy(), causal=True), fovea.Source(k[:, :, 1:], v[:, :, 1:], causal=True)):
+        assert len(drawn_entries(fovea.explain(fovea.stream, q, [first, other]).html)) == 2
+    # A kernel of the caller, too.
+    kind, ranges = "tensor<1x1x24x8xf32>", "ranges [affine_map<(b)[rows, n] -> (0, rows)>]"
+    kernel = fovea.compile(
+        f"""func.func @f(%q: {kind}, %k: {kind}, %l: {kind}) -> {kind} {{
+              %0 = attn.stream query(%q : {kind}) source(%k, %k : {kind}, {kind}) {ranges} mask <causal>
+                  source(%l, %l : {kind}, {kind}) {ranges} mask <causal>
+                  outs(%q : {kind}) {{scale = 1.0 : f64}} -> {kind}
+              return %0 : {kind}
+            }}"""
+    )
+    assert "300 read twice" in fovea.explain(kernel, q, k, k).text and "read twice (" not in fovea.explain(kernel, q, k, v).text
+
+
+def test_captures_that_decide_nothing_are_not_needed():
+    q, k = ones(1, 2, 7, 8), ones(1, 1, 7, 8)
+    slopes = fovea.capture(np.array([0.5, 0.25], np.float32))
+    text = fovea.explain(fovea.dense, q, k, k, causal=True, score=lambda s, b, h, i, j: s + slopes[h] * (j - i)).text
+    assert "needed" not in text and "28 entries" in text
+    text = fovea.explain(fovea.dense, q, k, k, score=lambda s, b, h, i, j: fovea.math.where(slopes[h] > 0.3, s, -np.inf)).text
+    assert "needed       data of %captures_0" in text
 
 
 def test_page_of_functions():

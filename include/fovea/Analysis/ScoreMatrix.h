@@ -104,8 +104,8 @@ mlir::ValueRange getScoreCaptures(mlir::Operation *op);
 
 /// Leaves out what a score region of `op` removes, entry by entry; where that
 /// is data, or too much, the sources say so. Which pairs there should be is not
-/// known then.
-void removeEntries(mlir::Operation *op, const KnownData &data,
+/// known then. Returns whether data of captures that is not known decides.
+bool removeEntries(mlir::Operation *op, const KnownData &data,
                    ScoreMatrix &matrix);
 
 /// How often pairs of a query and a token are read.

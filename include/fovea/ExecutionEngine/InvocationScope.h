@@ -32,6 +32,8 @@ public:
     /// For each argument a copy, without memory where there is none: of
     /// floating point, of scalars, and on a GPU.
     llvm::SmallVector<OwnedTensor> data;
+    /// For each argument the first one that is the same tensor.
+    llvm::SmallVector<unsigned> sameAs;
   };
   std::vector<Invocation> takeInvocations() { return std::move(invocations); }
 

@@ -11,7 +11,9 @@
 #include "fovea/Analysis/UsefulFlops.h"
 #include "fovea/Dialect/Attn/IR/AttnDialect.h"
 #include "fovea/ExecutionEngine/Elements.h"
+#include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/Location.h"
+#include "mlir/IR/OwningOpRef.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
 #include "llvm/ADT/SetVector.h"
 
@@ -41,13 +43,16 @@ static bool isThere(int64_t number, int64_t count) {
   return number >= 0 && number < std::max<int64_t>(count, 1);
 }
 
-/// What has to be known besides to tell what an operation reads.
+/// What has to be known besides to tell what an operation reads. Captures count
+/// where `capturesDecide`.
 static void explainUnknown(Operation *op, const FunctionData &data,
-                           OperationReport &report) {
+                           bool capturesDecide, OperationReport &report) {
   llvm::SmallSetVector<unsigned, 4> arguments;
+  ValueRange captures = getScoreCaptures(op);
   for (Value operand : getDecidingOperands(op)) {
     auto unknown = data.unknown.find(operand);
-    if (unknown == data.unknown.end())
+    if (unknown == data.unknown.end() ||
+        (!capturesDecide && llvm::is_contained(captures, operand)))
       continue;
     arguments.insert_range(unknown->second.arguments);
     if (!unknown->second.reason.empty())
@@ -76,19 +81,38 @@ inspectOperation(Operation *op, unsigned number, Extents extents,
   if (!report.flops && !report.matrix && report.extentsAreKnown)
     return std::nullopt;
   if (report.matrix) {
-    removeEntries(op, data.known, *report.matrix);
+    bool capturesDecide = removeEntries(op, data.known, *report.matrix);
     for (size_t sequence = 0; sequence < report.matrix->sequences.size();
          ++sequence)
       report.pairs.push_back(countPairs(*report.matrix, sequence));
     report.drawing = draw(*report.matrix);
-    explainUnknown(op, data, report);
+    explainUnknown(op, data, capturesDecide, report);
   }
   return report;
+}
+
+/// Lets arguments that are the same array be one value, in a copy of the
+/// module: what sources share is told by values.
+static OwningOpRef<Operation *> mergeArguments(FunctionOpInterface &function,
+                                               ArrayRef<unsigned> sameAs) {
+  OwningOpRef<Operation *> copy(function->getParentOfType<ModuleOp>()->clone());
+  function = cast<FunctionOpInterface>(
+      SymbolTable::lookupSymbolIn(*copy, function.getName()));
+  for (auto [number, other] : llvm::enumerate(sameAs)) {
+    Value merged = function.getArgument(number);
+    Value kept = function.getArgument(other);
+    if (merged != kept && merged.getType() == kept.getType())
+      merged.replaceAllUsesWith(kept);
+  }
+  return copy;
 }
 
 static void inspectFunction(FunctionOpInterface function,
                             const ArgumentShapes &shapes,
                             const ExplainOptions &options, Report &report) {
+  OwningOpRef<Operation *> copy;
+  if (!options.sameAs.empty())
+    copy = mergeArguments(function, options.sameAs);
   Extents extents(function, shapes);
   FunctionData data = findData(function, shapes, options);
   unsigned number = 0;

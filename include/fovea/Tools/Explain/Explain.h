@@ -21,6 +21,9 @@ struct ExplainOptions {
   /// and masks are, and those that the function computes from it. Asked for
   /// once `getShapes` was.
   std::function<std::optional<TensorRef>(size_t index)> getData;
+  /// For each argument the first one that is the same array, as several sources
+  /// may have it; empty if all are taken to differ.
+  llvm::SmallVector<unsigned> sameAs;
   /// The batch entry and the query head to draw.
   int64_t batch = 0, head = 0;
 };

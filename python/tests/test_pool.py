@@ -187,3 +187,81 @@ def test_large_choices():
     for given in (scores, np.sort(scores), -np.sort(-scores)):
         for k in (1000, 4999, 5000):
             assert np.array_equal(fovea.top_k(given, k), reference.top_k(given, k))
+
+
+@pytest.mark.parametrize("type", TYPES)
+@pytest.mark.parametrize("interval,overlap", FORMS)
+def test_state(interval, overlap, type):
+    """Tokens in parts have the bits of all at once, of which none is kept for long."""
+    N = 70
+    x, gate, options = make(type, N, interval, has_bias=True)
+    expected = fovea.pool(x, gate, **options, overlap=overlap)
+    for sizes in ([1] * N, [3, 0, 30, 1, 36], [N]):
+        state, at = fovea.PoolState(**options, overlap=overlap), 0
+        for size in sizes:
+            state.append(x[:, :, at : at + size], gate[:, :, at : at + size])
+            at += size
+            assert state.length == at and np.array_equal(state.summaries, expected[:, :, : at // interval])
+            kept = 2 * interval + -(-overlap // interval) * interval
+            assert state.nbytes <= 2 * x[:, :, :kept].nbytes + 2 * expected[:, :, : max(1, at // interval)].nbytes
+
+
+def test_state_goes_back_and_forks():
+    x, gate, options = make("float32", 60, 8, has_bias=True)
+    state = fovea.PoolState(**options, overlap=8)
+    state.append(x[:, :, :45], gate[:, :, :45])
+    given = state.summaries
+    before, fork = given.copy(), state.fork()
+    for length in (42, 39, 33):
+        state.truncate(length)
+        # Other tokens are taken in their place, and what was given out stays.
+        state.append(-x[:, :, length:50], gate[:, :, length:50])
+        mixed = np.concatenate([x[:, :, :length], -x[:, :, length:50]], 2)
+        assert np.array_equal(state.summaries, fovea.pool(mixed, gate[:, :, :50], **options, overlap=8))
+        assert np.array_equal(given, before)
+        state = fork.fork()
+    fork.append(x[:, :, 45:], gate[:, :, 45:])
+    assert np.array_equal(fork.summaries, fovea.pool(x, gate, **options, overlap=8)) and state.length == 45
+    refused("^length: found 31, needed 32 to 45", state.truncate, 31)
+    refused("^length: found 46", state.truncate, 46)
+    # Tokens that are no longer there do not come back by going back twice.
+    state.truncate(33)
+    refused("^length: found 31, needed 32 to 33", state.truncate, 31)
+    short = fovea.PoolState(**options, overlap=8)
+    short.append(x[:, :, :0], gate[:, :, :0])
+    short.append(x[:, :, :20], gate[:, :, :20])
+    short.truncate(0)
+    short.append(x, gate)
+    assert np.array_equal(short.summaries, fovea.pool(x, gate, **options, overlap=8))
+
+
+def test_state_decodes():
+    """DeepSeek-V4's compressed attention token by token: each output is the row of the whole call."""
+    rng = np.random.default_rng(5)
+    N, interval, window = 45, 8, 12
+    q, k = rng.standard_normal((2, 4, N, 16)), rng.standard_normal((2, 1, N, 16))
+    gate, places = rng.standard_normal((2, 1, N, 16)), rng.standard_normal((interval, 16))
+    whole = fovea.hca(q, k, fovea.pool(k, gate, interval=interval, position_bias=places), window=window, interval=interval)
+    state = fovea.PoolState(interval=interval, position_bias=places)
+    for n in range(1, N + 1):
+        state.append(k[:, :, n - 1 : n], gate[:, :, n - 1 : n])
+        row = fovea.hca(
+            q[:, :, n - 1 : n], k[:, :, :n], state.summaries, window=window, interval=interval, lengths=np.full(2, n)
+        )
+        assert np.allclose(row[:, :, 0], whole[:, :, n - 1], rtol=0, atol=1e-13)
+
+
+def test_errors_of_states():
+    x, gate, options = make("float32", 9, 4, has_bias=False)
+    state = fovea.PoolState(**options)
+    refused("^interval: found 0", fovea.PoolState, interval=0)
+    refused("^summaries: found no tokens", lambda: state.summaries)
+    refused("^x: found rank 3, needed rank 4", state.append, x[0], gate[0])
+    refused("^gate: found shape", state.append, x, gate[:, :, 1:])
+    refused("^gate: found element type float64, needed float32", state.append, x, gate.astype(np.float64))
+    refused("^position_bias: ", fovea.PoolState(interval=4, position_bias=np.ones((3, E), np.float32)).append, x, gate)
+    state.append(x, gate)
+    before = state.summaries.copy()
+    refused("^x: found shape", state.append, x[:, 1:], gate[:, 1:])
+    refused("^x: found element type float64", state.append, x.astype(np.float64), gate.astype(np.float64))
+    assert state.length == 9 and np.array_equal(state.summaries, before)

@@ -76,7 +76,7 @@ StreamRowsKernel::StreamRowsKernel(StreamOp op, const KernelBuilder &builder,
   bool hasFewRegisters = options.numRegisters < 32 && !usesAMX;
   rowTile = hasFewRegisters ? kNarrowRowTile : kRowTile;
   rowAccumulators = hasFewRegisters ? 12 : 16;
-  valueRows = options.numRegisters < 32 ? kNarrowValueRows : kValueRows;
+  narrowBlocks = options.numRegisters < 32;
   hasListsOfHeads =
       llvm::any_of(op.getSourceList(), [&](const StreamSource &source) {
         if (!source.rowList)

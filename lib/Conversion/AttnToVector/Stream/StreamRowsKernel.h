@@ -243,6 +243,9 @@ private:
 
   void accumulate(const Tile &tile);
   Value areFinite(const Rows &values, Value isNeeded);
+  /// Keys of a block, whose values are added to one panel of the outputs after
+  /// the other.
+  int64_t getValueRows(const Rows &values);
   void accumulateRows(const Rows &values, int64_t numRows);
   void accumulatePanel(const Rows &values, Value firstKey, Value endKey,
                        Value row, int64_t numRows, Value column,
@@ -278,8 +281,11 @@ private:
   static constexpr int64_t kRowStep = 8, kNarrowRowStep = 12;
   /// Keys whose values are added to one panel of the outputs after the other,
   /// with 32 registers and with 16: then a panel reads a line of each row, and
-  /// no panel may come to rows that have not been asked for.
-  static constexpr int64_t kValueRows = 64, kNarrowValueRows = 16;
+  /// no panel may come to rows that have not been asked for. A panel of
+  /// narrower elements reads half a line or less: more rows are asked for
+  /// meanwhile.
+  static constexpr int64_t kValueRows = 64, kNarrowValueRows = 16,
+                           kNarrowValueLines = 128;
 
   StreamOp op;
   KernelBuilder b;
@@ -287,7 +293,7 @@ private:
   /// Of scores with vectors of rows: keys of a tile, and accumulators of a
   /// register tile.
   int64_t rowTile, rowAccumulators;
-  int64_t valueRows;
+  bool narrowBlocks; // of values
   /// What score regions do: of all sources, of each, or none.
   llvm::SmallVector<std::unique_ptr<TileScore>, 1> scoreFunctions;
   /// Rows of a set: what a number of heads or queries gives at most, and what

@@ -12,6 +12,7 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/TypeUtilities.h"
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
@@ -504,11 +505,22 @@ StreamRowsKernel::Value StreamRowsKernel::areFinite(const Rows &values,
   return vector::ReductionOp::create(b, vector::CombiningKind::AND, isNumber);
 }
 
+int64_t StreamRowsKernel::getValueRows(const Rows &values) {
+  if (!narrowBlocks)
+    return kValueRows;
+  if (getElementTypeOrSelf(values.memref) == b.getStateType())
+    return kNarrowValueRows;
+  int64_t lines = std::max<int64_t>(getLinesPerRow(values.memref), 1);
+  int64_t rows = llvm::alignDown(kNarrowValueLines / lines, kNarrowValueRows);
+  return std::clamp(rows, kNarrowValueRows, kValueRows);
+}
+
 void StreamRowsKernel::accumulateRows(const Rows &values, int64_t numRows) {
   int64_t numVectors = accumulators / numRows, step = numVectors * lanes;
   int64_t full = llvm::alignDown(paddedValueWidth, step);
-  b.loop(b.index(0), values.count, valueRows, [&](Value first) {
-    Value end = b.min(b.add(first, valueRows), values.count);
+  int64_t block = getValueRows(values);
+  b.loop(b.index(0), values.count, block, [&](Value first) {
+    Value end = b.min(b.add(first, block), values.count);
     auto accumulateColumns = [&](Value column, int64_t numVectors) {
       b.loop(b.index(0), paddedRows, numRows, [&](Value row) {
         accumulatePanel(values, first, end, row, numRows, column, numVectors);
@@ -554,17 +566,22 @@ void StreamRowsKernel::accumulatePanel(const Rows &values, Value firstKey,
     if (!ahead)
       return;
     int64_t panels = llvm::divideCeil(paddedValueWidth, numVectors * lanes);
-    int64_t perKey = llvm::divideCeil(getLinesPerRow(values.memref), panels);
-    b.ifThen(b.equal(row, b.index(0)), [&] {
-      Value panel = b.div(column, numVectors * lanes);
-      if (values.numbers) {
+    int64_t lines = getLinesPerRow(values.memref);
+    Value panel = b.div(column, numVectors * lanes);
+    Value isFirst = b.equal(row, b.index(0));
+    if (values.numbers) {
+      int64_t perKey = llvm::divideCeil(lines, panels);
+      Value line = b.mul(panel, perKey);
+      return b.ifThen(b.both(isFirst, b.less(line, b.index(lines))), [&] {
         for (int64_t i = 0; i < kUnroll; ++i)
-          askRow(values, b.add(key, ahead + i), b.mul(panel, perKey), perKey);
-        return;
-      }
-      Value turn = b.add(b.mul(panel, valueRows), b.sub(key, firstKey));
-      ask(values, b.add(firstKey, ahead), b.mul(turn, perKey),
-          kUnroll * perKey);
+          askRow(values, b.add(key, ahead + i), line, perKey);
+      });
+    }
+    int64_t perTurn = llvm::divideCeil(kUnroll * lines, panels);
+    b.ifThen(isFirst, [&] {
+      Value turn = b.add(b.mul(panel, getValueRows(values) / kUnroll),
+                         b.div(b.sub(key, firstKey), kUnroll));
+      ask(values, b.add(firstKey, ahead), b.mul(turn, perTurn), perTurn);
     });
   };
   Values totals =

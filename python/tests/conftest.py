@@ -150,6 +150,7 @@ def agree(gradient, *arguments, **options):
 #: What of the package neither fovea.torch nor fovea.jax has under the same name.
 OF_NO_FRAMEWORK = {
     "functions of scores, which are the same everywhere": {"capture", "math"},
+    "a state in arrays of NumPy": {"PoolState"},
     "programs, and what is known of them": {
         "Candidate", "Explanation", "Kernel", "Program", "Suggestion", "TARGETS", "compile", "explain", "import_jax", "import_onnx",
         "import_torch", "load", "suggest",

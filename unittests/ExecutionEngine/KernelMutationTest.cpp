@@ -38,10 +38,11 @@ struct Example {
   const char *text;
 };
 
-/// Several tiles of keys and two of queries, the last ones ragged.
-constexpr Example kDense = {130, 450, 1, false, R"(
+/// Several tiles of keys, of which masks cut two, and two of queries, the last
+/// ones ragged.
+constexpr Example kDense = {130, 530, 1, false, R"(
 !q = tensor<1x1x130x64xf16>
-!k = tensor<1x1x450x64xf16>
+!k = tensor<1x1x530x64xf16>
 func.func @dense(%q: !q, %k: !k, %v: !k) -> !q {
   %init = tensor.empty() : !q
   %r = attn.dense ins(%q, %k, %v : !q, !k, !k) outs(%init : !q)
@@ -404,7 +405,7 @@ protected:
   /// Of the kernels that are looked at: how their names end.
   std::string kernelName;
   /// In the tiles before the last one and in the last one.
-  std::vector<int64_t> spoiledValues = {350, 440}, spoiledKeys, spoiledQueries;
+  std::vector<int64_t> spoiledValues = {440, 500}, spoiledKeys, spoiledQueries;
   simt::Options options = simt::getEmulatorOptions();
   std::vector<uint16_t> expected;
 };
@@ -430,7 +431,8 @@ TEST_P(SM90a, EveryInstructionIsMissed) {
   expectMissed("mbarrier.arrive");
   expectMissed("cp.async.bulk");
   expectMissed("wgmma.commit");
-  expectMissed("wgmma.fence");
+  // Nothing writes registers between two of them; ptxas wants both.
+  expectMissed("wgmma.fence", {2});
   expectMissed("wgmma.wait");
 }
 
@@ -446,7 +448,7 @@ TEST_P(SM90a, EveryInstructionOfListsIsMissed) {
   // and no NaN is taken out of it; what takes it out of the last one publishes,
   // too.
   expectMissed("fence.proxy", {0, 1, 3, 5});
-  expectMissed("wgmma.fence");
+  expectMissed("wgmma.fence", {2});
 }
 
 TEST_P(SM90a, EveryInstructionOfListsAloneIsMissed) {

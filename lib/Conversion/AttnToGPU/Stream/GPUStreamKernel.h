@@ -297,6 +297,7 @@ private:
                 llvm::SmallVectorImpl<Values> &scores);
   Values weigh(const Tile &tile, Value stage, Value &isCut,
                llvm::SmallVectorImpl<Values> &scores, State &state);
+  Value findTop(llvm::ArrayRef<Values> scores, int64_t half);
   Values normalise(llvm::SmallVectorImpl<Values> &scores, State &state);
   Values square(Value stage, llvm::SmallVectorImpl<Values> &scores,
                 State &state);

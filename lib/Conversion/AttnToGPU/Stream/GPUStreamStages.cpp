@@ -14,6 +14,7 @@
 
 #include "GPUStreamKernel.h"
 #include "fovea/Kernels/GPU/RowAlignment.h"
+#include "fovea/Kernels/GPU/WarpgroupBuilder.h"
 #include "fovea/Kernels/SoftmaxAlgebra.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -163,6 +164,20 @@ Values GPUStreamKernel::weigh(const Tile &tile, Value stage, Value &isCut,
   return isSoftmax ? normalise(scores, state) : square(stage, scores, state);
 }
 
+/// The greatest of a thread's scores of one row. Two chains take half as long
+/// as one: a warp of a warpgroup can do nothing else before it is known, and
+/// others have warps beside them that can.
+Value GPUStreamKernel::findTop(ArrayRef<Values> scores, int64_t half) {
+  int64_t chains = tiles.getLanes() == kWarpgroupRows ? 2 : 1;
+  Value tops[2];
+  for (const Values &tile : scores)
+    for (int64_t i : {0, 1}) {
+      Value &top = tops[i % chains], score = tile[2 * half + i];
+      top = top ? b.maxNum(top, score) : score;
+    }
+  return chains == 2 ? b.maxNum(tops[0], tops[1]) : tops[0];
+}
+
 void GPUStreamKernel::rescale(const Values &factors, State &state) {
   for (Values &tile : state.output)
     for (auto [i, value] : llvm::enumerate(tile))
@@ -174,10 +189,7 @@ Values GPUStreamKernel::normalise(SmallVectorImpl<Values> &scores,
   Value factor = b.scalar(scalesScores ? 1.0 : scale), zero = b.scalar(0.0);
   Values factors;
   for (int64_t half : {0, 1}) {
-    Value top;
-    for (const Values &tile : scores)
-      for (int64_t i : {2 * half, 2 * half + 1})
-        top = top ? b.maxNum(top, tile[i]) : tile[i];
+    Value top = findTop(scores, half);
     // The four threads of a row.
     top = b.maxNum(top, b.shuffleXor(top, 1));
     top = b.maxNum(top, b.shuffleXor(top, 2));

@@ -56,6 +56,8 @@ static constexpr int64_t kTileFields = 12;
 /// Places for what tiles are, and for their weights. A place is written again
 /// when keys two tiles before are free, one iteration after its last reading.
 static constexpr int64_t kSlots = 4;
+/// Where nothing is ever written, behind nine barriers.
+static constexpr int64_t kNever = 9 * 8;
 
 bool fovea::attn::canUseWarpgroups(StreamOp op) {
   auto query = cast<ShapedType>(op.getQuery().getType());
@@ -77,7 +79,7 @@ void GPUStreamLayout::placeBoxes(int64_t queryRows, int64_t keyRows,
   queries = place(getBoxedBytes(queryRows, width));
   keys = place(2 * getBoxedBytes(keyRows, width));
   values = place(2 * getBoxedBytes(keyRows, valueColumns));
-  barriers = place(9 * 8);
+  barriers = place(kNever + 4);
   tiles = place(kSlots * kTileFields * 4);
   numSlots = kSlots;
 }
@@ -98,6 +100,7 @@ struct Shared {
   Boxes keys, values;
   Value tiles;  // kSlots, kTileFields numbers each
   Value loaded; // of the queries
+  Value never;  // written
 };
 } // namespace
 
@@ -125,6 +128,8 @@ public:
     shared.tiles =
         b.sharedBuffer(k.layout.tiles, {kSlots * kTileFields}, b.getI32Type());
     shared.loaded = w.getShared(k.layout.barriers);
+    shared.never =
+        b.sharedBuffer(k.layout.barriers + kNever, {1}, b.getF32Type());
     shared.keys = placeBoxes(k.layout.keys, k.width, /*multiple=*/16,
                              w.advance(shared.loaded, 8));
     shared.values = placeBoxes(k.layout.values, k.layout.valueColumns,
@@ -445,13 +450,16 @@ private:
     GPUStreamKernel::State state = k.unflatten(sums);
     Value next = b.add(number, 1);
     awaitFull(shared.keys, next);
-    awaitFull(shared.values, number);
     // Numbers of barriers take no registers of the loop.
     Value turn = numConsumers > 1 ? b.recompute(group) : Value();
     if (turn)
       w.awaitTurn(turn);
     w.beginProducts();
     Values scores = startScores(next);
+    // Beside the products of scores. After a wait, which branches, ptxas wants
+    // a fence of its own.
+    awaitFull(shared.values, number);
+    w.beginProducts();
     Values output = startOutput(number, weights, state);
     if (turn)
       w.giveTurn(b.rem(b.add(turn, 1), numConsumers));
@@ -477,6 +485,7 @@ private:
       tile.push_back(Values(scores.slice(i, 4)));
     setFree(shared.keys, number);
     Values factors = k.weigh(present, slot, isCut, tile, state);
+    keepBehind(k.isSoftmax ? state.sum.back() : tile.back().back());
     // What lanes read themselves comes before the arrival of one.
     if (sharesTiles || k.hasWeights)
       b.warpBarrier();
@@ -489,6 +498,18 @@ private:
     for (const Values &part : tile)
       all.append(part);
     return w.packWeights(k.type, all);
+  }
+
+  /// Keeps waits for products behind what makes `number`, which is at most
+  /// 2^40: they have no operands, and ptxas would put them before the weights
+  /// that are made beside the products. It does not move them across a store,
+  /// which is never made.
+  void keepBehind(Value number) {
+    Value isImpossible = arith::CmpFOp::create(b, arith::CmpFPredicate::OGT,
+                                               number, b.scalar(0x1p100));
+    b.ifThen(isImpossible, [&] {
+      memref::StoreOp::create(b, number, shared.never, b.index(0));
+    });
   }
 
   /// Starts `Q K^T` with the keys of a tile.

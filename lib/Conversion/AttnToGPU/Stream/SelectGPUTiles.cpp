@@ -97,6 +97,13 @@ static TilesAttr chooseWarpgroupTiles(StreamOp op, int64_t sharedBytes) {
   int64_t width = std::max(query.getDimSize(3), output.getDimSize(3));
   bool hasWeights = !op.getLogWeights().empty();
   int64_t mostKeys = width <= 128 ? 128 : (hasWeights ? 64 : 80);
+  bool hasTerms = hasWeights || !op.getBiases().empty() ||
+                  !op.getRelativeKeys().empty() ||
+                  !op.getDistanceBiases().empty();
+  bool isPlain = !hasTerms && op.getRowLists().empty();
+  // By the cycle model better than 128, 144 and 176.
+  if (width <= 64 && isPlain && op.getSourceList().size() == 1)
+    mostKeys = 160;
   if (!op.getRowLists().empty())
     mostKeys -= 16;
   if (!op.getScores().empty())

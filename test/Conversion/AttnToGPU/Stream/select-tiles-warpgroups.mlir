@@ -10,6 +10,21 @@ func.func @dense(%q: tensor<1x1x?x128xf16>) -> tensor<1x1x?x128xf16> {
   return %out : tensor<1x1x?x128xf16>
 }
 
+// Heads of 64 columns leave registers for more keys, unless there are weights.
+// CHECK-LABEL: func @narrow
+// CHECK: tiles = #attn.tiles<query = 128, key = 160, lanes = 64, vectors = 2, keys = 8, columns = 8>
+// CHECK: log_weight
+// CHECK: tiles = #attn.tiles<query = 128, key = 128, lanes = 64, vectors = 2, keys = 8, columns = 8>
+func.func @narrow(%q: tensor<1x1x?x64xf16>, %w: tensor<1x1x?xf32>) -> tensor<1x1x?x64xf16> {
+  %out = attn.stream query(%q : tensor<1x1x?x64xf16>)
+      source(%q, %q : tensor<1x1x?x64xf16>, tensor<1x1x?x64xf16>) ranges [affine_map<(b)[rows, n] -> (0, rows)>]
+      outs(%q : tensor<1x1x?x64xf16>) {scale = 1.0 : f64} -> tensor<1x1x?x64xf16>
+  %next = attn.stream query(%out : tensor<1x1x?x64xf16>)
+      source(%q, %q : tensor<1x1x?x64xf16>, tensor<1x1x?x64xf16>) log_weight(%w : tensor<1x1x?xf32>) ranges [affine_map<(b)[rows, n] -> (0, rows)>]
+      outs(%q : tensor<1x1x?x64xf16>) {scale = 1.0 : f64} -> tensor<1x1x?x64xf16>
+  return %next : tensor<1x1x?x64xf16>
+}
+
 // Ranges change with every 64 queries; wide heads.
 // CHECK-LABEL: func @blocks
 // CHECK: tiles = #attn.tiles<query = 64, key = 64, lanes = 64, vectors = 1, keys = 8, columns = 8>

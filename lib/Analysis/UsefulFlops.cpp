@@ -11,6 +11,7 @@
 #include "fovea/Analysis/ScoreMatrix.h"
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
+#include "mlir/Interfaces/LoopLikeInterface.h"
 #include "llvm/Support/MathExtras.h"
 #include <cmath>
 
@@ -336,6 +337,17 @@ std::optional<double> fovea::countUsefulFlops(Operation *op, Extents &extents) {
   return flops;
 }
 
+/// How often loops of `function` run an operation, as far as that is constant.
+static double countRuns(Operation *op, Operation *function) {
+  double runs = 1;
+  for (Operation *parent = op->getParentOp(); parent && parent != function;
+       parent = parent->getParentOp())
+    if (auto loop = dyn_cast<LoopLikeOpInterface>(parent))
+      if (std::optional<APInt> count = loop.getStaticTripCount())
+        runs *= static_cast<double>(count->getLimitedValue());
+  return runs;
+}
+
 std::optional<double>
 fovea::countUsefulFlops(FunctionOpInterface function,
                         ArrayRef<SmallVector<int64_t>> argumentShapes) {
@@ -343,7 +355,7 @@ fovea::countUsefulFlops(FunctionOpInterface function,
   std::optional<double> total;
   function->walk([&](Operation *op) {
     if (std::optional<double> flops = countUsefulFlops(op, extents))
-      total = total.value_or(0) + *flops;
+      total = total.value_or(0) + *flops * countRuns(op, function);
   });
   return extents.isKnown ? total : std::nullopt;
 }

@@ -40,9 +40,10 @@ namespace fovea {
 /// known, which `extents` tells then.
 std::optional<double> countUsefulFlops(mlir::Operation *op, Extents &extents);
 
-/// Work of all attention ops in `function`, each counted once, for arguments of
-/// the given shapes. None if there are no such ops, or one of them has an
-/// extent that does not follow from the arguments.
+/// Work of all attention ops in `function`, for arguments of the given shapes:
+/// each counts as often as loops around it run, where that is constant, or
+/// once. None if there are no such ops, or one of them has an extent that does
+/// not follow from the arguments.
 std::optional<double>
 countUsefulFlops(mlir::FunctionOpInterface function,
                  llvm::ArrayRef<llvm::SmallVector<int64_t>> argumentShapes);

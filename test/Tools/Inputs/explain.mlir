@@ -113,3 +113,21 @@ func.func @coded(%q: tensor<2x4x48x8xf32>, %k: tensor<2x2x48x8xf32>, %v: tensor<
       outs(%init : tensor<2x4x48x8xf32>) {block = 8 : i64, causal} -> tensor<2x4x48x8xf32>
   return %out : tensor<2x4x48x8xf32>
 }
+
+// A loop over sequences.
+func.func @sequences(%q: tensor<3x2x16x8xf32>, %k: tensor<3x2x16x8xf32>) -> tensor<3x2x16x8xf32> {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c3 = arith.constant 3 : index
+  %all = tensor.empty() : tensor<3x2x16x8xf32>
+  %found = scf.for %b = %c0 to %c3 step %c1 iter_args(%acc = %all) -> tensor<3x2x16x8xf32> {
+    %own = tensor.extract_slice %q[%b, 0, 0, 0] [1, 2, 16, 8] [1, 1, 1, 1] : tensor<3x2x16x8xf32> to tensor<1x2x16x8xf32>
+    %keys = tensor.extract_slice %k[%b, 0, 0, 0] [1, 2, 16, 8] [1, 1, 1, 1] : tensor<3x2x16x8xf32> to tensor<1x2x16x8xf32>
+    %init = tensor.empty() : tensor<1x2x16x8xf32>
+    %out = attn.dense ins(%own, %keys, %keys : tensor<1x2x16x8xf32>, tensor<1x2x16x8xf32>, tensor<1x2x16x8xf32>)
+        outs(%init : tensor<1x2x16x8xf32>) {causal} -> tensor<1x2x16x8xf32>
+    %next = tensor.insert_slice %out into %acc[%b, 0, 0, 0] [1, 2, 16, 8] [1, 1, 1, 1] : tensor<1x2x16x8xf32> into tensor<3x2x16x8xf32>
+    scf.yield %next : tensor<3x2x16x8xf32>
+  }
+  return %found : tensor<3x2x16x8xf32>
+}

@@ -15,32 +15,15 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Buffers.h"
 #include "ContractionKernel.h"
 #include "LinalgBody.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/IR/TypeUtilities.h"
-#include "mlir/Interfaces/FunctionInterfaces.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
-#include "mlir/Interfaces/ViewLikeInterface.h"
 
 using namespace mlir;
 using namespace fovea::attn;
-
-/// The buffer that `memref` is a view of.
-static Value findRoot(Value memref) {
-  while (auto view = memref.getDefiningOp<ViewLikeOpInterface>())
-    memref = view.getViewSource();
-  return memref;
-}
-
-/// Whether no other buffer than a view of `root` has a part of it; what a loop
-/// carries may be any.
-static bool isWhole(Value root) {
-  if (auto argument = dyn_cast<BlockArgument>(root))
-    return isa<FunctionOpInterface>(argument.getOwner()->getParentOp());
-  return isa_and_nonnull<memref::AllocOp, memref::GetGlobalOp>(
-      root.getDefiningOp());
-}
 
 /// The operation whose results are what `reader` reads by `product`, when
 /// nothing else does.

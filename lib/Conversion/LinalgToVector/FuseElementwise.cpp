@@ -7,6 +7,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "fovea/Conversion/Passes.h"
+#include "fovea/Kernels/LinalgProduct.h"
+#include "fovea/Kernels/TargetFacts.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
@@ -21,6 +23,7 @@ namespace fovea::attn {
 } // namespace fovea::attn
 
 using namespace mlir;
+using namespace fovea::attn;
 
 /// More than these, with what they yield, are not cheap.
 static constexpr size_t kMaxCheapOps = 8;
@@ -101,6 +104,41 @@ static bool isWorthFusing(OpOperand *operand) {
              /*allowZeroInResults=*/true);
 }
 
+/// Whether `op`, which reads `value`, is the last to do so. A view may be read
+/// later, and a product's tasks read its factors while others write.
+static bool isLastReader(linalg::GenericOp op, Value value) {
+  return llvm::all_of(value.getUsers(), [&](Operation *user) {
+    auto other = dyn_cast<linalg::LinalgOp>(user);
+    return user == op || (other && user->getBlock() == op->getBlock() &&
+                          user->isBeforeInBlock(op) &&
+                          (!isSumOfProducts(other) ||
+                           !llvm::is_contained(user->getUsers(), op)));
+  });
+}
+
+/// Has an elementwise operation write to what it is the last to read, element
+/// by element: one array less passes through the caches.
+static void writeWhereReadLast(linalg::GenericOp op) {
+  if (!op.hasPureTensorSemantics() || op.getNumResults() != 1 ||
+      op.getNumParallelLoops() != op.getNumLoops() || readsOutputs(op))
+    return;
+  OpOperand *init = op.getDpsInitOperand(0);
+  if (!init->get().getDefiningOp<tensor::EmptyOp>() ||
+      !op.getMatchingIndexingMap(init).isIdentity())
+    return;
+  for (OpOperand *input : op.getDpsInputOperands()) {
+    // A product hands its rows to what alone reads them.
+    auto producer = input->get().getDefiningOp<linalg::GenericOp>();
+    if (producer && !isSumOfProducts(producer) &&
+        input->get().getType() == init->get().getType() &&
+        op.getMatchingIndexingMap(input).isIdentity() &&
+        isLastReader(op, input->get())) {
+      init->set(input->get());
+      return;
+    }
+  }
+}
+
 namespace {
 struct FuseElementwisePass
     : fovea::attn::impl::FuseElementwisePassBase<FuseElementwisePass> {
@@ -117,6 +155,8 @@ struct FuseElementwisePass
     while (!hadChecks && !(done = findChecks()).empty())
       for (Operation *op : done)
         op->erase();
+    if (!isForGPU(getOperation()))
+      getOperation().walk(writeWhereReadLast);
   }
 
 private:

@@ -39,6 +39,10 @@ bool emitContractionWithEpilogue(mlir::linalg::LinalgOp op,
 /// the output, or along that of the input when it is reduced.
 bool emitLinalgLoops(mlir::linalg::LinalgOp op, RegisterFile registers);
 
+/// Emits operations of `block` that follow each other along rows, as norms do,
+/// as one parallel loop over rows each.
+void emitRowGroups(mlir::Block &block, RegisterFile registers);
+
 } // namespace fovea::attn
 
 #endif // FOVEA_LIB_CONVERSION_LINALGTOVECTOR_LINALGKERNELS_H

@@ -19,8 +19,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "LinalgBody.h"
-#include "LinalgKernels.h"
+#include "LinalgLoops.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/Transforms/Transforms.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -31,56 +30,15 @@
 using namespace mlir;
 using namespace fovea::attn;
 
-/// Elements that a task visits, and what a dynamic extent is taken for.
-static constexpr int64_t kTaskElements = 16384, kDynamicExtent = 256;
-
 /// Vectors of partial results where a reduction runs along vectors: one
 /// addition after the other would wait for each.
 static constexpr int64_t kPartialResults = 4;
 
-namespace {
-class LoopsKernel {
-public:
-  using Values = KernelBuilder::Values;
-
-  LoopsKernel(linalg::LinalgOp op, OpBuilder &builder, RegisterFile registers)
-      : op(op), b(op.getLoc(), builder, builder.getF32Type(), 1),
-        types(op.getIteratorTypesArray()), lanes(countLanes(op, registers)),
-        body(op, b, lanes) {}
-
-  static bool canEmit(linalg::LinalgOp op);
-  void emit();
-
-private:
-  static int64_t countLanes(linalg::LinalgOp op, RegisterFile registers);
-  bool isReduction(unsigned loop) {
-    return types[loop] == utils::IteratorType::reduction;
-  }
-  void chooseVectorLoop();
-  SmallVector<int64_t> chooseChunks();
-  Value extentOf(unsigned loop);
-
-  void emitParallel(ArrayRef<unsigned> loops);
-  Values emitReductions(ArrayRef<unsigned> loops, bool isVector,
-                        ValueRange running);
-  void emitPoint(bool isVector);
-  void emitReducedPoint();
-  Value reduceVectors(Value running);
-  Value combine(Value one, Value other);
-
-  linalg::LinalgOp op;
-  KernelBuilder b;
-  SmallVector<utils::IteratorType> types;
-  int64_t lanes;
-  LinalgBody body;
-  /// The loop along which vectors run.
-  std::optional<unsigned> vectorLoop;
-  /// What combines partial results where that loop is a reduction.
-  Operation *combiner = nullptr;
-  SmallVector<unsigned> reductions; // all but the vector's
-  SmallVector<Value> low, high;
-};
-} // namespace
+LoopsKernel::LoopsKernel(linalg::LinalgOp op, OpBuilder &builder,
+                         RegisterFile registers)
+    : op(op), b(op.getLoc(), builder, builder.getF32Type(), 1),
+      types(op.getIteratorTypesArray()), lanes(countLanes(op, registers)),
+      body(op, b, lanes) {}
 
 int64_t LoopsKernel::countLanes(linalg::LinalgOp op, RegisterFile registers) {
   int64_t widest = 32;
@@ -123,7 +81,7 @@ bool LoopsKernel::canEmit(linalg::LinalgOp op) {
 
 void LoopsKernel::chooseVectorLoop() {
   auto fits = [&](unsigned loop, bool isReduced, bool gathers = false) {
-    return body.hasVectors(loop) &&
+    return !llvm::is_contained(rows, loop) && body.hasVectors(loop) &&
            llvm::all_of(op->getOpOperands(), [&](OpOperand &operand) {
              if (op.isDpsInit(&operand))
                return isReduced ? body.isInvariant(operand, loop)
@@ -198,27 +156,58 @@ Value LoopsKernel::extentOf(unsigned loop) {
   llvm_unreachable("the map numbers dimensions of operands");
 }
 
-void LoopsKernel::emit() {
+std::optional<unsigned> LoopsKernel::getVectorLoop() {
   chooseVectorLoop();
+  return vectorLoop;
+}
+
+void LoopsKernel::findExtents() {
   if (vectorLoop)
     body.setVectorLoop(*vectorLoop);
-  SmallVector<int64_t> chunks = chooseChunks();
-  unsigned numLoops = types.size();
-  SmallVector<Value> extents;
-  SmallVector<unsigned> parallel;
-  SmallVector<OpFoldResult> bounds;
-  for (unsigned loop = 0; loop < numLoops; ++loop) {
-    extents.push_back(extentOf(loop));
-    if (!isReduction(loop)) {
+  for (unsigned loop = 0; loop < types.size(); ++loop) {
+    high.push_back(extentOf(loop));
+    if (llvm::is_contained(rows, loop))
+      continue;
+    if (!isReduction(loop))
       parallel.push_back(loop);
-      bounds.push_back(
-          getAsOpFoldResult(b.ceilDiv(extents[loop], chunks[loop])));
-    } else if (loop != vectorLoop) {
+    else if (loop != vectorLoop)
       reductions.push_back(loop);
-    }
   }
-  low.assign(numLoops, b.index(0));
-  high = extents;
+  low.assign(types.size(), b.index(0));
+}
+
+SmallVector<unsigned> LoopsKernel::putVectorLast(ArrayRef<unsigned> loops) {
+  SmallVector<unsigned> order(loops);
+  if (vectorLoop && !isReduction(*vectorLoop)) {
+    llvm::erase(order, *vectorLoop);
+    order.push_back(*vectorLoop);
+  }
+  return order;
+}
+
+LoopsKernel::Values LoopsKernel::beginRows(ArrayRef<unsigned> loops) {
+  rows.assign(loops.begin(), loops.end());
+  chooseVectorLoop();
+  findExtents();
+  return llvm::map_to_vector(rows, [&](unsigned loop) { return high[loop]; });
+}
+
+void LoopsKernel::emitRow(OpBuilder &builder, ValueRange at) {
+  b.restoreInsertionPoint(builder.saveInsertionPoint());
+  for (auto [loop, iv] : llvm::zip(rows, at))
+    body.position[loop] = iv;
+  emitParallel(putVectorLast(parallel));
+  builder.restoreInsertionPoint(b.saveInsertionPoint());
+}
+
+void LoopsKernel::emit() {
+  chooseVectorLoop();
+  findExtents();
+  SmallVector<int64_t> chunks = chooseChunks();
+  SmallVector<Value> extents = high;
+  SmallVector<OpFoldResult> bounds;
+  for (unsigned loop : parallel)
+    bounds.push_back(getAsOpFoldResult(b.ceilDiv(extents[loop], chunks[loop])));
   auto emitTask = [&](ValueRange ivs) {
     for (auto [loop, iv] : llvm::zip(parallel, ivs)) {
       low[loop] = b.mul(iv, chunks[loop]);
@@ -227,13 +216,7 @@ void LoopsKernel::emit() {
       high[loop] =
           known && *known % chunks[loop] == 0 ? end : b.min(end, extents[loop]);
     }
-    // The vector's loop last.
-    SmallVector<unsigned> order = parallel;
-    if (vectorLoop && !isReduction(*vectorLoop)) {
-      llvm::erase(order, *vectorLoop);
-      order.push_back(*vectorLoop);
-    }
-    emitParallel(order);
+    emitParallel(putVectorLast(parallel));
   };
   if (parallel.empty())
     return emitTask({});

@@ -26,14 +26,22 @@ namespace fovea::attn {
 using namespace mlir;
 using namespace fovea::attn;
 
-/// The map by which the loops of a product find their way in the input of a
-/// transposition, instead of in its result.
-static AffineMap composeWith(AffineMap map, linalg::TransposeOp transpose) {
-  SmallVector<AffineExpr> exprs(map.getNumResults());
-  for (auto [dim, source] : llvm::enumerate(transpose.getPermutation()))
-    exprs[source] = map.getResult(dim);
-  return AffineMap::get(map.getNumDims(), map.getNumSymbols(), exprs,
-                        map.getContext());
+/// The map by which the loops of a product find their way in the input of what
+/// only moves or repeats that, instead of in its result `value`; null where
+/// that is something else.
+static AffineMap composeWithMove(AffineMap map, Value value) {
+  auto move = value.getDefiningOp<linalg::LinalgOp>();
+  if (!move || move.getNumDpsInputs() != 1 || move.getNumDpsInits() != 1 ||
+      move.getNumReductionLoops() != 0 ||
+      !isa<RankedTensorType>(move.getDpsInputs()[0].getType()) ||
+      move.getBlock()->getTerminator()->getOperand(0) !=
+          move.getBlock()->getArgument(0))
+    return AffineMap();
+  AffineMap in = move.getIndexingMapsArray()[0];
+  AffineMap out = move.getIndexingMapsArray()[1];
+  if (!in.isProjectedPermutation() || !out.isPermutation())
+    return AffineMap();
+  return in.compose(inversePermutation(out)).compose(map);
 }
 
 static bool isProduct(linalg::LinalgOp op) {
@@ -56,18 +64,66 @@ static void separateInit(OpBuilder &builder, linalg::LinalgOp op) {
   init->set(zeros->getResult(0));
 }
 
-/// `op`, a product, without transpositions of its factors; no value when there
-/// are none.
-static Value foldTranspositions(OpBuilder &builder, linalg::LinalgOp op) {
+/// Whether a factor of the loops `before` may be read by `after`: the other
+/// factor and the result must have what it is the same for, as they have the
+/// batch that shares the weights of a layer.
+static bool canShare(AffineMap before, AffineMap after, AffineMap other,
+                     AffineMap result) {
+  return llvm::all_of(llvm::seq(before.getNumDims()), [&](unsigned loop) {
+    return !before.isFunctionOfDim(loop) || after.isFunctionOfDim(loop) ||
+           (other.isFunctionOfDim(loop) && result.isFunctionOfDim(loop));
+  });
+}
+
+/// `op`, a product, with batches that share a factor as rows of one product;
+/// as it is where that is not one array.
+static Value collapseBatches(OpBuilder &builder, linalg::GenericOp op) {
+  SmallVector<AffineMap> maps = op.getIndexingMapsArray();
+  if (!llvm::all_of(
+          maps, [](AffineMap map) { return map.isProjectedPermutation(); }) ||
+      llvm::any_of(op.getStaticLoopRanges(), ShapedType::isDynamic))
+    return op.getResult(0);
+  auto isRow = [&](unsigned loop, unsigned factor) {
+    return !maps[1 - factor].isFunctionOfDim(loop) &&
+           maps[factor].isFunctionOfDim(loop) && maps[2].isFunctionOfDim(loop);
+  };
+  SmallVector<ReassociationIndices> groups = {{0}};
+  for (int64_t loop = 1; loop < op.getNumLoops(); ++loop) {
+    bool together =
+        llvm::any_of(ArrayRef<unsigned>{0, 1}, [&](unsigned factor) {
+          return isRow(loop - 1, factor) && isRow(loop, factor);
+        });
+    ReassociationIndices pair = {loop - 1, loop};
+    if (together && linalg::areDimSequencesPreserved(maps, pair))
+      groups.back().push_back(loop);
+    else
+      groups.push_back({loop});
+  }
+  IRRewriter rewriter(builder);
+  FailureOr<linalg::CollapseResult> collapsed = failure();
+  if (groups.size() < op.getNumLoops())
+    collapsed = linalg::collapseOpIterationDims(op, groups, rewriter);
+  if (failed(collapsed))
+    return op.getResult(0);
+  op.erase();
+  return collapsed->results.front();
+}
+
+/// `op`, a product, without transpositions and repetitions of its factors; no
+/// value when there are none.
+static Value foldMoves(OpBuilder &builder, linalg::LinalgOp op) {
   if (!isProduct(op))
     return Value();
   SmallVector<Value> inputs = op.getDpsInputs();
   SmallVector<AffineMap> maps = op.getIndexingMapsArray();
   bool isFolded = false;
-  for (auto [input, map] : llvm::zip(inputs, maps))
-    while (auto transpose = input.getDefiningOp<linalg::TransposeOp>()) {
-      map = composeWith(map, transpose);
-      input = transpose.getInput();
+  for (unsigned factor : {0, 1})
+    while (AffineMap map = composeWithMove(maps[factor], inputs[factor])) {
+      if (!canShare(maps[factor], map, maps[1 - factor], maps[2]))
+        break;
+      maps[factor] = map;
+      inputs[factor] =
+          inputs[factor].getDefiningOp<linalg::LinalgOp>().getDpsInputs()[0];
       isFolded = true;
     }
   if (!isFolded)
@@ -76,7 +132,7 @@ static Value foldTranspositions(OpBuilder &builder, linalg::LinalgOp op) {
       builder, op.getLoc(), op->getResultTypes(), inputs, op.getDpsInits(),
       maps, op.getIteratorTypesArray());
   product.getRegion().takeBody(op->getRegion(0));
-  return product.getResult(0);
+  return collapseBatches(builder, product);
 }
 
 namespace {
@@ -86,7 +142,7 @@ struct PrepareProductsPass
 
   void runOnOperation() override {
     replaceAll(emitConvolutionAsProduct);
-    replaceAll(foldTranspositions);
+    replaceAll(foldMoves);
     moveReshapes();
     getOperation().walk([](linalg::LinalgOp op) {
       OpBuilder builder(op);

@@ -38,6 +38,14 @@ struct VectorizeLinalgPass
     // reads them. What is neither stays for the conversion to plain loops.
     emitAll(emitContractionWithEpilogue, cpu->getRegisters());
     emitAll(emitLinalgContraction, cpu->getRegisters());
+    SmallVector<Block *> blocks;
+    getOperation().walk([&](Block *block) {
+      if (!block->getParentOp()->getParentOfType<scf::ForallOp>() &&
+          !isa<scf::ForallOp, linalg::LinalgOp>(block->getParentOp()))
+        blocks.push_back(block);
+    });
+    for (Block *block : blocks)
+      emitRowGroups(*block, cpu->getRegisters());
     emitAll(emitLinalgLoops, cpu->getRegisters());
 
     // Functions of vectors would become calls for one element after the other.

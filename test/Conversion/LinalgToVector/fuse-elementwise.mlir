@@ -210,3 +210,65 @@ func.func @accumulate(%x: tensor<8xf32>, %old: tensor<8xf32>) -> tensor<8x64xf32
   } -> tensor<8x64xf32>
   return %n : tensor<8x64xf32>
 }
+
+// What an operation is the last to read, element by element, has its results; not where a view of it is read later.
+
+// CHECK-LABEL: func.func @read_last(
+//       CHECK:   %[[E:.*]] = linalg.generic
+//       CHECK:     math.exp
+//       CHECK:   %[[S:.*]] = linalg.generic {{.*}} ins(%[[E]] :
+//       CHECK:   linalg.generic {{.*}} ins(%[[E]], %[[S]] : {{.*}}) outs(%[[E]] :
+func.func @read_last(%x: tensor<4x8xf32>, %zeros: tensor<4xf32>) -> tensor<4x8xf32> {
+  %empty = tensor.empty() : tensor<4x8xf32>
+  %e = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i, j)>], iterator_types = ["parallel", "parallel"]}
+      ins(%x : tensor<4x8xf32>) outs(%empty : tensor<4x8xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %r = math.exp %a : f32
+    linalg.yield %r : f32
+  } -> tensor<4x8xf32>
+  %s = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i)>], iterator_types = ["parallel", "reduction"]}
+      ins(%e : tensor<4x8xf32>) outs(%zeros : tensor<4xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %r = arith.addf %a, %o : f32
+    linalg.yield %r : f32
+  } -> tensor<4xf32>
+  %q = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i)>, affine_map<(i, j) -> (i, j)>],
+                       iterator_types = ["parallel", "parallel"]}
+      ins(%e, %s : tensor<4x8xf32>, tensor<4xf32>) outs(%empty : tensor<4x8xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %r = arith.divf %a, %b : f32
+    linalg.yield %r : f32
+  } -> tensor<4x8xf32>
+  return %q : tensor<4x8xf32>
+}
+
+// CHECK-LABEL: func.func @viewed(
+//       CHECK:   %[[E:.*]] = linalg.generic
+//       CHECK:     math.exp
+//       CHECK:   tensor.collapse_shape %[[E]]
+//       CHECK:   linalg.generic {{.*}} ins(%[[E]], %{{.*}} : {{.*}}) outs(%{{[0-9]+}} :
+func.func @viewed(%x: tensor<4x8xf32>, %s: tensor<4xf32>) -> (tensor<4x8xf32>, tensor<32xf32>) {
+  %empty = tensor.empty() : tensor<4x8xf32>
+  %e = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i, j)>], iterator_types = ["parallel", "parallel"]}
+      ins(%x : tensor<4x8xf32>) outs(%empty : tensor<4x8xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %p = math.exp %a : f32
+    %t = math.exp %p : f32
+    %u = math.exp %t : f32
+    %v = math.exp %u : f32
+    %w = math.exp %v : f32
+    %y = math.exp %w : f32
+    %z = math.exp %y : f32
+    %r = math.exp %z : f32
+    linalg.yield %r : f32
+  } -> tensor<4x8xf32>
+  %view = tensor.collapse_shape %e [[0, 1]] : tensor<4x8xf32> into tensor<32xf32>
+  %q = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i)>, affine_map<(i, j) -> (i, j)>],
+                       iterator_types = ["parallel", "parallel"]}
+      ins(%e, %s : tensor<4x8xf32>, tensor<4xf32>) outs(%empty : tensor<4x8xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %r = arith.divf %a, %b : f32
+    linalg.yield %r : f32
+  } -> tensor<4x8xf32>
+  return %q, %view : tensor<4x8xf32>, tensor<32xf32>
+}

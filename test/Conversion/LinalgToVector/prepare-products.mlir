@@ -182,3 +182,38 @@ func.func @reshaped(%a: tensor<12x8xf32>, %b: tensor<8x16xf32>, %bias: tensor<16
   } -> tensor<2x6x1xf32>
   return %s, %t : tensor<2x6x16xf32>, tensor<2x6x1xf32>
 }
+
+// Weights that are repeated for each entry of a batch are read as they are, and
+// entries are rows of one product.
+
+// CHECK-LABEL: func.func @shared_weights(
+//  CHECK-SAME:   %[[X:.*]]: tensor<2x7x16xf32>, %[[W:.*]]: tensor<32x16xf32>, %[[O:.*]]: tensor<2x7x32xf32>)
+//   CHECK-DAG:   %[[ROWS:.*]] = tensor.collapse_shape %[[X]] {{\[}}[0, 1], [2]] : tensor<2x7x16xf32> into tensor<14x16xf32>
+//   CHECK-DAG:   %[[OUT:.*]] = tensor.collapse_shape %[[O]] {{\[}}[0, 1], [2]] : tensor<2x7x32xf32> into tensor<14x32xf32>
+//       CHECK:   %[[R:.*]] = linalg.generic {indexing_maps = [#[[$LEFT]], #[[$STORED]], #{{.*}}]{{.*}} ins(%[[ROWS]], %[[W]] : {{.*}}) outs(%[[OUT]] :
+//       CHECK:   tensor.expand_shape %[[R]] {{\[}}[0, 1], [2]]
+func.func @shared_weights(%x: tensor<2x7x16xf32>, %w: tensor<32x16xf32>, %o: tensor<2x7x32xf32>) -> tensor<2x7x32xf32> {
+  %empty = tensor.empty() : tensor<16x32xf32>
+  %t = linalg.transpose ins(%w : tensor<32x16xf32>) outs(%empty : tensor<16x32xf32>) permutation = [1, 0]
+  %both = tensor.empty() : tensor<2x16x32xf32>
+  %b = linalg.generic {indexing_maps = [affine_map<(b, k, n) -> (k, n)>, affine_map<(b, k, n) -> (b, k, n)>],
+                       iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%t : tensor<16x32xf32>) outs(%both : tensor<2x16x32xf32>) {
+  ^bb0(%a: f32, %out: f32):
+    linalg.yield %a : f32
+  } -> tensor<2x16x32xf32>
+  %r = linalg.batch_matmul ins(%x, %b : tensor<2x7x16xf32>, tensor<2x16x32xf32>) outs(%o : tensor<2x7x32xf32>) -> tensor<2x7x32xf32>
+  return %r : tensor<2x7x32xf32>
+}
+
+// What is repeated along a sum, or along columns, stays: no loop of the result would be left to a factor.
+
+// CHECK-LABEL: func.func @repeated_columns(
+//       CHECK:   linalg.broadcast
+//       CHECK:   linalg.matmul
+func.func @repeated_columns(%x: tensor<8x16xf32>, %w: tensor<16xf32>, %o: tensor<8x32xf32>) -> tensor<8x32xf32> {
+  %empty = tensor.empty() : tensor<16x32xf32>
+  %b = linalg.broadcast ins(%w : tensor<16xf32>) outs(%empty : tensor<16x32xf32>) dimensions = [1]
+  %r = linalg.matmul ins(%x, %b : tensor<8x16xf32>, tensor<16x32xf32>) outs(%o : tensor<8x32xf32>) -> tensor<8x32xf32>
+  return %r : tensor<8x32xf32>
+}

@@ -1,0 +1,78 @@
+//===- LinalgLoops.h - Vectorised loops of linalg ops -----------*- C++ -*-===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FOVEA_LIB_CONVERSION_LINALGTOVECTOR_LINALGLOOPS_H
+#define FOVEA_LIB_CONVERSION_LINALGTOVECTOR_LINALGLOOPS_H
+
+#include "LinalgBody.h"
+#include "LinalgKernels.h"
+
+namespace fovea::attn {
+
+/// Elements that a task visits, and what a dynamic extent is taken for.
+constexpr int64_t kTaskElements = 16384, kDynamicExtent = 256;
+
+/// Emits the loops of one operation: all of them, or those within one row.
+class LoopsKernel {
+public:
+  using Values = KernelBuilder::Values;
+
+  LoopsKernel(mlir::linalg::LinalgOp op, mlir::OpBuilder &builder,
+              RegisterFile registers);
+
+  static bool canEmit(mlir::linalg::LinalgOp op);
+  /// The loop along which vectors run, when there is one.
+  std::optional<unsigned> getVectorLoop();
+  /// Emits all loops, as one parallel loop.
+  void emit();
+
+  /// Has emitRow() emit all but `rows`, which are parallel. Returns how far
+  /// these go.
+  Values beginRows(llvm::ArrayRef<unsigned> rows);
+  /// Emits the loops within the row at `at` where `builder` stands.
+  void emitRow(mlir::OpBuilder &builder, mlir::ValueRange at);
+
+private:
+  static int64_t countLanes(mlir::linalg::LinalgOp op, RegisterFile registers);
+  bool isReduction(unsigned loop) {
+    return types[loop] == mlir::utils::IteratorType::reduction;
+  }
+  void chooseVectorLoop();
+  void findExtents();
+  llvm::SmallVector<int64_t> chooseChunks();
+  mlir::Value extentOf(unsigned loop);
+  /// Those in `loops`, the vector's last.
+  llvm::SmallVector<unsigned> putVectorLast(llvm::ArrayRef<unsigned> loops);
+
+  void emitParallel(llvm::ArrayRef<unsigned> loops);
+  Values emitReductions(llvm::ArrayRef<unsigned> loops, bool isVector,
+                        mlir::ValueRange running);
+  void emitPoint(bool isVector);
+  void emitReducedPoint();
+  mlir::Value reduceVectors(mlir::Value running);
+  mlir::Value combine(mlir::Value one, mlir::Value other);
+
+  mlir::linalg::LinalgOp op;
+  KernelBuilder b;
+  llvm::SmallVector<mlir::utils::IteratorType> types;
+  int64_t lanes;
+  LinalgBody body;
+  /// Loops that emitRow() leaves to its caller.
+  llvm::SmallVector<unsigned> rows;
+  /// The loop along which vectors run.
+  std::optional<unsigned> vectorLoop;
+  /// What combines partial results where that loop is a reduction.
+  mlir::Operation *combiner = nullptr;
+  llvm::SmallVector<unsigned> parallel,
+      reductions; // the latter but the vector's
+  llvm::SmallVector<mlir::Value> low, high;
+};
+
+} // namespace fovea::attn
+
+#endif // FOVEA_LIB_CONVERSION_LINALGTOVECTOR_LINALGLOOPS_H

@@ -1,0 +1,118 @@
+// RUN: fovea-opt %s --attn-set-target="vector-bits=512 num-registers=32" --attn-vectorize-linalg --canonicalize --cse | FileCheck %s
+
+// The steps of a norm are one loop over rows: sums along vectors, then what reads them.
+
+#all = affine_map<(i, j) -> (i, j)>
+#row = affine_map<(i, j) -> (i)>
+#column = affine_map<(i, j) -> (j)>
+
+// CHECK-LABEL: func.func @norm(
+//       CHECK:   scf.forall
+//       CHECK:     scf.for %[[ROW:.*]] =
+//       CHECK:       vector.reduction <add>
+//       CHECK:       memref.store %{{.*}}, %{{.*}}[%[[ROW]]]
+//       CHECK:       math.rsqrt
+//       CHECK:       vector.store %{{.*}}, %{{.*}}[%[[ROW]], %{{.*}}]
+//   CHECK-NOT:   scf.forall
+//       CHECK:   memref.dealloc
+//       CHECK:   return
+func.func @norm(%x: memref<640x256xf32>, %w: memref<256xf32>) -> memref<640x256xf32> {
+  %zero = arith.constant 0.0 : f32
+  %s = memref.alloc() : memref<640xf32>
+  linalg.fill ins(%zero : f32) outs(%s : memref<640xf32>)
+  linalg.generic {indexing_maps = [#all, #row], iterator_types = ["parallel", "reduction"]}
+      ins(%x : memref<640x256xf32>) outs(%s : memref<640xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %p = arith.mulf %a, %a : f32
+    %r = arith.addf %p, %o : f32
+    linalg.yield %r : f32
+  }
+  %out = memref.alloc() : memref<640x256xf32>
+  linalg.generic {indexing_maps = [#all, #row, #column, #all], iterator_types = ["parallel", "parallel"]}
+      ins(%x, %s, %w : memref<640x256xf32>, memref<640xf32>, memref<256xf32>) outs(%out : memref<640x256xf32>) {
+  ^bb0(%a: f32, %b: f32, %c: f32, %o: f32):
+    %f = math.rsqrt %b : f32
+    %p = arith.mulf %a, %f : f32
+    %r = arith.mulf %p, %c : f32
+    linalg.yield %r : f32
+  }
+  memref.dealloc %s : memref<640xf32>
+  return %out : memref<640x256xf32>
+}
+
+// What reads other rows of an array than it computes waits for all of them.
+
+// CHECK-LABEL: func.func @transposed(
+// CHECK-COUNT-2: scf.forall
+func.func @transposed(%x: memref<640x640xf32>) -> memref<640x640xf32> {
+  %t = memref.alloc() : memref<640x640xf32>
+  linalg.generic {indexing_maps = [#all, #all], iterator_types = ["parallel", "parallel"]}
+      ins(%x : memref<640x640xf32>) outs(%t : memref<640x640xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %r = math.exp %a : f32
+    linalg.yield %r : f32
+  }
+  %out = memref.alloc() : memref<640x640xf32>
+  linalg.generic {indexing_maps = [affine_map<(i, j) -> (j, i)>, #all, #all], iterator_types = ["parallel", "parallel"]}
+      ins(%t, %t : memref<640x640xf32>, memref<640x640xf32>) outs(%out : memref<640x640xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %r = arith.addf %a, %b : f32
+    linalg.yield %r : f32
+  }
+  memref.dealloc %t : memref<640x640xf32>
+  return %out : memref<640x640xf32>
+}
+
+// Nor is there a group around what reads a step's results in between.
+
+// CHECK-LABEL: func.func @read_between(
+//       CHECK:   scf.forall
+//       CHECK:   call @look
+//       CHECK:   scf.forall
+func.func private @look(memref<640x640xf32>)
+func.func @read_between(%x: memref<640x640xf32>) -> memref<640x640xf32> {
+  %t = memref.alloc() : memref<640x640xf32>
+  linalg.generic {indexing_maps = [#all, #all], iterator_types = ["parallel", "parallel"]}
+      ins(%x : memref<640x640xf32>) outs(%t : memref<640x640xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %r = math.exp %a : f32
+    linalg.yield %r : f32
+  }
+  call @look(%t) : (memref<640x640xf32>) -> ()
+  linalg.generic {indexing_maps = [#all, #all], iterator_types = ["parallel", "parallel"]}
+      ins(%x : memref<640x640xf32>) outs(%t : memref<640x640xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %r = arith.addf %a, %o : f32
+    linalg.yield %r : f32
+  }
+  return %t : memref<640x640xf32>
+}
+
+// Rows have two dimensions where sums keep them.
+
+// CHECK-LABEL: func.func @batches(
+//       CHECK:   scf.forall (%[[B:.*]], %[[C:.*]]) in
+//       CHECK:     scf.for %[[ROW:.*]] =
+//       CHECK:       memref.store %{{.*}}, %{{.*}}[%[[B]], %[[ROW]]]
+//   CHECK-NOT:   scf.forall
+//       CHECK:   return
+func.func @batches(%x: memref<3x640x256xf32>) -> memref<3x640x256xf32> {
+  %zero = arith.constant 0.0 : f32
+  %s = memref.alloc() : memref<3x640xf32>
+  linalg.fill ins(%zero : f32) outs(%s : memref<3x640xf32>)
+  linalg.generic {indexing_maps = [affine_map<(b, i, j) -> (b, i, j)>, affine_map<(b, i, j) -> (b, i)>], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%x : memref<3x640x256xf32>) outs(%s : memref<3x640xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %r = arith.addf %a, %o : f32
+    linalg.yield %r : f32
+  }
+  %out = memref.alloc() : memref<3x640x256xf32>
+  linalg.generic {indexing_maps = [affine_map<(b, i, j) -> (b, i, j)>, affine_map<(b, i, j) -> (b, i)>, affine_map<(b, i, j) -> (b, i, j)>],
+                  iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%x, %s : memref<3x640x256xf32>, memref<3x640xf32>) outs(%out : memref<3x640x256xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %r = arith.subf %a, %b : f32
+    linalg.yield %r : f32
+  }
+  return %out : memref<3x640x256xf32>
+}

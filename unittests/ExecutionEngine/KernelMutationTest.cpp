@@ -76,10 +76,10 @@ func.func @lists(%q: !q, %k: !k, %v: !k) -> !q {
   %init = tensor.empty() : !q
   %r = attn.stream query(%q : !q)
       source(%k, %v : !k, !k)
-          ranges [affine_map<(b)[rows, n] -> (b, b + 30)>,
+          ranges [affine_map<(b)[rows, n] -> (b, b + 58)>,
                   affine_map<(b)[rows, n] -> (100, 132)>,
                   affine_map<(b)[rows, n] -> (b + 150, b + 180)>,
-                  affine_map<(b)[rows, n] -> (b + 200, b + 230)>,
+                  affine_map<(b)[rows, n] -> (b + 200, b + 260)>,
                   affine_map<(b)[rows, n] -> (b + 300, b + 320)>]
       outs(%init : !q) {block = 128 : i64, scale = 0.125 : f64} -> !q
   return %r : !q

@@ -169,14 +169,6 @@ ConstantIntRanges ScoreBody::Evaluator::inferRange(Operation &op,
   return range;
 }
 
-/// Whether an operation computes other numbers of the integers that its
-/// operands are with fewer bits.
-static bool needsAllBits(Operation &op) {
-  return isa<arith::BitcastOp, arith::CeilDivUIOp, arith::DivUIOp,
-             arith::RemUIOp, arith::ShLIOp, arith::ShRUIOp, arith::UIToFPOp>(
-      op);
-}
-
 /// The sum or difference of positions, if `op` is one.
 std::optional<ScoreBody::Lanes>
 ScoreBody::Evaluator::addRamps(Operation &op, ArrayRef<Lanes> operands,
@@ -200,6 +192,14 @@ ScoreBody::Evaluator::addRamps(Operation &op, ArrayRef<Lanes> operands,
   return result;
 }
 
+/// Whether the order is that of unsigned numbers, which differences do not
+/// keep.
+static bool isUnsigned(arith::CmpIPredicate predicate) {
+  using Predicate = arith::CmpIPredicate;
+  return predicate == Predicate::ult || predicate == Predicate::ule ||
+         predicate == Predicate::ugt || predicate == Predicate::uge;
+}
+
 /// The comparison of two positions, if `op` is one: of constants with how far
 /// apart they are, which is the same for neighbouring entries.
 std::optional<ScoreBody::Lanes>
@@ -207,7 +207,8 @@ ScoreBody::Evaluator::compareRamps(Operation &op, ArrayRef<Lanes> operands,
                                    const ConstantIntRanges &range) {
   auto comparison = dyn_cast<arith::CmpIOp>(op);
   if (!comparison || !comparison.getLhs().getType().isIndex() ||
-      needsAllBits(op) || llvm::any_of(operands, [](const Lanes &operand) {
+      isUnsigned(comparison.getPredicate()) ||
+      llvm::any_of(operands, [](const Lanes &operand) {
         return operand.kind == Lanes::Vector || !fits32(operand.range);
       }))
     return std::nullopt;
@@ -248,6 +249,14 @@ Value ScoreBody::Evaluator::addProduct(Operation &op,
     return math::FmaOp::create(b, lhs, rhs, other);
   }
   return Value();
+}
+
+/// Whether an operation computes other numbers of the integers that its
+/// operands are with fewer bits.
+static bool needsAllBits(Operation &op) {
+  return isa<arith::BitcastOp, arith::CeilDivUIOp, arith::DivUIOp,
+             arith::RemUIOp, arith::ShLIOp, arith::ShRUIOp, arith::UIToFPOp>(
+      op);
 }
 
 /// The operation on vectors: all of them are elementwise.

@@ -423,3 +423,43 @@ def test_cache():
         found = cache.attend(q[:, :, token : token + 1], **options)
         seen = slice(0, token + 1)
         check(found, reference.dense(q[:, :, token : token + 1], k[:, :, seen], v[:, :, seen], causal=True, **options))
+
+
+def comparisons(x, y):
+    """What each comparison of IR gives for arrays; those that begin with u take numbers without a sign."""
+    a, b = (np.broadcast_to(each, np.broadcast_shapes(x.shape, y.shape)).astype(np.int64) for each in (x, y))
+    u, w = a.view(np.uint64), b.view(np.uint64)
+    return {
+        "eq": a == b, "ne": a != b, "slt": a < b, "sle": a <= b, "sgt": a > b, "sge": a >= b,
+        "ult": u < w, "ule": u <= w, "ugt": u > w, "uge": u >= w,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("queries", [1, 70])
+@pytest.mark.parametrize("predicate", ["eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge"])
+def test_comparisons_of_positions(predicate, queries):
+    """Those of numbers without a sign are not those of differences; queries before the first key have large ones."""
+    keys = 60
+    query, key = f"tensor<1x1x{queries}x8xf32>", f"tensor<1x1x{keys}x8xf32>"
+    kernel = fovea.compile(
+        f"""func.func @f(%q: {query}, %k: {key}, %v: {key}) -> {query} {{
+              %init = tensor.empty() : {query}
+              %r = attn.dense ins(%q, %k, %v : {query}, {key}, {key}) score {{
+                ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index):
+                  %c = arith.constant -2.0 : f32
+                  %p = arith.cmpi {predicate}, %j, %i : index
+                  %m = arith.mulf %s, %c : f32
+                  %t = arith.select %p, %m, %s : f32
+                  attn.yield %t : f32
+              }} outs(%init : {query}) {{scale = 1.0 : f64}} -> {query}
+              return %r : {query}
+            }}"""
+    )
+    rng = np.random.default_rng(6)
+    q, k, v = (rng.standard_normal((1, 1, n, 8)).astype(np.float32) for n in (queries, keys, keys))
+    i, j = np.arange(queries)[:, None] + keys - queries, np.arange(keys)[None]
+    scores = (q.astype(np.float64) @ k.swapaxes(-1, -2))[0, 0]
+    scores = np.where(comparisons(j, i)[predicate], -2 * scores, scores)
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    expected = weights @ v[0, 0] / weights.sum(-1, keepdims=True)
+    np.testing.assert_allclose(kernel(q, k, v)[0, 0], expected, rtol=2e-5, atol=2e-5)

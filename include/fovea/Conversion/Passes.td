@@ -37,6 +37,10 @@ def OutlineParallelPass : Pass<"attn-outline-parallel", "::mlir::ModuleOp"> {
     stack, except constants, which are repeated; of a buffer of static shape, that
     is its address. Parallel loops inside parallel loops become sequential.
 
+    A loop around operations of `attn` or `linalg` stays as it is: they are yet to
+    be lowered, to buffers that belong to the scratch memory of the loop. The CPU
+    pipeline runs the pass before that and after.
+
     The runtime hands out indices from the highest down. The last dimension of
     the loop varies slowest, so that of a loop over (batch, head, block) all heads
     start with the last blocks, which have the most to do under a causal mask.

@@ -56,7 +56,7 @@ static constexpr int64_t kTileFields = 12;
 /// Places for what tiles are, and for their weights. A place is written again
 /// when keys two tiles before are free, one iteration after its last reading.
 static constexpr int64_t kSlots = 4;
-/// Where nothing is ever written, behind nine barriers.
+/// Where nothing is ever read, behind nine barriers.
 static constexpr int64_t kNever = 9 * 8;
 
 bool fovea::attn::canUseWarpgroups(StreamOp op) {
@@ -100,7 +100,7 @@ struct Shared {
   Boxes keys, values;
   Value tiles;  // kSlots, kTileFields numbers each
   Value loaded; // of the queries
-  Value never;  // written
+  Value never;  // read
 };
 } // namespace
 
@@ -500,10 +500,11 @@ private:
     return w.packWeights(k.type, all);
   }
 
-  /// Keeps waits for products behind what makes `number`, which is at most
-  /// 2^40: they have no operands, and ptxas would put them before the weights
-  /// that are made beside the products. It does not move them across a store,
-  /// which is never made.
+  /// Keeps waits for products behind what makes `number`: they have no
+  /// operands, and ptxas would put them before the weights that are made beside
+  /// the products. It does not move them across a store. A sum of a soft-max is
+  /// at most 2^40, so none is made; what squares of scores may leave there,
+  /// nobody reads.
   void keepBehind(Value number) {
     Value isImpossible = arith::CmpFOp::create(b, arith::CmpFPredicate::OGT,
                                                number, b.scalar(0x1p100));

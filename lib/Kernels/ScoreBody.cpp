@@ -8,11 +8,10 @@
 
 #include "fovea/Kernels/ScoreBody.h"
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
-#include "fovea/Kernels/ScoreMath.h"
+#include "fovea/Kernels/VectorMath.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/Math/IR/Math.h"
-#include "mlir/Dialect/Math/Transforms/Passes.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -683,8 +682,7 @@ LogicalResult ScoreBody::expandMath() {
   if (mathOps.empty())
     return success();
   RewritePatternSet patterns(mathOps.front()->getContext());
-  populateMathPolynomialApproximationPatterns(patterns);
-  populateScoreMathPatterns(patterns);
+  populateVectorMathPatterns(patterns);
   GreedyRewriteConfig config;
   config.setStrictness(GreedyRewriteStrictness::ExistingOps);
   SmallVector<Operation *> ops = std::exchange(mathOps, {});

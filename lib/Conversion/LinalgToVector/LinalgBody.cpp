@@ -124,6 +124,15 @@ bool LinalgBody::hasVectors(unsigned loop) {
   return findScalars(loop).has_value();
 }
 
+bool LinalgBody::hasFunctions() {
+  return llvm::any_of(*op.getBlock(), [&](Operation &inner) {
+    return isa_and_nonnull<math::MathDialect>(inner.getDialect()) &&
+           !isa<math::AbsFOp, math::AbsIOp, math::CopySignOp, math::FmaOp,
+                math::FloorOp, math::CeilOp, math::SqrtOp>(inner) &&
+           !invariants.contains(inner.getResult(0));
+  });
+}
+
 void LinalgBody::setVectorLoop(unsigned loop) {
   vectorLoop = loop;
   scalars = *findScalars(loop);

@@ -39,6 +39,8 @@ public:
   bool isInvariant(mlir::OpOperand &operand, unsigned loop);
   /// Whether the body has vectors along `loop`; operands are not looked at.
   bool hasVectors(unsigned loop);
+  /// Whether functions of vectors are in it, which are chains of many steps.
+  bool hasFunctions();
   /// Has vectors run along `loop`.
   void setVectorLoop(unsigned loop);
   std::optional<unsigned> getVectorLoop() const { return vectorLoop; }

@@ -34,6 +34,10 @@ using namespace fovea::attn;
 /// addition after the other would wait for each.
 static constexpr int64_t kPartialResults = 4;
 
+/// Vectors that advance side by side through polynomials: a step waits for the
+/// one before it, and schedulers hold the steps of few.
+static constexpr int64_t kSideBySide = 4;
+
 LoopsKernel::LoopsKernel(linalg::LinalgOp op, OpBuilder &builder,
                          RegisterFile registers)
     : op(op), b(op.getLoc(), builder, builder.getF32Type(), 1),
@@ -237,20 +241,60 @@ void LoopsKernel::emitParallel(ArrayRef<unsigned> loops) {
       body.position[loop] = iv;
       emitParallel(loops.drop_front());
     });
-  auto emitRange = [&](Value from, Value to, bool isVector) {
-    b.loop(from, to, isVector ? lanes : 1, [&](Value iv) {
-      body.position[loop] = iv;
-      emitPoint(isVector);
-    });
-  };
-  Value whole =
-      b.add(low[loop], b.roundDown(b.sub(high[loop], low[loop]), lanes));
+  Value extent = b.sub(high[loop], low[loop]);
+  Value whole = b.add(low[loop], b.roundDown(extent, lanes)), many = low[loop];
   // Other reductions run within.
   if (reductions.empty())
     body.enterRow();
-  emitRange(low[loop], whole, /*isVector=*/true);
+  if (reductions.empty() && body.hasFunctions()) {
+    many = b.add(many, b.roundDown(extent, kSideBySide * lanes));
+    emitVectors(low[loop], many, kSideBySide);
+  }
+  emitVectors(many, whole, /*count=*/1);
   body.leaveRow();
-  emitRange(whole, high[loop], /*isVector=*/false);
+  b.loop(whole, high[loop], 1, [&](Value iv) {
+    body.position[loop] = iv;
+    emitPoint(/*isVector=*/false);
+  });
+}
+
+/// `count` vectors in each turn of a loop.
+void LoopsKernel::emitVectors(Value from, Value to, int64_t count) {
+  b.loop(from, to, count * lanes, [&](Value iv) {
+    for (int64_t number = 0; number < count; ++number) {
+      body.position[*vectorLoop] = b.add(iv, number * lanes);
+      emitPoint(/*isVector=*/true);
+    }
+    if (count > 1)
+      b.getInsertionBlock()->getParentOp()->setAttr(kInterleaved,
+                                                    b.getUnitAttr());
+  });
+}
+
+void fovea::attn::interleaveVectors(scf::ForOp loop) {
+  loop->removeAttr(kInterleaved);
+  Block *block = loop.getBody();
+  auto canMove = [](Operation &op) {
+    return isMemoryEffectFree(&op) || isa<vector::LoadOp, vector::StoreOp>(op);
+  };
+  if (!llvm::all_of(block->without_terminator(), canMove))
+    return;
+  // How many steps are left after an operation.
+  llvm::DenseMap<Operation *, int64_t> left;
+  SmallVector<Operation *> order;
+  for (Operation &op : llvm::reverse(block->without_terminator())) {
+    int64_t &steps = left[&op];
+    for (Operation *user : op.getUsers())
+      if (auto *own = block->findAncestorOpInBlock(*user))
+        steps = std::max(steps, left.lookup(own) + 1);
+    order.push_back(&op);
+  }
+  std::reverse(order.begin(), order.end());
+  llvm::stable_sort(order, [&](Operation *one, Operation *other) {
+    return left.lookup(one) > left.lookup(other);
+  });
+  for (Operation *op : order)
+    op->moveBefore(block->getTerminator());
 }
 
 /// One vector, or one element, of every output.

@@ -17,6 +17,13 @@ namespace fovea::attn {
 /// Elements that a task visits, and what a dynamic extent is taken for.
 constexpr int64_t kTaskElements = 16384, kDynamicExtent = 256;
 
+/// What marks loops for interleaveVectors().
+constexpr llvm::StringLiteral kInterleaved = "attn.interleaved";
+
+/// Has the vectors of such a loop, whose functions are expanded by now, advance
+/// side by side: a step of one waits for the last step, not for other vectors.
+void interleaveVectors(mlir::scf::ForOp loop);
+
 /// Emits the loops of one operation: all of them, or those within one row.
 class LoopsKernel {
 public:
@@ -52,6 +59,7 @@ private:
   void emitParallel(llvm::ArrayRef<unsigned> loops);
   Values emitReductions(llvm::ArrayRef<unsigned> loops, bool isVector,
                         mlir::ValueRange running);
+  void emitVectors(mlir::Value from, mlir::Value to, int64_t count);
   void emitPoint(bool isVector);
   void emitReducedPoint();
   mlir::Value reduceVectors(mlir::Value running);

@@ -7,8 +7,10 @@
 //===----------------------------------------------------------------------===//
 
 #include "LinalgKernels.h"
+#include "LinalgLoops.h"
 #include "fovea/Conversion/Passes.h"
 #include "fovea/Kernels/TargetFacts.h"
+#include "fovea/Kernels/VectorMath.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -56,8 +58,12 @@ struct VectorizeLinalgPass
         functions.push_back(op);
     });
     RewritePatternSet patterns(&getContext());
-    populateMathPolynomialApproximationPatterns(patterns);
+    populateVectorMathPatterns(patterns);
     (void)applyOpPatternsGreedily(functions, std::move(patterns));
+    getOperation().walk([](scf::ForOp loop) {
+      if (loop->hasAttr(kInterleaved))
+        interleaveVectors(loop);
+    });
   }
 
 private:

@@ -122,6 +122,25 @@ func.func @elementwise(%x: memref<1024x40xf32>, %s: memref<512xf32>) {
   return
 }
 
+// Functions are chains of steps: four vectors take them side by side, then
+// vectors that are left one by one.
+
+// CHECK-LABEL: func.func @functions(
+//       CHECK:     scf.for
+// CHECK-COUNT-4:     vector.load
+// CHECK-COUNT-4:     arith.shli
+//   CHECK-NOT:       vector.load
+// CHECK-COUNT-4:     vector.store
+//       CHECK:     scf.for
+//       CHECK:       vector.load
+//       CHECK:       arith.shli
+//       CHECK:       vector.store
+//       CHECK:     math.exp %{{.*}} : f32
+func.func @functions(%x: memref<232xf32>, %y: memref<232xf32>) {
+  linalg.exp ins(%x : memref<232xf32>) outs(%y : memref<232xf32>)
+  return
+}
+
 // A product starts from the constant that its output was filled with, where
 // nothing else sees it.
 

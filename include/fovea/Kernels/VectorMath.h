@@ -1,4 +1,4 @@
-//===- ScoreMath.h - Functions of vectors of scores -------------*- C++ -*-===//
+//===- VectorMath.h - Functions of vectors ----------------------*- C++ -*-===//
 //
 // Part of the Fovea Project, under the Apache License v2.0 with LLVM
 // Exceptions. See the LICENSE file for license information.
@@ -6,16 +6,17 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef FOVEA_KERNELS_SCOREMATH_H
-#define FOVEA_KERNELS_SCOREMATH_H
+#ifndef FOVEA_KERNELS_VECTORMATH_H
+#define FOVEA_KERNELS_VECTORMATH_H
 
 #include "mlir/IR/PatternMatch.h"
 
 namespace fovea::attn {
 
-/// Expansions of functions that take fewer instructions than MLIR's.
-void populateScoreMathPatterns(mlir::RewritePatternSet &patterns);
+/// Expansions of functions of vectors: MLIR's, and some of f32 that take fewer
+/// instructions.
+void populateVectorMathPatterns(mlir::RewritePatternSet &patterns);
 
 } // namespace fovea::attn
 
-#endif // FOVEA_KERNELS_SCOREMATH_H
+#endif // FOVEA_KERNELS_VECTORMATH_H

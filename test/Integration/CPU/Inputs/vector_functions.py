@@ -1,0 +1,79 @@
+# Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""exp, erf and tanh of vectors of f32: accuracy, and what IEEE says of numbers that are none."""
+
+import math
+
+import numpy as np
+from cases import Checker
+
+check = Checker()
+LEAST = np.finfo(np.float32).tiny
+
+# What half a unit in the last place is of a number, at most.
+ROUNDING = 2.0**-24
+# Relative errors: the polynomial's and three roundings; ten roundings, of which quotients are made.
+FUNCTIONS = {
+    "exp": (np.exp, 8.3e-8 + 3 * ROUNDING),
+    "erf": (np.vectorize(math.erf), 10 * ROUNDING),
+    "tanh": (np.tanh, 10 * ROUNDING),
+}
+TEXT = """
+func.func @f(%x: tensor<{extent}xf32>) -> tensor<{extent}xf32> {{
+  %y = math.{name} %x : tensor<{extent}xf32>
+  return %y : tensor<{extent}xf32>
+}}
+"""
+
+
+def numbers():
+    """Of all magnitudes, of those that matter, and around places where formulas change."""
+    rng = np.random.default_rng(0)
+    some = rng.integers(0, 2**32, 20000, dtype=np.uint32).view(np.float32)
+    some = some[np.isfinite(some)]
+    places = [0.0, 0.5, 1.0, 3.9, 4.0, 8.1, 87.33654, 88.0, 88.37626, 88.722839, 89.0, 104.0, 1e38]
+    near = np.concatenate([np.linspace(0.9999, 1.0001, 101) * place for place in places])
+    steps = np.log(2) * np.arange(-140, 140)
+    return np.concatenate([some, rng.uniform(-5, 5, 40000), rng.uniform(-105, 105, 20000), near, -near, steps]).astype(np.float32)
+
+
+def run(name, cpu):
+    formula, bound = FUNCTIONS[name]
+    what = f"{name} {cpu}"
+    # Without fused operations every product is rounded, too.
+    bound *= 1 if cpu == "native" else 2
+    x = numbers()
+    kernel = check.library.compile(TEXT.format(name=name, extent="?"), cpu=cpu)
+    found = check.call(kernel, [x], what)[0]
+    with np.errstate(over="ignore"):
+        exact = formula(x.astype(np.float64))
+        expected = exact.astype(np.float32)
+    # Numbers below the least normal one may be 0.
+    finite = np.isfinite(expected)
+    errors = np.abs(found[finite] - exact[finite]) - LEAST
+    check.require((errors <= check.factor * bound * np.abs(exact[finite])).all(), f"{what}: {errors.max()}")
+    check.require((found[~finite] == expected[~finite]).all(), f"{what}: beyond the largest number")
+    if name != "exp":
+        check.require(np.abs(found).max() <= 1, f"{what}: exceeds 1")
+        check.require((found == -kernel(-x)[0]).all(), f"{what}: is not odd")
+    else:
+        check.require(kernel(np.zeros(8, np.float32))[0].tolist() == [1.0] * 8, f"{what} of 0")
+
+    # In vectors side by side, in single ones, and among what is left.
+    special = np.array([np.inf, -np.inf, np.nan], np.float32)
+    limits = {"exp": [np.inf, 0], "erf": [1, -1], "tanh": [1, -1]}[name]
+    for extent in (3, 8, 11, 64, 77):
+        values = np.resize(special, extent)
+        found = check.library.compile(TEXT.format(name=name, extent=extent), cpu=cpu)(values)[0]
+        isnan = np.isnan(values)
+        ends = np.resize(limits + [0], extent)
+        check.require((np.isnan(found) == isnan).all(), f"{what} of NaN, {extent}")
+        same = np.abs(found[~isnan] - ends[~isnan]) <= 4 * ROUNDING if name == "tanh" else found[~isnan] == ends[~isnan]
+        check.require(same.all(), f"{what} of infinity, {extent}: {found}")
+
+
+for name in FUNCTIONS:
+    for cpu in ("native", "x86-64"):
+        run(name, cpu)
+check.finish()

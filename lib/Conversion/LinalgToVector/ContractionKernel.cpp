@@ -173,13 +173,12 @@ void ContractionKernel::emit() {
 
 void ContractionKernel::forEachColumn(function_ref<void(Value)> vector,
                                       function_ref<void(Value)> scalar) {
-  b.ifThenElse(
-      b.equal(numColumns, b.index(vectors * lanes)),
-      [&] {
-        for (int64_t v = 0; v < vectors; ++v)
-          vector(b.index(v * lanes));
-      },
-      [&] { b.loop(b.index(0), numColumns, 1, scalar); });
+  if (isMultiple(columnLoop, vectors * lanes))
+    return b.overVectors(vectors * lanes, vector);
+  Value whole = b.roundDown(numColumns, lanes);
+  b.loop(b.index(0), whole, lanes, vector);
+  if (!isMultiple(columnLoop, lanes))
+    b.loop(whole, numColumns, 1, scalar);
 }
 
 /// Copies the output's rows to the sums, or back.
@@ -190,16 +189,18 @@ void ContractionKernel::copySums(bool load) {
     matchPattern(fill.value(), m_Constant(&constant));
     Value start = b.splat(constant.getValueAsDouble());
     return b.loop(b.index(0), numRows, 1, [&](Value row) {
-      for (int64_t v = 0; v < vectors; ++v)
-        b.storeVector(start, sums, {row, b.index(v * lanes)});
+      b.overVectors(vectors * lanes, [&](Value column) {
+        b.storeVector(start, sums, {row, column});
+      });
     });
   }
   b.loop(b.index(0), numRows, 1, [&](Value row) {
     setRow(row);
     // Columns that do not exist compute too, and must not be subnormal.
     if (load && !isMultiple(columnLoop, vectors * lanes))
-      for (int64_t v = 0; v < vectors; ++v)
-        b.storeVector(zero, sums, {row, b.index(v * lanes)});
+      b.overVectors(vectors * lanes, [&](Value column) {
+        b.storeVector(zero, sums, {row, column});
+      });
     auto copy = [&](bool isVector) {
       return [&, isVector](Value column) {
         setColumn(column);

@@ -82,8 +82,8 @@ protected:
   void setRow(mlir::Value row);
   void setColumn(mlir::Value column);
   bool isMultiple(unsigned loop, int64_t factor);
-  /// Calls `vector` for all columns of the task when they are as many as
-  /// planned, otherwise `scalar` for those that exist.
+  /// Calls `vector` for all whole vectors of columns of the task, and `scalar`
+  /// for what they leave.
   void forEachColumn(llvm::function_ref<void(mlir::Value)> vector,
                      llvm::function_ref<void(mlir::Value)> scalar);
 

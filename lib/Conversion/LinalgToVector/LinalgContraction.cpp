@@ -7,13 +7,16 @@
 //===----------------------------------------------------------------------===//
 //
 //   for each block of the reduction
-//     pack panel[block][columns] of the right operand
-//     for each register tile of rows
-//       sums += left . panel, from zero
+//     for each panel of columns
+//       pack panel[block][columns] of the right operand
+//       for each register tile of rows
+//         sums += left . panel, from zero
 //
 // The panel is contiguous, so that rows a power of two apart do not compete for
 // a few sets of the caches, and so that it does not matter how the right
-// operand is laid out. Few rows would not pay for it (FewRows.cpp).
+// operand is laid out. It lies in the first cache, and what is next of the
+// right operand comes to the second one meanwhile, where the block of the left
+// operand stays for all panels. Few rows would not pay for it (FewRows.cpp).
 //
 //===----------------------------------------------------------------------===//
 
@@ -24,11 +27,19 @@
 using namespace mlir;
 using namespace fovea::attn;
 
-/// Rows of one task, and steps of the reduction whose packed panel (64 columns
-/// of f32: 64 KB) is read again for every register tile.
+/// Rows of one task, and steps of the reduction whose packed panel (16 or 64
+/// columns of f32: 16 or 64 KB) is read again for every register tile.
 static constexpr int64_t kTaskRows = 120, kBlock = 256;
 /// More rows than this in a register tile would outrun the loads of the panel.
 static constexpr int64_t kMaxTileRows = 8;
+/// The most vectors of columns of one task, as long as there are some tasks,
+/// and how many a dimension of unknown extent is taken to make.
+static constexpr int64_t kMaxTaskVectors = 16, kMinTasks = 16,
+                         kDynamicTasks = 4;
+/// Steps in one turn of a tile's loop, the bytes of a line, and the most lines
+/// that a turn asks for.
+static constexpr int64_t kUnroll = 4, kLine = 64, kMaxAtOnce = 4,
+                         kTurns = kBlock / kUnroll;
 
 namespace {
 class PanelKernel : public ContractionKernel {
@@ -39,15 +50,23 @@ public:
 private:
   void emitProducts() override;
   void emitBlock(Value low, Value count);
+  void packLeft(Value low, Value count);
   void packPanel(Value low, Value count);
+  void prefetchNext(Value turn);
   void emitTile(Value firstRow, int64_t numRows, Value low, Value count);
 
+  void planTasks();
+  int64_t getPanelColumns() const { return panelVectors * lanes; }
   void forEachTile(function_ref<void(Value, int64_t)> emit);
 
-  int64_t tileRows;
+  int64_t panelVectors, tileRows;
   /// The rows that whole tiles leave, where they are known: of the last chunk.
   std::optional<int64_t> restRows;
   Value panel, leftRows;
+  /// The present panel: its first column in the task, and how many it has.
+  Value panelColumn, panelCount;
+  /// The panel that is packed next.
+  Value nextDepth, nextColumn;
 };
 } // namespace
 
@@ -57,7 +76,8 @@ PanelKernel::PanelKernel(const Contraction &contraction, OpBuilder &builder,
   // 24 sums of 32 registers leave room for a row of the panel and a factor.
   int64_t accumulators = registers.count >= 32 ? 24 : 12;
   setTaskColumns(/*maxVectors=*/registers.count >= 32 ? 4 : 2);
-  tileRows = std::min(kMaxTileRows, accumulators / vectors);
+  panelVectors = vectors;
+  tileRows = std::min(kMaxTileRows, accumulators / panelVectors);
   taskRows = kTaskRows / tileRows * tileRows;
   if (!rowLoop) {
     tileRows = taskRows = 1;
@@ -69,10 +89,32 @@ PanelKernel::PanelKernel(const Contraction &contraction, OpBuilder &builder,
     taskRows = llvm::alignTo(llvm::divideCeil(rows, chunks), tileRows);
     restRows = rows % tileRows;
   }
+  planTasks();
+}
+
+/// Gives tasks several panels, of which all tasks have nearly as many.
+void PanelKernel::planTasks() {
+  SmallVector<int64_t> extents = op.getStaticLoopRanges();
+  auto count = [&](unsigned loop, int64_t size) -> int64_t {
+    return ShapedType::isDynamic(extents[loop])
+               ? kDynamicTasks
+               : std::max<int64_t>(llvm::divideCeil(extents[loop], size), 1);
+  };
+  int64_t others = rowLoop ? count(*rowLoop, taskRows) : 1;
+  for (unsigned loop : outerLoops)
+    others = std::min(others * count(loop, 1), kMinTasks);
+  int64_t most = kMaxTaskVectors / panelVectors;
+  int64_t panels = ShapedType::isDynamic(extents[columnLoop])
+                       ? kDynamicTasks * most
+                       : count(columnLoop, getPanelColumns());
+  int64_t width = std::clamp<int64_t>(
+      panels / llvm::divideCeil(kMinTasks, others), 1, most);
+  vectors =
+      llvm::divideCeil(panels, llvm::divideCeil(panels, width)) * panelVectors;
 }
 
 void PanelKernel::emitProducts() {
-  panel = b.scratch({kBlock, vectors * lanes}, state);
+  panel = b.scratch({kBlock, getPanelColumns()}, state);
   // Narrow factors are converted once, not in every product.
   bool converts = getElementTypeOrSelf(left.memref) != state;
   leftRows = converts ? b.scratch({taskRows, kBlock}, state) : Value();
@@ -94,52 +136,102 @@ void PanelKernel::emitProducts() {
   reduce(outerDepthLoops);
 }
 
+void PanelKernel::emitBlock(Value low, Value count) {
+  if (leftRows)
+    packLeft(low, count);
+  int64_t columns = getPanelColumns();
+  b.loop(b.index(0), numColumns, columns, [&](Value column) {
+    panelColumn = column;
+    panelCount = isMultiple(columnLoop, columns)
+                     ? b.index(columns)
+                     : b.min(b.sub(numColumns, column), columns);
+    packPanel(low, count);
+    // After the last panel comes the first one of the next block, and after the
+    // last block the next task.
+    Value endColumn = b.add(column, columns), endDepth = b.add(low, kBlock);
+    Value hasPanel = b.less(endColumn, numColumns);
+    Value hasBlock = b.less(endDepth, extentOf(b, depthLoop));
+    nextDepth =
+        b.select(hasPanel, low, b.select(hasBlock, endDepth, b.index(0)));
+    nextColumn = b.select(hasPanel, endColumn,
+                          b.select(hasBlock, b.index(0), endColumn));
+    forEachTile([&](Value row, int64_t numRows) {
+      emitTile(row, numRows, low, count);
+    });
+  });
+}
+
+void PanelKernel::packLeft(Value low, Value count) {
+  b.loop(b.index(0), numRows, 1, [&](Value row) {
+    setRow(row);
+    Value whole = left.isContiguousAlong(depthLoop) ? b.roundDown(count, lanes)
+                                                    : b.index(0);
+    b.loop(b.index(0), whole, lanes, [&](Value depth) {
+      position[depthLoop] = b.add(low, depth);
+      b.storeVector(b.loadVector(left.memref, indices(left)), leftRows,
+                    {row, depth});
+    });
+    b.loop(whole, count, 1, [&](Value depth) {
+      position[depthLoop] = b.add(low, depth);
+      b.storeScalar(b.loadScalar(left.memref, indices(left)), leftRows,
+                    {row, depth});
+    });
+  });
+}
+
 /// Packs rows `low...` of the right operand.
 void PanelKernel::packPanel(Value low, Value count) {
-  auto packScalars = [&](Value depth, Value from, Value to) {
+  auto setPlace = [&](Value depth, Value column) {
     position[depthLoop] = b.add(low, depth);
+    setColumn(b.add(panelColumn, column));
+  };
+  auto packScalars = [&](Value depth, Value from, Value to) {
     b.loop(from, to, 1, [&](Value column) {
-      setColumn(column);
+      setPlace(depth, column);
       b.storeScalar(b.loadScalar(right.memref, indices(right)), panel,
                     {depth, column});
     });
   };
-  Value zero = b.splat(0.0);
-  if (!isMultiple(columnLoop, vectors * lanes))
-    b.loop(b.index(0), count, 1, [&](Value depth) {
-      for (int64_t v = 0; v < vectors; ++v)
-        b.storeVector(zero, panel, {depth, b.index(v * lanes)});
+  auto packVector = [&](Value depth, Value column) {
+    setPlace(depth, column);
+    b.storeVector(b.loadVector(right.memref, indices(right)), panel,
+                  {depth, column});
+  };
+  if (!isMultiple(columnLoop, getPanelColumns())) {
+    Value zero = b.splat(0.0);
+    b.ifThen(b.less(panelCount, b.index(getPanelColumns())), [&] {
+      b.loop(b.index(0), count, 1, [&](Value depth) {
+        for (int64_t v = 0; v < panelVectors; ++v)
+          b.storeVector(zero, panel, {depth, b.index(v * lanes)});
+      });
     });
-  if (right.isContiguousAlong(columnLoop)) {
-    b.loop(b.index(0), count, 1, [&](Value depth) {
-      position[depthLoop] = b.add(low, depth);
-      forEachColumn(
-          [&](Value column) {
-            setColumn(column);
-            b.storeVector(b.loadVector(right.memref, indices(right)), panel,
-                          {depth, column});
+  }
+  Value wholeColumns = b.roundDown(panelCount, lanes);
+  if (right.isContiguousAlong(columnLoop))
+    return b.loop(b.index(0), count, 1, [&](Value depth) {
+      b.ifThenElse(
+          b.equal(panelCount, b.index(getPanelColumns())),
+          [&] {
+            for (int64_t v = 0; v < panelVectors; ++v)
+              packVector(depth, b.index(v * lanes));
           },
-          [&](Value column) {
-            setColumn(column);
-            b.storeScalar(b.loadScalar(right.memref, indices(right)), panel,
-                          {depth, column});
+          [&] {
+            b.loop(b.index(0), wholeColumns, lanes,
+                   [&](Value column) { packVector(depth, column); });
+            packScalars(depth, wholeColumns, panelCount);
           });
     });
-    return;
-  }
   if (!right.isContiguousAlong(depthLoop))
     return b.loop(b.index(0), count, 1, [&](Value depth) {
-      packScalars(depth, b.index(0), numColumns);
+      packScalars(depth, b.index(0), panelCount);
     });
   // Whole squares are transposed in registers.
   Value wholeDepth = b.roundDown(count, lanes);
-  Value wholeColumns = b.roundDown(numColumns, lanes);
-  b.loop(b.index(0), wholeDepth, lanes, [&](Value depth) {
-    position[depthLoop] = b.add(low, depth);
-    b.loop(b.index(0), wholeColumns, lanes, [&](Value column) {
+  b.loop(b.index(0), wholeColumns, lanes, [&](Value column) {
+    b.loop(b.index(0), wholeDepth, lanes, [&](Value depth) {
       Values tile;
       for (int64_t i = 0; i < lanes; ++i) {
-        setColumn(b.add(column, i));
+        setPlace(depth, b.add(column, i));
         tile.push_back(b.loadVector(right.memref, indices(right)));
       }
       for (auto [i, vector] : llvm::enumerate(b.transpose(tile)))
@@ -149,30 +241,33 @@ void PanelKernel::packPanel(Value low, Value count) {
   b.loop(wholeDepth, count, 1,
          [&](Value depth) { packScalars(depth, b.index(0), wholeColumns); });
   b.loop(b.index(0), count, 1,
-         [&](Value depth) { packScalars(depth, wholeColumns, numColumns); });
+         [&](Value depth) { packScalars(depth, wholeColumns, panelCount); });
 }
 
-void PanelKernel::emitBlock(Value low, Value count) {
-  packPanel(low, count);
-  if (leftRows)
-    b.loop(b.index(0), numRows, 1, [&](Value row) {
-      setRow(row);
-      Value whole = left.isContiguousAlong(depthLoop)
-                        ? b.roundDown(count, lanes)
-                        : b.index(0);
-      b.loop(b.index(0), whole, lanes, [&](Value depth) {
-        position[depthLoop] = b.add(low, depth);
-        b.storeVector(b.loadVector(left.memref, indices(left)), leftRows,
-                      {row, depth});
-      });
-      b.loop(whole, count, 1, [&](Value depth) {
-        position[depthLoop] = b.add(low, depth);
-        b.storeScalar(b.loadScalar(left.memref, indices(left)), leftRows,
-                      {row, depth});
-      });
-    });
-  forEachTile(
-      [&](Value row, int64_t numRows) { emitTile(row, numRows, low, count); });
+/// Asks for the lines of the next panel that are those of turn `turn` among all
+/// tiles. Its rows lie apart, so that packing it would wait for memory.
+void PanelKernel::prefetchNext(Value turn) {
+  bool byDepth = right.isContiguousAlong(depthLoop);
+  if (!byDepth && !right.isContiguousAlong(columnLoop))
+    return;
+  int64_t bits = getElementTypeOrSelf(right.memref).getIntOrFloatBitWidth();
+  int64_t elements = kLine * 8 / bits;
+  int64_t perRow =
+      llvm::divideCeil(byDepth ? kBlock : getPanelColumns(), elements);
+  int64_t lines = perRow * (byDepth ? getPanelColumns() : kBlock);
+  int64_t turns = llvm::divideCeil(taskRows, tileRows) * kTurns;
+  int64_t together =
+      std::min<int64_t>(llvm::divideCeil(lines, turns), kMaxAtOnce);
+  Values present = position;
+  for (int64_t i = 0; i < together; ++i) {
+    Value line = b.min(b.add(b.mul(turn, together), i), lines - 1);
+    Value row = b.div(line, perRow);
+    Value at = b.mul(b.rem(line, perRow), elements);
+    position[depthLoop] = b.add(nextDepth, byDepth ? at : row);
+    setColumn(b.add(nextColumn, byDepth ? row : at));
+    b.prefetch(right.memref, indices(right), /*locality=*/2);
+  }
+  position = present;
 }
 
 /// Calls `emit` for all rows of the task. Few rows have too few sums to hide
@@ -195,42 +290,35 @@ void PanelKernel::forEachTile(function_ref<void(Value, int64_t)> emit) {
 /// Sums of a block start from zero: many short sums lose less than a long one.
 void PanelKernel::emitTile(Value tileRow, int64_t tileRows, Value low,
                            Value count) {
-  Values tile(tileRows * vectors, b.splat(0.0));
-  auto step = [&](Value depth, ValueRange running, int64_t unroll) {
-    Values next(running);
-    for (int64_t u = 0; u < unroll; ++u) {
-      Value at = b.add(depth, u);
-      Values columns;
-      for (int64_t v = 0; v < vectors; ++v)
-        columns.push_back(b.loadVector(panel, {at, b.index(v * lanes)}));
-      position[depthLoop] = b.add(low, at);
-      for (int64_t i = 0; i < tileRows; ++i) {
-        Value row = b.add(tileRow, i);
-        setRow(row);
-        Value factor = leftRows ? b.loadScalar(leftRows, {row, at})
-                                : b.loadScalar(left.memref, indices(left));
-        factor = b.broadcast(factor);
-        for (int64_t v = 0; v < vectors; ++v)
-          next[i * vectors + v] =
-              b.fma(factor, columns[v], next[i * vectors + v]);
+  Values tile(tileRows * panelVectors, b.splat(0.0));
+  auto step = [&](Value at, ValueRange running) {
+    Values next(running), columns;
+    for (int64_t v = 0; v < panelVectors; ++v)
+      columns.push_back(b.loadVector(panel, {at, b.index(v * lanes)}));
+    position[depthLoop] = b.add(low, at);
+    for (int64_t i = 0; i < tileRows; ++i) {
+      Value row = b.add(tileRow, i);
+      setRow(row);
+      Value factor = leftRows ? b.loadScalar(leftRows, {row, at})
+                              : b.loadScalar(left.memref, indices(left));
+      factor = b.broadcast(factor);
+      for (int64_t v = 0; v < panelVectors; ++v) {
+        Value &sum = next[i * panelVectors + v];
+        sum = b.fma(factor, columns[v], sum);
       }
     }
     return next;
   };
-  constexpr int64_t kUnroll = 2;
-  Value whole = b.roundDown(count, kUnroll);
-  tile = b.loop(b.index(0), whole, kUnroll, tile,
-                [&](Value depth, ValueRange running) {
-                  return step(depth, running, kUnroll);
-                });
-  tile = b.loop(whole, count, 1, tile, [&](Value depth, ValueRange running) {
-    return step(depth, running, 1);
-  });
+  Value turn = b.mul(b.div(tileRow, this->tileRows), kTurns);
+  tile =
+      b.unrolledLoop(b.index(0), count, kUnroll, tile, step, [&](Value depth) {
+        prefetchNext(b.add(turn, b.div(depth, kUnroll)));
+      });
   for (int64_t i = 0; i < tileRows; ++i)
-    for (int64_t v = 0; v < vectors; ++v) {
-      Values at = {b.add(tileRow, i), b.index(v * lanes)};
+    for (int64_t v = 0; v < panelVectors; ++v) {
+      Values at = {b.add(tileRow, i), b.add(panelColumn, v * lanes)};
       Value old = b.loadVector(sums, at);
-      b.storeVector(b.fadd(old, tile[i * vectors + v]), sums, at);
+      b.storeVector(b.fadd(old, tile[i * panelVectors + v]), sums, at);
     }
 }
 

@@ -1,18 +1,20 @@
 // RUN: fovea-opt %s --attn-set-target="vector-bits=512 num-registers=32" --attn-vectorize-linalg --canonicalize --cse | FileCheck %s
 
-// 384 rows in 4 chunks of 96, 1536 columns in 24 panels of 64. A panel of the
-// right operand is packed once for 16 register tiles of 6 rows by 4 vectors.
+// 384 rows in 4 chunks of 96, 1536 columns in 6 of 4 panels of 64. A panel of
+// the right operand is packed once for 16 register tiles of 6 rows by 4 vectors,
+// which ask for lines of the next one.
 
 // CHECK-LABEL: func.func @matmul(
 // CHECK-SAME:    %[[A:[a-z0-9]+]]: memref<384x384xf32>, %[[B:[a-z0-9]+]]: memref<384x1536xf32>, %[[C:[a-z0-9]+]]: memref<384x1536xf32>)
-//       CHECK:   scf.forall (%{{.*}}, %{{.*}}) in (4, 24)
-//       CHECK:     %[[SUMS:.*]] = memref.alloc() {alignment = 64 : i64} : memref<96x64xf32>
+//       CHECK:   scf.forall (%{{.*}}, %{{.*}}) in (4, 6)
+//       CHECK:     %[[SUMS:.*]] = memref.alloc() {alignment = 64 : i64} : memref<96x256xf32>
 //       CHECK:     vector.load %[[C]]
 //       CHECK:     vector.store %{{.*}}, %[[SUMS]]
 //       CHECK:     %[[PANEL:.*]] = memref.alloc() {alignment = 64 : i64} : memref<256x64xf32>
 //       CHECK:     vector.load %[[B]]
 //       CHECK:     vector.store %{{.*}}, %[[PANEL]]
 //       CHECK:     %[[TILE:.*]]:24 = scf.for
+//       CHECK:       memref.prefetch %[[B]]
 // CHECK-COUNT-4:     vector.load %[[PANEL]]
 //       CHECK:       memref.load %[[A]]
 // CHECK-COUNT-4:     vector.fma

@@ -29,7 +29,9 @@ PRODUCTS = ["mk,kn->mn", "mk,nk->mn", "km,kn->mn", "bmk,bkn->bmn", "bmf,fhd->bhm
             "mk,k->m", "k,kn->n", "bmk,kn->mbn", "mn,mn->mn", "kb,kn->bn", "k,k->"]
 SIZES = [dict(b=2, h=3, m=1, n=1, k=1, f=5, d=4), dict(b=1, h=2, m=7, n=13, k=5, f=33, d=16),
          dict(b=2, h=1, m=33, n=64, k=32, f=64, d=17), dict(b=3, h=2, m=121, n=130, k=257, f=40, d=64),
-         dict(b=1, h=4, m=64, n=63, k=600, f=301, d=8)]
+         dict(b=1, h=4, m=64, n=63, k=600, f=301, d=8),
+         # Tasks of several panels, the last of which has fewer columns.
+         dict(b=2, h=2, m=19, n=1101, k=270, f=30, d=165)]
 
 
 def map_of(names, order):

@@ -44,9 +44,10 @@ public:
 private:
   /// Columns of a task of dot products.
   static constexpr int64_t kDotColumns = 32;
-  /// Vectors of a task of sums, which stay in the first cache: long pieces of
-  /// rows are read faster than short ones, as long as there are some tasks.
-  static constexpr int64_t kMinVectors = 8, kMaxVectors = 32, kMinTasks = 8;
+  /// Vectors of a row in a task of sums, and of all its rows, which stay in the
+  /// first cache: pieces of rows of some kilobytes are read faster than short
+  /// ones, as long as there are some tasks.
+  static constexpr int64_t kMinVectors = 8, kMaxSums = 256, kMinTasks = 4;
   /// The most dot products of a row at once, as many as hide the latency of
   /// additions, and steps of the depth that are added to sums at once.
   static constexpr int64_t kMaxDots = 8, kSteps = 8;
@@ -64,16 +65,16 @@ private:
 FewRowsKernel::FewRowsKernel(const Contraction &contraction, OpBuilder &builder,
                              RegisterFile registers)
     : ContractionKernel(contraction, builder, registers), registers(registers) {
-  int64_t maxVectors = llvm::divideCeil(kDotColumns, lanes);
-  if (right.isContiguousAlong(columnLoop)) {
-    int64_t columns = getConstantIntValue(extentOf(b, columnLoop)).value_or(0);
-    maxVectors =
-        std::clamp(columns / lanes / kMinTasks, kMinVectors, kMaxVectors);
-  }
-  setTaskColumns(maxVectors);
   if (rowLoop)
     taskRows = std::max<int64_t>(
         getConstantIntValue(countRows(b)).value_or(kMaxRowsInPlace), 1);
+  int64_t maxVectors = llvm::divideCeil(kDotColumns, lanes);
+  if (right.isContiguousAlong(columnLoop)) {
+    int64_t columns = getConstantIntValue(extentOf(b, columnLoop)).value_or(0);
+    maxVectors = std::clamp(columns / lanes / kMinTasks, kMinVectors,
+                            kMaxSums / taskRows);
+  }
+  setTaskColumns(maxVectors);
 }
 
 void FewRowsKernel::forEachTile(int64_t tileRows,

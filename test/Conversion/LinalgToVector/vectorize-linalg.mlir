@@ -72,8 +72,8 @@ func.func @row(%a: memref<1x768xf32>, %w: memref<256x768xf32>, %c: memref<1x256x
 
 // CHECK-LABEL: func.func @rows(
 // CHECK-SAME:    %{{.*}}: memref<2x1x64xbf16>, %[[W:[a-z0-9]+]]: memref<64x1024xbf16>
-//       CHECK:   scf.forall (%{{.*}}) in (8)
-//       CHECK:     memref.alloc() {alignment = 64 : i64} : memref<2x128xf32>
+//       CHECK:   scf.forall (%{{.*}}) in (4)
+//       CHECK:     memref.alloc() {alignment = 64 : i64} : memref<2x256xf32>
 //   CHECK-NOT:     memref.alloc
 // CHECK-COUNT-8:   vector.load %[[W]]
 // CHECK-COUNT-7:   vector.fma

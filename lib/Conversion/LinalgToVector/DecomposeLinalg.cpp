@@ -43,6 +43,29 @@ static linalg::SoftmaxOp widen(RewriterBase &rewriter, linalg::SoftmaxOp op) {
   return softmax;
 }
 
+/// A soft-max is NaN where an operand is: its largest operand may be, too, and
+/// takes fewer instructions.
+static void keepNaN(RewriterBase &rewriter, Operation *first, Operation *end) {
+  for (Operation *op = first; op != end; op = op->getNextNode()) {
+    auto generic = dyn_cast<linalg::GenericOp>(op);
+    if (!generic || !isa<arith::MaxNumFOp>(generic.getBody()->front()))
+      continue;
+    auto start = generic.getDpsInits()[0].getDefiningOp<linalg::FillOp>();
+    Operation *larger = &generic.getBody()->front();
+    OpBuilder::InsertionGuard guard(rewriter);
+    rewriter.setInsertionPoint(start);
+    auto type = cast<FloatType>(larger->getResult(0).getType());
+    Value least = arith::ConstantOp::create(
+        rewriter, op->getLoc(),
+        FloatAttr::get(type, APFloat::getInf(type.getFloatSemantics(),
+                                             /*Negative=*/true)));
+    start.getInputsMutable().assign(least);
+    rewriter.setInsertionPoint(larger);
+    rewriter.replaceOpWithNewOp<arith::MaximumFOp>(larger,
+                                                   larger->getOperands());
+  }
+}
+
 static LogicalResult decompose(RewriterBase &rewriter, Operation *op) {
   rewriter.setInsertionPoint(op);
   return TypeSwitch<Operation *, LogicalResult>(op)
@@ -51,10 +74,17 @@ static LogicalResult decompose(RewriterBase &rewriter, Operation *op) {
           aggregate = widen(rewriter, softmax);
           rewriter.setInsertionPoint(aggregate);
         }
+        Operation *before = aggregate->getPrevNode();
         FailureOr<SmallVector<Value>> results =
             aggregate.decomposeOperation(rewriter);
-        if (succeeded(results))
-          rewriter.replaceOp(aggregate, *results);
+        if (failed(results))
+          return results;
+        if (isa<linalg::SoftmaxOp>(*aggregate))
+          keepNaN(rewriter,
+                  before ? before->getNextNode()
+                         : &aggregate->getBlock()->front(),
+                  aggregate);
+        rewriter.replaceOp(aggregate, *results);
         return results;
       })
       .Case([&](linalg::PackOp op) { return linalg::lowerPack(rewriter, op); })

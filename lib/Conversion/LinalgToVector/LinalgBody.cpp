@@ -181,6 +181,13 @@ void LinalgBody::emitInner(Operation &inner, bool isVector,
     Operation *constant = b.clone(inner);
     return mapping.map(inner.getResult(0), spread(constant->getResult(0)));
   }
+  if (auto found = inverses.find(&inner); found != inverses.end()) {
+    auto [factor, inverse] = found->second;
+    Value dividend = spread(mapping.lookupOrDefault(inner.getOperand(0)));
+    dividend = arith::MulFOp::create(b, dividend, factor);
+    return mapping.map(inner.getResult(0),
+                       arith::MulFOp::create(b, dividend, inverse));
+  }
   IRMapping vectors;
   for (Value operand : inner.getOperands())
     vectors.map(operand, spread(mapping.lookupOrDefault(operand)));
@@ -191,18 +198,73 @@ void LinalgBody::emitInner(Operation &inner, bool isVector,
   }
 }
 
-void LinalgBody::enterRow() {
+void LinalgBody::enterRow(Value isEmpty) {
   leaveRow();
   for (OpOperand *input : op.getDpsInputOperands()) {
     BlockArgument argument = op.getMatchingBlockArgument(input);
     if (!argument.use_empty() && invariants.contains(argument))
       row.map(argument, load(*input, /*isVector=*/true));
   }
-  for (Operation &inner : op.getBlock()->without_terminator())
-    if (llvm::all_of(inner.getResults(),
-                     [&](Value value) { return invariants.contains(value); }) &&
-        inner.getNumResults() > 0)
+  for (Operation &inner : op.getBlock()->without_terminator()) {
+    auto check = dyn_cast<cf::AssertOp>(inner);
+    if (check && isEmpty && isInvariantValue(check.getArg())) {
+      Value holds = row.lookupOrDefault(check.getArg());
+      cf::AssertOp::create(b, b.either(holds, isEmpty), check.getMsg());
+      checked.insert(check);
+    } else if (inner.getNumResults() > 0 &&
+               llvm::all_of(inner.getResults(), [&](Value value) {
+                 return invariants.contains(value);
+               })) {
       emitInner(inner, /*isVector=*/true, row);
+    } else if (isDividedByRow(inner)) {
+      invertDivisor(inner);
+    }
+  }
+}
+
+/// Whether `inner` divides by a number that rows have, as soft-maxes and norms
+/// do: a product with its inverse is as good. It is not where the result is
+/// made a whole number, nor for constants, whose multiples are expected to give
+/// whole numbers.
+bool LinalgBody::isDividedByRow(Operation &inner) {
+  auto division = dyn_cast<arith::DivFOp>(inner);
+  if (!division || !invariants.contains(division.getRhs()))
+    return false;
+  Operation *divisor = division.getRhs().getDefiningOp();
+  bool isConstant = divisor && divisor->hasTrait<OpTrait::ConstantLike>();
+  return !isConstant &&
+         (division.getType().isF32() || division.getType().isF64()) &&
+         llvm::none_of(*op.getBlock(), [](Operation &other) {
+           return isa<arith::FPToSIOp, arith::FPToUIOp, arith::CmpFOp,
+                      arith::RemFOp, math::FloorOp, math::CeilOp, math::RoundOp,
+                      math::RoundEvenOp, math::TruncOp>(other);
+         });
+}
+
+/// The inverses of the least numbers are infinite, and those of the largest 0
+/// where denormal numbers are: these grow or shrink first, and the dividends
+/// with them.
+void LinalgBody::invertDivisor(Operation &inner) {
+  Value divisor = row.lookup(cast<arith::DivFOp>(inner).getRhs());
+  auto constant = [&](double number) -> Value {
+    TypedAttr value =
+        b.getFloatAttr(getElementTypeOrSelf(divisor.getType()), number);
+    if (auto type = dyn_cast<VectorType>(divisor.getType()))
+      value = DenseElementsAttr::get(type, Attribute(value));
+    return arith::ConstantOp::create(b, value);
+  };
+  Value one = constant(1.0), factor = one;
+  Value size = math::AbsFOp::create(b, divisor);
+  auto choose = [&](arith::CmpFPredicate predicate, double limit,
+                    double number) {
+    Value isBeyond = arith::CmpFOp::create(b, predicate, size, constant(limit));
+    factor = arith::SelectOp::create(b, isBeyond, constant(number), factor);
+  };
+  choose(arith::CmpFPredicate::OLT, 0x1p-100, 0x1p64);
+  choose(arith::CmpFPredicate::OGT, 0x1p100, 0x1p-64);
+  Value scaled = arith::MulFOp::create(b, divisor, factor);
+  Value inverse = arith::DivFOp::create(b, one, scaled);
+  inverses[&inner] = {spread(factor), spread(inverse)};
 }
 
 LinalgBody::Values LinalgBody::emit(bool isVector, ValueRange old) {
@@ -215,9 +277,13 @@ LinalgBody::Values LinalgBody::emit(bool isVector, ValueRange old) {
   for (auto [argument, value] : llvm::zip(op.getRegionOutputArgs(), old))
     if (value)
       mapping.map(argument, value);
-  for (Operation &inner : op.getBlock()->without_terminator())
-    if (inner.getNumResults() == 0 || !mapping.contains(inner.getResult(0)))
+  for (Operation &inner : op.getBlock()->without_terminator()) {
+    bool isDone = inner.getNumResults() > 0
+                      ? mapping.contains(inner.getResult(0))
+                      : checked.contains(&inner);
+    if (!isDone)
       emitInner(inner, isVector, mapping);
+  }
   Values results;
   for (Value value : op.getBlock()->getTerminator()->getOperands()) {
     Value result = mapping.lookupOrDefault(value);

@@ -43,12 +43,18 @@ public:
   bool hasFunctions();
   /// Has vectors run along `loop`.
   void setVectorLoop(unsigned loop);
+  void setLanes(int64_t count) { lanes = count; }
   std::optional<unsigned> getVectorLoop() const { return vectorLoop; }
 
   /// Computes what is the same for all vectors of the present row, until
   /// leaveRow(): stores to memory would keep LLVM from doing so.
-  void enterRow();
-  void leaveRow() { row.clear(); }
+  /// Checks are made here unless the row `isEmpty`, where that is given.
+  void enterRow(mlir::Value isEmpty = {});
+  void leaveRow() {
+    row.clear();
+    inverses.clear();
+    checked.clear();
+  }
 
   /// The body at the present position; `old` are the outputs' values. An
   /// operand in `given` has that value, others are loaded.
@@ -73,6 +79,12 @@ private:
   mlir::Value spread(mlir::Value value);
   void emitInner(mlir::Operation &inner, bool isVector,
                  mlir::IRMapping &mapping);
+  bool isInvariantValue(mlir::Value value) {
+    return value.getParentBlock() != op.getBlock() ||
+           invariants.contains(value);
+  }
+  bool isDividedByRow(mlir::Operation &inner);
+  void invertDivisor(mlir::Operation &inner);
 
   mlir::linalg::LinalgOp op;
   KernelBuilder &b;
@@ -83,6 +95,12 @@ private:
   ValueSet scalars, invariants;
   /// The latter, in the present row.
   mlir::IRMapping row;
+  /// Of divisors that are the same in the row: a power of two, and the inverse
+  /// of the product with it.
+  llvm::DenseMap<mlir::Operation *, std::pair<mlir::Value, mlir::Value>>
+      inverses;
+  /// Checks that the present row passed.
+  llvm::DenseSet<mlir::Operation *> checked;
 };
 
 } // namespace fovea::attn

@@ -40,15 +40,19 @@ static constexpr int64_t kSideBySide = 4;
 
 LoopsKernel::LoopsKernel(linalg::LinalgOp op, OpBuilder &builder,
                          RegisterFile registers)
-    : op(op), b(op.getLoc(), builder, builder.getF32Type(), 1),
-      types(op.getIteratorTypesArray()), lanes(countLanes(op, registers)),
-      body(op, b, lanes) {}
+    : op(op), registers(registers),
+      b(op.getLoc(), builder, builder.getF32Type(), 1),
+      types(op.getIteratorTypesArray()), lanes(1), body(op, b, lanes) {}
 
-int64_t LoopsKernel::countLanes(linalg::LinalgOp op, RegisterFile registers) {
+/// As many as registers have of the widest elements; numbers that a row has one
+/// of do not count.
+int64_t LoopsKernel::countLanes() {
   int64_t widest = 32;
-  for (Value operand : op->getOperands())
-    widest = std::max<int64_t>(
-        widest, getElementTypeOrSelf(operand).getIntOrFloatBitWidth());
+  for (OpOperand &operand : op->getOpOperands())
+    if (!vectorLoop || !body.isInvariant(operand, *vectorLoop) ||
+        op.isDpsInit(&operand))
+      widest = std::max<int64_t>(
+          widest, getElementTypeOrSelf(operand.get()).getIntOrFloatBitWidth());
   return registers.vectorBits / widest;
 }
 
@@ -166,6 +170,8 @@ std::optional<unsigned> LoopsKernel::getVectorLoop() {
 }
 
 void LoopsKernel::findExtents() {
+  lanes = countLanes();
+  body.setLanes(lanes);
   if (vectorLoop)
     body.setVectorLoop(*vectorLoop);
   for (unsigned loop = 0; loop < types.size(); ++loop) {
@@ -245,13 +251,16 @@ void LoopsKernel::emitParallel(ArrayRef<unsigned> loops) {
   Value whole = b.add(low[loop], b.roundDown(extent, lanes)), many = low[loop];
   // Other reductions run within.
   if (reductions.empty())
-    body.enterRow();
+    body.enterRow(/*isEmpty=*/b.equal(extent, b.index(0)));
   if (reductions.empty() && body.hasFunctions()) {
     many = b.add(many, b.roundDown(extent, kSideBySide * lanes));
     emitVectors(low[loop], many, kSideBySide);
   }
   emitVectors(many, whole, /*count=*/1);
   body.leaveRow();
+  std::optional<int64_t> known = getConstantIntValue(extent);
+  if (known && *known % lanes == 0)
+    return;
   b.loop(whole, high[loop], 1, [&](Value iv) {
     body.position[loop] = iv;
     emitPoint(/*isVector=*/false);
@@ -357,42 +366,110 @@ void LoopsKernel::emitReducedPoint() {
     return {reduceVectors(running.front()), numbers.front()};
   };
   Values parts = reduce(reductions, {lanesOfIdentity, old});
-  Value reduced = vector::ReductionOp::create(
-      b, *linalg::getCombinerOpKind(combiner), parts[0], parts[1]);
+  Value reduced = combine(reduceLanes(parts[0]), parts[1]);
   body.store(reduced, init, /*isVector=*/false);
+}
+
+/// Combines halves, so that few steps wait for each other.
+Value LoopsKernel::reduceLanes(Value vector) {
+  if (!llvm::isPowerOf2_64(lanes))
+    return vector::ReductionOp::create(b, *linalg::getCombinerOpKind(combiner),
+                                       vector);
+  for (int64_t half = lanes / 2; half > 0; half /= 2) {
+    auto slice = [&](int64_t from) -> Value {
+      return vector::ExtractStridedSliceOp::create(b, vector, from, half,
+                                                   /*strides=*/1);
+    };
+    vector = combine(slice(0), slice(half));
+  }
+  return vector::ExtractOp::create(b, vector, /*position=*/0);
+}
+
+/// Whether NaN in the results are kept apart, since comparisons pass over them:
+/// bits beside the partial results, of which two vectors share one test.
+bool LoopsKernel::isExtreme() {
+  Type type = combiner->getResult(0).getType();
+  return isa<arith::MaximumFOp, arith::MinimumFOp>(combiner) &&
+         (type.isF32() || type.isF64());
 }
 
 /// Adds the whole vectors of a row to `running`.
 Value LoopsKernel::reduceVectors(Value running) {
-  auto add = [&](Value at, Value old) {
-    body.position[*vectorLoop] = at;
-    return body.emit(/*isVector=*/true, old).front();
-  };
-  Value whole = b.roundDown(high[*vectorLoop], lanes);
+  Value end = high[*vectorLoop], whole = b.roundDown(end, lanes);
   Value many = b.roundDown(whole, kPartialResults * lanes);
   Value identity = vector::BroadcastOp::create(
       b, running.getType(),
       arith::ConstantOp::create(b, *arith::getNeutralElement(combiner)));
   Values parts(kPartialResults, identity);
   parts.front() = running;
-  body.enterRow();
+  if (isExtreme()) {
+    auto type = cast<VectorType>(running.getType());
+    type = type.clone(b.getIntegerType(type.getElementTypeBitWidth()));
+    Value none = arith::ConstantOp::create(b, b.getZeroAttr(type));
+    parts.append(kPartialResults / 2, none);
+  }
+  body.enterRow(/*isEmpty=*/b.equal(end, b.index(0)));
   parts = b.loop(b.index(0), many, kPartialResults * lanes, parts,
                  [&](Value iv, ValueRange values) {
-                   Values next;
-                   for (auto [number, old] : llvm::enumerate(values))
-                     next.push_back(add(b.add(iv, number * lanes), old));
-                   return next;
+                   return addVectors(iv, values, kPartialResults);
                  });
   // Halves, so that the order of additions is that of a tree.
-  for (size_t half = parts.size() / 2; half > 0; half /= 2)
-    for (size_t i = 0; i < half; ++i)
+  for (int64_t half = kPartialResults / 2; half > 0; half /= 2)
+    for (int64_t i = 0; i < half; ++i)
       parts[i] = combine(parts[i], parts[i + half]);
-  Values sum = b.loop(many, whole, lanes, parts.front(),
-                      [&](Value iv, ValueRange values) {
-                        return Values{add(iv, values.front())};
-                      });
+  Values rest = {parts.front()};
+  ArrayRef<Value> bits = ArrayRef(parts).drop_front(kPartialResults);
+  if (!bits.empty()) {
+    rest.push_back(bits.front());
+    for (Value more : bits.drop_front())
+      rest.back() = arith::OrIOp::create(b, rest.back(), more);
+  }
+  rest = b.loop(many, whole, lanes, rest, [&](Value iv, ValueRange values) {
+    return addVectors(iv, values, /*count=*/1);
+  });
   body.leaveRow();
-  return sum.front();
+  return rest.size() > 1 ? withNaNs(rest[0], rest[1]) : rest[0];
+}
+
+/// Adds `count` vectors from `at` on to as many partial results, which are
+/// followed by bits of what is NaN.
+LoopsKernel::Values LoopsKernel::addVectors(Value at, ValueRange running,
+                                            int64_t count) {
+  Values sums, terms;
+  for (int64_t number = 0; number < count; ++number) {
+    body.position[*vectorLoop] = b.add(at, number * lanes);
+    Value old = running[number];
+    Value sum = body.emit(/*isVector=*/true, old).front();
+    if (isExtreme()) {
+      // A comparison and a choice are one instruction.
+      Operation *combined = sum.getDefiningOp();
+      Value term = combined->getOperand(combined->getOperand(0) == old ? 1 : 0);
+      auto isBetter = isa<arith::MaximumFOp>(combiner)
+                          ? arith::CmpFPredicate::OGT
+                          : arith::CmpFPredicate::OLT;
+      Value chosen = arith::CmpFOp::create(b, isBetter, term, old);
+      sum = arith::SelectOp::create(b, chosen, term, old);
+      combined->erase();
+      terms.push_back(term);
+    }
+    sums.push_back(sum);
+  }
+  for (auto [number, bits] : llvm::enumerate(running.drop_front(count))) {
+    Value one = terms[std::min<size_t>(2 * number, terms.size() - 1)];
+    Value other = terms[std::min<size_t>(2 * number + 1, terms.size() - 1)];
+    Value isNaN =
+        arith::CmpFOp::create(b, arith::CmpFPredicate::UNO, one, other);
+    isNaN = arith::ExtSIOp::create(b, bits.getType(), isNaN);
+    sums.push_back(arith::OrIOp::create(b, bits, isNaN));
+  }
+  return sums;
+}
+
+/// All bits of an element make it NaN.
+Value LoopsKernel::withNaNs(Value vector, Value isNaN) {
+  Value bits = arith::BitcastOp::create(b, isNaN.getType(), vector);
+  bits = arith::OrIOp::create(b, bits, isNaN);
+  return arith::BitcastOp::create(b, vector.getType(), bits);
 }
 
 Value LoopsKernel::combine(Value one, Value other) {

@@ -45,7 +45,7 @@ public:
   void emitRow(mlir::OpBuilder &builder, mlir::ValueRange at);
 
 private:
-  static int64_t countLanes(mlir::linalg::LinalgOp op, RegisterFile registers);
+  int64_t countLanes();
   bool isReduction(unsigned loop) {
     return types[loop] == mlir::utils::IteratorType::reduction;
   }
@@ -62,10 +62,15 @@ private:
   void emitVectors(mlir::Value from, mlir::Value to, int64_t count);
   void emitPoint(bool isVector);
   void emitReducedPoint();
+  bool isExtreme();
   mlir::Value reduceVectors(mlir::Value running);
+  Values addVectors(mlir::Value at, mlir::ValueRange running, int64_t count);
+  mlir::Value withNaNs(mlir::Value vector, mlir::Value isNaN);
+  mlir::Value reduceLanes(mlir::Value vector);
   mlir::Value combine(mlir::Value one, mlir::Value other);
 
   mlir::linalg::LinalgOp op;
+  RegisterFile registers;
   KernelBuilder b;
   llvm::SmallVector<mlir::utils::IteratorType> types;
   int64_t lanes;

@@ -2,7 +2,7 @@
 
 // CHECK-LABEL: func.func @softmax(
 //   CHECK-NOT:   arith.extf
-//       CHECK:   arith.maxnumf
+//       CHECK:   arith.maximumf
 //       CHECK:   math.exp
 //       CHECK:   arith.addf
 //       CHECK:   arith.divf

@@ -9,7 +9,7 @@
 // CHECK-LABEL: func.func @norm(
 //       CHECK:   scf.forall
 //       CHECK:     scf.for %[[ROW:.*]] =
-//       CHECK:       vector.reduction <add>
+//       CHECK:       arith.addf %{{.*}} : vector<8xf32>
 //       CHECK:       memref.store %{{.*}}, %{{.*}}[%[[ROW]]]
 //       CHECK:       math.rsqrt
 //       CHECK:       vector.store %{{.*}}, %{{.*}}[%[[ROW]], %{{.*}}]

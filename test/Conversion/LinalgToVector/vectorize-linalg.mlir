@@ -181,9 +181,69 @@ func.func @read_between(%a: memref<12x4xf32>, %b: memref<4x16xf32>, %i: index) -
 //       CHECK:     %[[REST:.*]] = scf.for {{.*}} iter_args(%{{.*}} = %[[OLD]]) -> (f32)
 // CHECK-COUNT-4:   vector.load
 //       CHECK:     %[[PARTS:.*]] = scf.for {{.*}} -> (vector<16xf32>)
-//       CHECK:     vector.reduction <add>, %[[PARTS]], %[[REST]]
+//       CHECK:     vector.extract_strided_slice %[[PARTS]] {offsets = [8], sizes = [8], strides = [1]}
+//       CHECK:     arith.addf %{{.*}} : vector<8xf32>
+//       CHECK:     arith.addf %{{.*}} : vector<4xf32>
+//       CHECK:     arith.addf %{{.*}} : vector<2xf32>
+//       CHECK:     %[[SUM:.*]] = vector.extract %{{.*}}[0] : f32
+//       CHECK:     arith.addf %[[SUM]], %[[REST]] : f32
 func.func @sum(%x: memref<8x100xf32>, %s: memref<8xf32>) {
   linalg.reduce {arith.addf} ins(%x : memref<8x100xf32>) outs(%s : memref<8xf32>) dimensions = [1]
+  return
+}
+
+// The largest element of a row: comparisons, and bits of what is NaN beside.
+
+// CHECK-LABEL: func.func @largest(
+//       CHECK:     scf.for {{.*}} -> (vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xi32>, vector<16xi32>)
+//   CHECK-NOT:       arith.maximumf
+// CHECK-COUNT-4:     arith.cmpf ogt
+// CHECK-COUNT-2:     arith.cmpf uno
+//       CHECK:       scf.yield
+//       CHECK:     arith.maximumf {{.*}} : vector<16xf32>
+//       CHECK:     arith.ori {{.*}} : vector<16xi32>
+//       CHECK:     arith.maximumf {{.*}} : vector<8xf32>
+func.func @largest(%x: memref<8x200xf32>, %s: memref<8xf32>) {
+  linalg.reduce {arith.maximumf} ins(%x : memref<8x200xf32>) outs(%s : memref<8xf32>) dimensions = [1]
+  return
+}
+
+// Quotients by a number of the row are products with its inverse, but for those
+// by constants and those that become whole numbers.
+
+// CHECK-LABEL: func.func @divided(
+//       CHECK:     memref.load
+//       CHECK:     arith.divf %{{.*}} : f32
+//       CHECK:     scf.for
+//   CHECK-NOT:       arith.divf
+//       CHECK:       vector.store
+func.func @divided(%x: memref<8x64xf32>, %s: memref<8xf32>) {
+  linalg.generic {indexing_maps = [affine_map<(i, j) -> (i)>, affine_map<(i, j) -> (i, j)>], iterator_types = ["parallel", "parallel"]}
+      ins(%s : memref<8xf32>) outs(%x : memref<8x64xf32>) {
+  ^bb0(%divisor: f32, %old: f32):
+    %new = arith.divf %old, %divisor : f32
+    linalg.yield %new : f32
+  }
+  return
+}
+
+// CHECK-LABEL: func.func @divided_exactly(
+// CHECK-COUNT-2: arith.divf {{.*}} : vector<16xf32>
+func.func @divided_exactly(%x: memref<8x64xf32>, %s: memref<8xf32>) {
+  %three = arith.constant 3.0 : f32
+  linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>], iterator_types = ["parallel", "parallel"]}
+      outs(%x : memref<8x64xf32>) {
+  ^bb0(%old: f32):
+    %new = arith.divf %old, %three : f32
+    linalg.yield %new : f32
+  }
+  linalg.generic {indexing_maps = [affine_map<(i, j) -> (i)>, affine_map<(i, j) -> (i, j)>], iterator_types = ["parallel", "parallel"]}
+      ins(%s : memref<8xf32>) outs(%x : memref<8x64xf32>) {
+  ^bb0(%divisor: f32, %old: f32):
+    %quotient = arith.divf %old, %divisor : f32
+    %new = math.floor %quotient : f32
+    linalg.yield %new : f32
+  }
   return
 }
 
@@ -217,9 +277,12 @@ func.func @power(%x: memref<64xf32>) {
 // CHECK-LABEL: func.func @rows_of_table(
 // CHECK-SAME:    %{{.*}}: memref<4xi64>, %[[TABLE:[a-z0-9]+]]: memref<9x32xf32>
 //   CHECK-NOT:   linalg.generic
-//       CHECK:   cf.assert
-//       CHECK:   vector.load %[[TABLE]]
-//       CHECK:   vector.store
+//       CHECK:   scf.for
+//       CHECK:     cf.assert
+//       CHECK:     scf.for
+//   CHECK-NOT:       cf.assert
+//       CHECK:       vector.load %[[TABLE]]{{.*}} vector<16xf32>
+//       CHECK:       vector.store
 func.func @rows_of_table(%ids: memref<4xi64>, %table: memref<9x32xf32>, %out: memref<4x32xf32>) {
   %c9 = arith.constant 9 : index
   linalg.generic {indexing_maps = [affine_map<(i, j) -> (i)>, affine_map<(i, j) -> (i, j)>], iterator_types = ["parallel", "parallel"]}

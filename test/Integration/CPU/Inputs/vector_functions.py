@@ -1,7 +1,7 @@
 # Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
 # See LICENSE for license information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""exp, erf and tanh of vectors of f32: accuracy, and what IEEE says of numbers that are none."""
+"""Functions of vectors and rows of f32: accuracy, and what IEEE says of numbers that are none."""
 
 import math
 
@@ -73,6 +73,57 @@ def run(name, cpu):
         check.require(same.all(), f"{what} of infinity, {extent}: {found}")
 
 
+# ---- Rows -------------------------------------------------------------------------
+
+
+def extreme(kind, lowest, cpu, extent):
+    """The largest or smallest element of rows, one of which is NaN at each place in turn."""
+    text = f"""
+func.func @f(%x: tensor<?x{extent}xf32>, %start: tensor<?xf32>) -> tensor<?xf32> {{
+  %r = linalg.reduce {{arith.{kind}}} ins(%x : tensor<?x{extent}xf32>) outs(%start : tensor<?xf32>) dimensions = [1]
+  return %r : tensor<?xf32>
+}}
+"""
+    x = np.random.default_rng(extent).standard_normal((extent + 3, extent)).astype(np.float32)
+    x[np.arange(extent), np.arange(extent)] = np.nan
+    x[-1] = lowest
+    x[-2, extent // 2 :] = -lowest
+    start = np.full(len(x), lowest, np.float32)
+    found = check.call(check.library.compile(text, cpu=cpu), [x, start], f"{kind} {extent}")[0]
+    expected = (np.max if kind == "maximumf" else np.min)(x, axis=1)
+    check.require(np.array_equal(found, expected, equal_nan=True), f"{kind} {extent} {cpu}")
+
+
+def divide(cpu, extent):
+    """Rows by a number each: as IEEE says where one of them is none, and at the ends of the range."""
+    text = f"""
+func.func @f(%x: tensor<?x{extent}xf32>, %s: tensor<?xf32>, %o: tensor<?x{extent}xf32>) -> tensor<?x{extent}xf32> {{
+  %r = linalg.generic {{indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i)>, affine_map<(i, j) -> (i, j)>],
+      iterator_types = ["parallel", "parallel"]}} ins(%x, %s : tensor<?x{extent}xf32>, tensor<?xf32>) outs(%o : tensor<?x{extent}xf32>) {{
+  ^bb0(%a: f32, %b: f32, %old: f32):
+    %q = arith.divf %a, %b : f32
+    linalg.yield %q : f32
+  }} -> tensor<?x{extent}xf32>
+  return %r : tensor<?x{extent}xf32>
+}}
+"""
+    s = np.array([3, -7, 0, -0.0, np.inf, -np.inf, np.nan, 1.2e-38, -2e-38, 3.4e38, -2e38, 1e30, 1e-31], np.float32)
+    x = np.resize(np.array([0, 1, -5, 1e38, -3.3e38, 1.2e-38, np.inf, -np.inf, np.nan, 1e10, 1e-10], np.float32), (len(s), extent))
+    found = check.call(check.library.compile(text, cpu=cpu), [x, s, np.zeros_like(x)], f"division {extent}")[0]
+    with np.errstate(all="ignore"):
+        exact = x.astype(np.float64) / s.astype(np.float64)[:, None]
+        expected = exact.astype(np.float32)
+        # Two roundings.
+        near = np.abs(found - exact) <= check.factor * 2 * ROUNDING * np.abs(exact) + LEAST
+        near |= (found == expected) | (np.isnan(found) & np.isnan(expected))
+    check.require(near.all(), f"division {extent} {cpu}: {found[~near]} not {expected[~near]}")
+
+
+for cpu in ("native", "x86-64"):
+    for extent in (5, 8, 40, 77):
+        extreme("maximumf", -np.inf, cpu, extent)
+        extreme("minimumf", np.inf, cpu, extent)
+        divide(cpu, extent)
 for name in FUNCTIONS:
     for cpu in ("native", "x86-64"):
         run(name, cpu)

@@ -47,6 +47,8 @@ void fovea::buildCPUPipeline(OpPassManager &pm, const CPUInfo &cpu,
   // Arithmetic on tensors, as one loop nest where it can be.
   pm.addPass(createConvertElementwiseToLinalgPass());
   pm.addNestedPass<func::FuncOp>(attn::createFuseElementwisePass());
+  // What is inserted into a larger array is computed there.
+  pm.addPass(bufferization::createEmptyTensorEliminationPass());
   // Every tensor.empty becomes a buffer of its own before CSE can merge two.
   pm.addPass(bufferization::createEmptyTensorToAllocTensorPass());
   pm.addPass(createCanonicalizerPass());

@@ -6,6 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "LinalgKernels.h"
 #include "fovea/Conversion/Passes.h"
 #include "fovea/Kernels/LinalgProduct.h"
 #include "fovea/Kernels/TargetFacts.h"
@@ -15,6 +16,7 @@
 #include "mlir/Dialect/Linalg/Transforms/Transforms.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Dialect/Tensor/Transforms/Transforms.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
 
 namespace fovea::attn {
@@ -150,7 +152,21 @@ struct FuseElementwisePass
     bool hadChecks = !findChecks().empty();
     RewritePatternSet patterns(&getContext());
     linalg::populateElementwiseOpsFusionPatterns(patterns, isWorthFusing);
-    (void)applyPatternsGreedily(getOperation(), std::move(patterns));
+    FrozenRewritePatternSet fusions(std::move(patterns));
+    (void)applyPatternsGreedily(getOperation(), fusions);
+    if (!isForGPU(getOperation())) {
+      RewritePatternSet splits(&getContext());
+      populateSplitConcatPatterns(splits);
+      tensor::CollapseShapeOp::getCanonicalizationPatterns(splits,
+                                                           &getContext());
+      (void)applyPatternsGreedily(getOperation(), std::move(splits));
+      // What made the parts may be done with them now, and parts of arrays that
+      // are left may be made in place.
+      (void)applyPatternsGreedily(getOperation(), fusions);
+      RewritePatternSet parts(&getContext());
+      tensor::populateDecomposeTensorConcatPatterns(parts);
+      (void)applyPatternsGreedily(getOperation(), std::move(parts));
+    }
     SmallVector<Operation *> done;
     while (!hadChecks && !(done = findChecks()).empty())
       for (Operation *op : done)

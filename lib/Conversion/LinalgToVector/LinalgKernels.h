@@ -43,6 +43,9 @@ bool emitLinalgLoops(mlir::linalg::LinalgOp op, RegisterFile registers);
 /// as one parallel loop over rows each.
 void emitRowGroups(mlir::Block &block, RegisterFile registers);
 
+/// Has elementwise operations on concatenations be done part by part.
+void populateSplitConcatPatterns(mlir::RewritePatternSet &patterns);
+
 } // namespace fovea::attn
 
 #endif // FOVEA_LIB_CONVERSION_LINALGTOVECTOR_LINALGKERNELS_H

@@ -272,3 +272,54 @@ func.func @viewed(%x: tensor<4x8xf32>, %s: tensor<4xf32>) -> (tensor<4x8xf32>, t
   } -> tensor<4x8xf32>
   return %q, %view : tensor<4x8xf32>, tensor<32xf32>
 }
+
+// What reads a concatenation is done part by part, with what makes the parts,
+// and writes to places of the result.
+
+// CHECK-LABEL: func.func @rotate(
+// CHECK-SAME:    %[[X:[a-z0-9]+]]: tensor<8x64xf32>, %[[C:[a-z0-9]+]]: tensor<8x64xf32>
+//   CHECK-NOT:   tensor.concat
+//       CHECK:   %[[LOW:.*]] = tensor.extract_slice %[[X]][0, 0] [8, 32] [1, 1]
+//       CHECK:   %[[HIGH:.*]] = tensor.extract_slice %[[X]][0, 32] [8, 32] [1, 1]
+//       CHECK:   %[[FIRST:.*]] = linalg.generic {{.*}} ins({{.*}}%[[HIGH]]
+//       CHECK:     arith.negf
+//       CHECK:     arith.mulf
+//       CHECK:     arith.addf
+//       CHECK:   %[[DONE:.*]] = tensor.insert_slice %[[FIRST]] into %{{.*}}[0, 0] [8, 32] [1, 1]
+//       CHECK:   %[[SECOND:.*]] = linalg.generic {{.*}} ins({{.*}}%[[LOW]]
+//   CHECK-NOT:     arith.negf
+//       CHECK:     arith.addf
+//       CHECK:   tensor.insert_slice %[[SECOND]] into %[[DONE]][0, 32] [8, 32] [1, 1]
+func.func @rotate(%x: tensor<8x64xf32>, %c: tensor<8x64xf32>) -> tensor<8x64xf32> {
+  %low = tensor.extract_slice %x[0, 0] [8, 32] [1, 1] : tensor<8x64xf32> to tensor<8x32xf32>
+  %high = tensor.extract_slice %x[0, 32] [8, 32] [1, 1] : tensor<8x64xf32> to tensor<8x32xf32>
+  %negative = arith.negf %high : tensor<8x32xf32>
+  %turned = tensor.concat dim(1) %negative, %low : (tensor<8x32xf32>, tensor<8x32xf32>) -> tensor<8x64xf32>
+  %p = arith.mulf %turned, %c : tensor<8x64xf32>
+  %r = arith.addf %p, %x : tensor<8x64xf32>
+  return %r : tensor<8x64xf32>
+}
+
+// Parts of single elements are no vectors: they are written side by side. So is
+// what others read, too.
+
+// CHECK-LABEL: func.func @pairs(
+// CHECK-COUNT-2: tensor.insert_slice
+//       CHECK:   linalg.generic
+//       CHECK:     arith.mulf
+//   CHECK-NOT:   linalg.generic
+func.func @pairs(%x: tensor<8x1xf32>, %y: tensor<8x1xf32>, %c: tensor<8x2xf32>) -> tensor<8x2xf32> {
+  %pairs = tensor.concat dim(1) %x, %y : (tensor<8x1xf32>, tensor<8x1xf32>) -> tensor<8x2xf32>
+  %r = arith.mulf %pairs, %c : tensor<8x2xf32>
+  return %r : tensor<8x2xf32>
+}
+
+// CHECK-LABEL: func.func @kept(
+// CHECK-COUNT-2: tensor.insert_slice
+//       CHECK:   linalg.generic
+//   CHECK-NOT:   linalg.generic
+func.func @kept(%x: tensor<8x16xf32>, %c: tensor<8x32xf32>) -> (tensor<8x32xf32>, tensor<8x32xf32>) {
+  %both = tensor.concat dim(1) %x, %x : (tensor<8x16xf32>, tensor<8x16xf32>) -> tensor<8x32xf32>
+  %r = arith.mulf %both, %c : tensor<8x32xf32>
+  return %both, %r : tensor<8x32xf32>, tensor<8x32xf32>
+}

@@ -131,13 +131,15 @@ def test_removed_entries_are_not_read(name):
 
 
 def skipping(M):
-    """Conditions on integers, by which kernels skip tiles, and the same on numbers, by which they do not."""
+    """Conditions on integers, by which kernels skip tiles, and the same on numbers, by which they do not.
+
+    Quotients do not become masks: what does is compared with these in test_conditions_that_are_masks."""
     kinds = fovea.capture(np.sort(np.random.default_rng(5).integers(0, 4, (B, M)), axis=1))
     widths, short = fovea.capture(np.arange(H, dtype=np.int32) * 40 + 20), fovea.capture(np.zeros(M // 2, np.float32))
     return {
-        "causal": (lambda b, h, i, j: i >= j, lambda b, h, i, j: i * 1.0 >= j),
-        "window": (lambda b, h, i, j: (i >= j) & (i - j < 70), lambda b, h, i, j: (i * 1.0 >= j) & ((i - j) * 1.0 < 70)),
-        "prefix": (lambda b, h, i, j: (i >= j) | (j < 33), lambda b, h, i, j: (i * 1.0 >= j) | (j * 1.0 < 33)),
+        "causal": (lambda b, h, i, j: (i - j) // 2048 >= 0, lambda b, h, i, j: i * 1.0 >= j),
+        "window": (lambda b, h, i, j: (i - j) // 70 == 0, lambda b, h, i, j: (i * 1.0 >= j) & (i * 1.0 < j + 70)),
+        "prefix": (lambda b, h, i, j: ((i - j) // 2048 >= 0) | (j < 33), lambda b, h, i, j: (i * 1.0 >= j) | (j * 1.0 < 33)),
         "blocks": (lambda b, h, i, j: ~(i // 64 != j // 64), lambda b, h, i, j: (i // 64) * 1.0 == j // 64),
         "heads": (lambda b, h, i, j: abs(i - j) < widths[h], lambda b, h, i, j: abs(i - j) * 1.0 < widths[h]),
         "kinds": (lambda b, h, i, j: kinds[b, j] == 2, lambda b, h, i, j: kinds[b, j] * 1.0 == 2),
@@ -181,6 +183,94 @@ def test_few_queries_skip_tiles(name, N, M, type):
             np.testing.assert_allclose(one, other, rtol=bound, atol=bound)
 
 
+def spelled():
+    """Conditions, and the options of the masks that they become."""
+    return {
+        "causal": ({"causal": True}, [
+            lambda b, h, i, j: j <= i, lambda b, h, i, j: i >= j, lambda b, h, i, j: i - j >= 0, lambda b, h, i, j: ~(j > i),
+            lambda b, h, i, j: j - i < 1, lambda b, h, i, j: i + 1 > j, lambda b, h, i, j: -i <= -j,
+            lambda b, h, i, j: maximum(i, j) <= i, lambda b, h, i, j: (i >= j) & (j >= 0), lambda b, h, i, j: 2 * (i - j) > -1]),
+        "window": ({"causal": True, "window": 9}, [
+            lambda b, h, i, j: (j <= i) & (i - j < 9), lambda b, h, i, j: ~((j > i) | (i - j >= 9)),
+            lambda b, h, i, j: (abs(i - j) <= 8) & (i >= j), lambda b, h, i, j: (i < j + 9) & (j <= i) & (j < i + 40)]),
+        "itself": ({"causal": True, "window": 1}, [lambda b, h, i, j: (j <= i) & (i - j < 1), lambda b, h, i, j: abs(i - j) < 1]),
+        "both sides": ({"window": 9}, [
+            lambda b, h, i, j: abs(i - j) < 9, lambda b, h, i, j: (i - j < 9) & (j - i < 9), lambda b, h, i, j: abs(j - i) <= 8]),
+        "prefix": ({"causal": True, "prefix": 5}, [
+            lambda b, h, i, j: (j <= i) | (j < 5), lambda b, h, i, j: j <= maximum(i, 4), lambda b, h, i, j: ~((j > i) & (j >= 5))]),
+        "no prefix": ({"causal": True}, [lambda b, h, i, j: (j <= i) | (j < 0), lambda b, h, i, j: j <= maximum(i, -3)]),
+        "prefix beyond": ({"causal": True, "prefix": 1000}, [lambda b, h, i, j: (j <= i) | (j < 1000)]),
+        "all": ({}, [lambda b, h, i, j: j >= 0, lambda b, h, i, j: (j <= i) | (i < j)]),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("N, M", [(1, 1), (13, 13), (70, 40), (40, 70), (1, 300)])
+@pytest.mark.parametrize("name", list(spelled()))
+def test_conditions_that_are_masks(name, N, M):
+    """They are the masks, bit by bit, and what these say of positions where batch entries have lengths."""
+    q, k, v = make(B=B, H=H, G=G, N=N, M=M, D=16)
+    k[1, 0, M // 2], v[0, 1, M // 3] = np.nan, np.inf
+    lengths = {"lengths": np.array([M, M // 2 + 1]), "query_lengths": np.array([N, N // 2 + 1])}
+    masks, conditions = spelled()[name]
+    for options in ({}, lengths):
+        wanted = fovea.dense(q, k, v, **masks, **options, return_lse=True)
+        gradients = fovea.dense_backward(q @ np.eye(16, dtype=q.dtype), q, k, v, *wanted, **masks, **options)
+        for admit in conditions:
+            mine = fovea.dense(q, k, v, admit=admit, **options, return_lse=True)
+            assert all(one.tobytes() == other.tobytes() for one, other in zip(mine, wanted, strict=True))
+            mine = fovea.dense_backward(q @ np.eye(16, dtype=q.dtype), q, k, v, *wanted, admit=admit, **options)
+            assert all(one.tobytes() == other.tobytes() for one, other in zip(mine, gradients, strict=True))
+    # The reference pipeline knows nothing of this.
+    k[np.isnan(k)], v[np.isinf(v)] = 0, 0
+    for admit in conditions:
+        found, wanted = (fovea.dense(q, k, v, admit=admit, return_lse=True, **lengths, target=t) for t in ("cpu", "reference"))
+        check(found, wanted, "float32")
+
+
+def test_conditions_beside_masks():
+    """What is left of a conjunction stays, and what is no mask."""
+    N = 70
+    arrays = make("float64", B=B, H=H, G=G, N=N, D=16)
+    i, j = np.arange(N)[:, None], np.arange(N)
+    for masks, admit, entries in (
+        ({"causal": True}, lambda b, h, i, j: (i - j < 9) & ((i - j) % 4 == 0), (i >= j) & (i - j < 9) & ((i - j) % 4 == 0)),
+        ({"causal": True, "prefix": 20}, lambda b, h, i, j: (j <= i) | (j < 9), (i >= j) | (j < 9)),
+        ({"causal": True, "prefix": 20}, lambda b, h, i, j: abs(i - j) < 9, ((i >= j) | (j < 20)) & (abs(i - j) < 9)),
+        ({"window": 20}, lambda b, h, i, j: j <= maximum(i, 8), (abs(i - j) < 20) & ((i >= j) | (j < 9))),
+        ({"window": 20}, lambda b, h, i, j: j < i, (i > j) & (i - j < 20)),
+        ({}, lambda b, h, i, j: (j < i) & (j <= i), i > j),
+        ({}, lambda b, h, i, j: (j <= i + 1) & (i - j < 5), (j <= i + 1) & (i - j < 5)),
+        ({}, lambda b, h, i, j: (h < 2) | (j <= i), (np.arange(H)[:, None, None] < 2) | (i >= j)),
+        ({"causal": True}, lambda b, h, i, j: i - j < 0, (i < j) & (i >= j)),
+    ):
+        found = fovea.dense(*arrays, **masks, admit=admit, return_lse=True)
+        check(found, reference.dense(*arrays, bias=bias(entries, N, N), return_lse=True), "float64")
+        mine = fovea.dense_backward(found[0], *arrays, *found, **masks, admit=admit)
+        wanted = reference.dense_backward(found[0], *arrays, *found, bias=bias(entries, N, N))
+        for one, other in zip(mine, wanted):
+            near(one, other, "float64", 1e-11)
+
+
+def test_conditions_of_sources_that_are_masks():
+    q, k, v = make("float64", B=B, H=H, G=G, N=65, D=24)
+    _, far_k, far_v = make("float64", B=B, H=H, G=G, N=65, M=9, D=24, seed=3)
+    of_all = lambda b, h, i, j: j <= i  # noqa: E731
+    for sources, admit in (
+        ([Source(k, v, admit=of_all), Source(far_k, far_v)], None),
+        ([Source(k, v, window=7), Source(far_k, far_v, causal=True)], of_all),
+        ([Source(k, v, admit=lambda b, h, i, j: abs(i - j) < 7), Source(far_k, far_v, stride=7)], of_all),
+        ([Source(k, v, admit=lambda b, h, i, j: i - j < 7), Source(far_k, far_v)], of_all),
+        ([Source(k, v, score=lambda s, b, h, i, j: s / 2), Source(far_k, far_v, admit=of_all)], of_all),
+    ):
+        found, wanted = (fovea.stream(q, sources, admit=admit, return_lse=True, target=t) for t in ("cpu", "reference"))
+        check(found, wanted, "float64")
+        mine, other = (fovea.stream_backward(found[0], q, sources, *found, admit=admit, target=t) for t in ("cpu", "reference"))
+        near(mine[0], other[0], "float64", 1e-7)
+        for one, its in zip(mine[1], other[1], strict=True):
+            near(one.k, its.k, "float64", 1e-7)
+            near(one.v, its.v, "float64", 1e-7)
+
+
 PROTECTED = """
 import ctypes, mmap, sys
 import numpy as np
@@ -194,8 +284,12 @@ for each in (k, v):
     size = (keys - left) * width * 4
     assert ctypes.CDLL(None).mprotect(ctypes.c_void_p(each.ctypes.data), ctypes.c_size_t(size), 0) == 0
 q = np.ones((1, 1, int(sys.argv[2]), width), np.float32)
-factor = {"skips": 1, "computes": 1.0}[sys.argv[1]]
-out = fovea.dense(q, k, v, admit=lambda b, h, i, j: (i >= j) & ((i - j) * factor < 256))
+admit = {
+    "mask": lambda b, h, i, j: (i >= j) & (i - j < 256),
+    "skips": lambda b, h, i, j: (i - j) // 256 == 0,
+    "computes": lambda b, h, i, j: (i >= j) & (i * 1.0 < j + 256),
+}[sys.argv[1]]
+out = fovea.dense(q, k, v, admit=admit)
 near = [x[:, :, -left:].copy() for x in (k, v)]
 expected = fovea.dense(q, *near, causal=True, window=256)
 assert np.abs(out - expected).max() < 1e-5
@@ -205,7 +299,7 @@ assert np.abs(out - expected).max() < 1e-5
 @pytest.mark.parametrize("queries", [1, 4, 100])
 def test_keys_that_are_removed_are_not_touched(queries):
     """Reading them would end the process, as it does where conditions are on numbers."""
-    for how, code in (("skips", 0), ("computes", -signal.SIGSEGV)):
+    for how, code in (("mask", 0), ("skips", 0), ("computes", -signal.SIGSEGV)):
         assert subprocess.run([sys.executable, "-c", PROTECTED, how, str(queries)]).returncode == code
 
 

@@ -8,6 +8,7 @@
 
 // PASSES: attn-set-target{amx=false bf16-pairs=false gpu=false num-registers=16 separate-adds=false shared-bytes=166912 split-vectors=false vector-bits=256
 // PASSES: attn-prepare-products
+// PASSES: attn-find-masks
 // PASSES: attn-expand-conv
 // PASSES: attn-check-shapes
 // PASSES: attn-check-codes

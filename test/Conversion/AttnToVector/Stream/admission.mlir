@@ -2,14 +2,18 @@
 // RUN: fovea-opt %s --attn-expand-patterns --attn-select-tiles --split-input-file | FileCheck %s --check-prefix=STREAM
 
 // What a region removes by integers is skipped in tiles; the condition is the
-// same for a tile of the gradient.
+// same for a tile of the gradient. It is causal, but none that becomes a mask.
 // CHECK: [Passed] ScoreTilesSkipped | Category:attn.stream | Bounded=1, Conditions=1
 // STREAM: attn.stream query
 func.func @causal(%q: tensor<1x1x300x16xf32>, %init: tensor<1x1x300x16xf32>) -> tensor<1x1x300x16xf32> {
   %out = attn.dense ins(%q, %q, %q : tensor<1x1x300x16xf32>, tensor<1x1x300x16xf32>, tensor<1x1x300x16xf32>)
     score {
     ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index):
-      %admits = arith.cmpi sge, %i, %j : index
+      %width = arith.constant 1024 : index
+      %zero = arith.constant 0 : index
+      %distance = arith.subi %i, %j : index
+      %quotient = arith.floordivsi %distance, %width : index
+      %admits = arith.cmpi sge, %quotient, %zero : index
       %removed = arith.constant 0xFF800000 : f32
       %t = arith.select %admits, %s, %removed : f32
       attn.yield %t : f32
@@ -109,7 +113,7 @@ func.func @dilated(%q: tensor<1x1x300x16xf32>, %init: tensor<1x1x300x16xf32>) ->
 
 // -----
 
-// Keys of a prefix, or up to the query: one condition, bounded as both are.
+// Keys of a prefix, or up to the one before the query: one condition, bounded as both are.
 // CHECK: [Passed] ScoreTilesSkipped | Category:attn.stream | Bounded=1, Conditions=1
 // STREAM: attn.stream query
 func.func @prefix(%q: tensor<1x1x300x16xf32>, %init: tensor<1x1x300x16xf32>) -> tensor<1x1x300x16xf32> {
@@ -118,7 +122,7 @@ func.func @prefix(%q: tensor<1x1x300x16xf32>, %init: tensor<1x1x300x16xf32>) -> 
     ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index):
       %c150 = arith.constant 150 : index
       %is_prefix = arith.cmpi slt, %j, %c150 : index
-      %is_past = arith.cmpi sge, %i, %j : index
+      %is_past = arith.cmpi sgt, %i, %j : index
       %admits = arith.ori %is_prefix, %is_past : i1
       %removed = arith.constant 0xFF800000 : f32
       %t = arith.select %admits, %s, %removed : f32

@@ -254,6 +254,40 @@ def ExpandConvPass : Pass<"attn-expand-conv", "::mlir::func::FuncOp"> {
   ];
 }
 
+def FindMasksPass : Pass<"attn-find-masks", "::mlir::func::FuncOp"> {
+  let summary = "make conditions of score regions masks, where an attribute says the same";
+  let description = [{
+    A region of `attn.dense`, `attn.stream` and their gradients removes an entry by
+    minus infinity. Where conditions for that compare positions, and `causal`, `window` or
+    `prefix`, with the mask that there is, admit the same entries, they become that mask:
+
+    ```mlir
+    %out = attn.dense ins(%q, %k, %v : tensor<1x8x512x64xf32>, tensor<1x8x512x64xf32>, tensor<1x8x512x64xf32>)
+        score {
+        ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index):
+          %admits = arith.cmpi sle, %j, %i : index
+          %removed = arith.constant 0xFF800000 : f32
+          %t = arith.select %admits, %s, %removed : f32
+          attn.yield %t : f32
+        }
+        outs(%init : tensor<1x8x512x64xf32>) -> tensor<1x8x512x64xf32>
+    ```
+    becomes
+    ```mlir
+    %out = attn.dense ins(%q, %k, %v : tensor<1x8x512x64xf32>, tensor<1x8x512x64xf32>, tensor<1x8x512x64xf32>)
+        outs(%init : tensor<1x8x512x64xf32>) {mask = #attn.mask<causal>} -> tensor<1x8x512x64xf32>
+    ```
+
+    Conditions are evaluated: signed comparisons of sums of positions and constants, maxima and
+    minima of these, and conjunctions and disjunctions, however they are written. Of a
+    conjunction the other parts stay in the region; what holds for every entry goes. A region of all
+    sources keeps what is not a mask of each. Regions that may read a tensor out of bounds, by the
+    static extents, stay as they are, since such a score is NaN wherever it stands, and so do
+    those of sources with a stride. The remark `ConditionsAreMasks` says how many became masks.
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect"];
+}
+
 def CheckSizesPass : Pass<"attn-check-sizes", "::mlir::ModuleOp"> {
   let summary = "check sizes of convolutions at run time";
   let description = [{

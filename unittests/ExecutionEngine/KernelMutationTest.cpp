@@ -148,6 +148,22 @@ func.func @gradients(%q: !q, %k: !k, %v: !k, %o: !q, %l: !l, %d: !q)
   return %r#0, %r#1, %r#2 : !q, !k, !k
 })"};
 
+/// Two tiles of each, as few as show what one leaves for the next.
+constexpr Example kSmallGradients = {66, 70, 1, true, R"(
+!q = tensor<1x1x66x64xf16>
+!k = tensor<1x1x70x64xf16>
+!l = tensor<1x1x66xf32>
+func.func @gradients(%q: !q, %k: !k, %v: !k, %o: !q, %l: !l, %d: !q)
+    -> (!q, !k, !k) {
+  %iq = tensor.empty() : !q
+  %ik = tensor.empty() : !k
+  %r:3 = attn.dense_backward ins(%q, %k, %v : !q, !k, !k)
+      forward(%o, %l : !q, !l) gradient(%d : !q)
+      outs(%iq, %ik, %ik : !q, !k, !k) {mask = #attn.mask<causal>}
+      -> !q, !k, !k
+  return %r#0, %r#1, %r#2 : !q, !k, !k
+})"};
+
 /// So many tiles that the places of some are taken again.
 constexpr Example kManyGradients = {130, 330, 2, true, R"(
 !q = tensor<1x2x130x64xf16>
@@ -332,17 +348,19 @@ protected:
 
   /// The text of an error, or the output.
   std::string run(const Kernel &kernel, std::vector<uint16_t> &output) {
-    int64_t heads = example.heads;
-    Halves q(example.queries, 0, heads), k(example.rows, 1), v(example.rows, 2),
-        out(130, 3, heads), d(130, 4, heads);
+    int64_t heads = example.heads, queries = example.queries;
+    Halves q(queries, 0, heads), k(example.rows, 1), v(example.rows, 2),
+        out(queries, 3, heads), d(queries, 4, heads);
     for (int64_t row : spoiledValues)
       v.spoil(row);
     for (int64_t row : spoiledKeys)
       k.spoil(row);
     for (int64_t row : spoiledQueries)
+      q.spoil(row);
+    for (int64_t row : spoiledGradients)
       d.spoil(row);
-    std::vector<float> lse(heads * 130, 4.0f);
-    std::vector<int64_t> lseShape = {1, heads, 130};
+    std::vector<float> lse(heads * queries, 4.0f);
+    std::vector<int64_t> lseShape = {1, heads, queries};
     SmallVector<TensorRef> arguments = {q, k, v};
     if (example.areGradients)
       arguments.append(
@@ -407,7 +425,8 @@ protected:
   /// Of the kernels that are looked at: how their names end.
   std::string kernelName;
   /// In the tiles before the last one and in the last one.
-  std::vector<int64_t> spoiledValues = {420, 500}, spoiledKeys, spoiledQueries;
+  std::vector<int64_t> spoiledValues = {420, 500}, spoiledKeys, spoiledQueries,
+                       spoiledGradients;
   simt::Options options = simt::getEmulatorOptions();
   std::vector<uint16_t> expected;
 };
@@ -503,18 +522,41 @@ TEST_P(SM80, EveryInstructionOfCodedKeysIsMissed) {
   expectMissed("cp.async.wait", {2});
 }
 
+TEST_P(SM80, EveryInstructionOfGradientsIsMissed) {
+  example = kSmallGradients;
+  // Keys that the first queries do not read, and queries that do not read the
+  // last keys.
+  spoiledValues = {};
+  spoiledKeys = {69};
+  kernelName = "_kernel_0";
+  expectMissed("barrier.cta");
+  spoiledQueries = spoiledGradients = {2};
+  kernelName = "_kernel_1";
+  expectMissed("barrier.cta");
+}
+
 // Products and their barriers are those of all gradients on this chip; each of
 // the following looks at what is its own.
 
 TEST_P(SM80, EveryInstructionOfListGradientsIsMissed) {
   example = kListGradients;
   spoiledValues = {};
-  // Where the lists of each tile begin, and what has rows. No numbers are NaN,
-  // which two of its barriers look for.
+  // One that does not read all listed rows.
+  spoiledQueries = spoiledGradients = {2};
+  // Where the lists of each tile begin, and what has rows.
   kernelName = "_kernel_4";
   expectMissed("barrier.cta");
   kernelName = "_kernel_7";
-  expectMissed("barrier.cta.red", {2, 4});
+  expectMissed("barrier.cta.red");
+}
+
+TEST_P(SM80, EveryInstructionOfListQueriesIsMissed) {
+  example = kListGradients;
+  spoiledValues = {};
+  // Not all queries read it.
+  spoiledKeys = {100};
+  kernelName = "_kernel_6";
+  expectMissed("barrier.cta");
 }
 
 TEST_P(SM80, EveryInstructionOfCaptureGradientsIsMissed) {
@@ -531,7 +573,7 @@ TEST_P(SM90a, EveryInstructionOfGradientsIsMissed) {
   // last keys.
   spoiledValues = {};
   spoiledKeys = {190};
-  spoiledQueries = {70};
+  spoiledGradients = {70};
   expectMissed("barrier.cta");
   expectMissed("cp.async.bulk");
   // That mbarriers are there another fence says, too.

@@ -127,6 +127,8 @@ Value GPUKernelBuilder::toI32(Value value) {
   return createOrFold<arith::IndexCastOp>(getI32Type(), value);
 }
 Value GPUKernelBuilder::toIndex(Value value) {
+  if (value.getType().isIndex())
+    return value;
   return createOrFold<arith::IndexCastUIOp>(getIndexType(), value);
 }
 KernelBuilder::Values GPUKernelBuilder::toIndices(ValueRange values) {

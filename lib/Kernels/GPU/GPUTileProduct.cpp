@@ -22,6 +22,7 @@
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "llvm/Support/MathExtras.h"
 #include "llvm/Support/SaveAndRestore.h"
+#include <numeric>
 
 using namespace mlir;
 using namespace fovea::attn;
@@ -130,7 +131,7 @@ Values TileMultiplier::takeUnbounded(ValueRange sums) {
       return next;
     };
     Values taken = b.loop(b.i32(0), b.i32(kTileDepth), 1, sums, addDepth);
-    keepRolled(taken);
+    keepRolled(b);
     b.barrier();
     clearUnbounded(b, numbers);
     b.barrier();
@@ -138,25 +139,38 @@ Values TileMultiplier::takeUnbounded(ValueRange sums) {
   });
 }
 
+/// Elements that a thread has on their way at once. With 16 registers spill.
+static constexpr int64_t kMostLoads = 8;
+
 /// Puts `count` rows of elements in shared memory; threads that are neighbours
 /// differ by the depth, or by the row.
 void TileMultiplier::fill(const SharedMatrix &shared, int64_t count,
                           bool alongDepth, Value firstDepth, Value lastDepth,
                           Element element) {
   int64_t numTurns = count * kTileDepth / b.getNumThreads();
-  b.loop(b.i32(0), b.i32(numTurns), 1, [&](Value turn) {
-    Value number = b.add(b.mul(turn, b.getNumThreads()), b.thread());
-    Value row = alongDepth ? b.div(number, kTileDepth) : b.rem(number, count);
-    Value column =
-        alongDepth ? b.rem(number, kTileDepth) : b.div(number, count);
-    Value k = b.add(firstDepth, b.toIndex(column));
-    Value value = b.select(
-        b.less(k, lastDepth), b.getF32Type(),
-        [&] { return element(b.toIndex(row), k); },
-        [&] { return b.scalar(0.0); });
-    Value at[] = {row, getSharedColumn(b, shared, row, column)};
-    memref::StoreOp::create(b, value, shared.memref, b.toIndices(at));
+  int64_t atOnce = std::gcd(numTurns, kMostLoads);
+  b.loop(b.i32(0), b.i32(numTurns), atOnce, [&](Value turn) {
+    // Places are worked out here: those of all elements take no registers.
+    Value first =
+        b.recompute(b.add(b.mul(turn, b.getNumThreads()), b.thread()));
+    Values numbers, places;
+    for (int64_t i = 0; i < atOnce; ++i) {
+      Value number = b.add(first, i * b.getNumThreads());
+      Value row = alongDepth ? b.div(number, kTileDepth) : b.rem(number, count);
+      Value column =
+          alongDepth ? b.rem(number, kTileDepth) : b.div(number, count);
+      Value k = b.add(firstDepth, b.toIndex(column));
+      numbers.push_back(b.select(
+          b.less(k, lastDepth), b.getF32Type(),
+          [&] { return element(b.toIndex(row), k); },
+          [&] { return b.scalar(0.0); }));
+      places.append({row, getSharedColumn(b, shared, row, column)});
+    }
+    for (int64_t i = 0; i < atOnce; ++i)
+      memref::StoreOp::create(b, numbers[i], shared.memref,
+                              b.toIndices({places[2 * i], places[2 * i + 1]}));
   });
+  keepRolled(b);
 }
 
 /// Sums of a piece of the depth start from zero: many short sums lose less than
@@ -178,9 +192,17 @@ Values TileMultiplier::multiplyShared(ValueRange sums) {
 // Tiles that are kept
 //===----------------------------------------------------------------------===//
 
-/// The tile that is kept lies behind what the multiplier needs; an odd stride
+/// The tiles that are kept lie behind what the multiplier needs; an odd stride
 /// keeps threads of neighbouring rows, or diagonals, on different banks.
 static constexpr int64_t kStride = SquareTile::kSize + 1;
+static constexpr int64_t kTileBytes =
+    SquareTile::kSize * kStride * sizeof(float);
+
+/// Entries of a row that a thread works on, and at a time: what it loads for
+/// one of these is on its way while it works on another.
+static constexpr int64_t kEntries =
+    SquareTile::kSize * SquareTile::kSize / SquareTile::kNumThreads;
+static constexpr int64_t kEntriesAtOnce = 4;
 
 static int64_t getKeptOffset() {
   return TileMultiplier::getSharedBytes(SquareTile::kNumThreads / kWarpSize,
@@ -189,7 +211,9 @@ static int64_t getKeptOffset() {
 
 SquareTile::SquareTile(GPUKernelBuilder &builder, F32Math math)
     : b(builder), multiplier(builder, math, kSize) {
-  tile = b.sharedBuffer(getKeptOffset(), {kSize, kStride}, b.getF32Type());
+  for (int64_t i : {0, 1})
+    tiles[i] = b.sharedBuffer(getKeptOffset() + i * kTileBytes,
+                              {kSize, kStride}, b.getF32Type());
 }
 
 SquareTile::Columns SquareTile::divideColumns(int64_t width) {
@@ -203,7 +227,7 @@ SquareTile::Columns SquareTile::divideColumns(int64_t width) {
 }
 
 int64_t SquareTile::getSharedBytes() {
-  return getKeptOffset() + kSize * kStride * sizeof(float);
+  return getKeptOffset() + 2 * kTileBytes;
 }
 
 Values SquareTile::multiply(int64_t depth, Element left, Element right) {
@@ -213,7 +237,7 @@ Values SquareTile::multiply(int64_t depth, Element left, Element right) {
 }
 
 void SquareTile::keepAt(
-    ValueRange numbers, double factor,
+    Kept kept, ValueRange numbers, double factor,
     function_ref<std::pair<Value, Value>(Value, Value)> place) {
   // All threads have read the tile before.
   b.barrier();
@@ -223,22 +247,41 @@ void SquareTile::keepAt(
     Value product = makeRead(b, b.fmul(number, b.scalar(factor)));
     isHiding = b.select(isRead, isHiding, b.i1(true));
     auto [toRow, toColumn] = place(row, column);
-    b.storeScalar(b.select(isRead, product, getHiddenWeight(b)), tile,
-                  {toRow, toColumn});
+    storeKept(kept, toRow, toColumn,
+              b.select(isRead, product, getHiddenWeight(b)));
   });
-  hides = b.anyThread(isHiding);
+  hidesAny(kept) = b.anyThread(isHiding);
 }
 
-Value SquareTile::loadKept(Value row, Value column) {
-  return b.loadScalar(tile, {row, column});
+Value SquareTile::loadKept(Kept kept, Value row, Value column) {
+  return b.loadScalar(getTile(kept), b.toIndices({row, column}));
 }
 
-Values SquareTile::addKept(ValueRange sums, Element element) {
-  auto left = [&](Value row, Value k) { return loadKept(row, k); };
+Values SquareTile::loadKept(Kept kept) {
+  Values numbers;
+  forEach(makeSums(), [&](Value row, Value column, Value) {
+    numbers.push_back(loadKept(kept, row, column));
+  });
+  return numbers;
+}
+
+void SquareTile::storeKept(Kept kept, Value row, Value column, Value number) {
+  b.storeScalar(number, getTile(kept), b.toIndices({row, column}));
+}
+
+// All threads have read the tile before: products have barriers.
+void SquareTile::put(Kept kept, ValueRange sums) {
+  forEach(sums, [&](Value row, Value column, Value sum) {
+    storeKept(kept, row, column, sum);
+  });
+}
+
+Values SquareTile::addKept(Kept kept, ValueRange sums, Element element) {
+  auto left = [&](Value row, Value k) { return loadKept(kept, row, k); };
   return multiplier.multiply(b.index(0), b.index(kSize), sums, left, element,
                              /*leftAlongRows=*/false,
                              /*rightAlongDepth=*/false,
-                             [&](Value) { return hides; });
+                             [&](Value) { return hidesAny(kept); });
 }
 
 void SquareTile::forEach(ValueRange sums,
@@ -252,15 +295,62 @@ Value SquareTile::loadOr0(Value exists, llvm::function_ref<Value()> load) {
   return b.select(exists, b.getF32Type(), load, [&] { return b.scalar(0.0); });
 }
 
-Values SquareTile::getRows() {
-  return {multiplier.rowOf(0), multiplier.rowOf(2)};
+//===----------------------------------------------------------------------===//
+// Entries
+//===----------------------------------------------------------------------===//
+
+/// Threads of a warp have different rows, which are on different banks.
+Value SquareTile::getRow() { return b.rem(b.thread(), kSize); }
+
+Values SquareTile::overEntries(
+    ValueRange running,
+    function_ref<Values(Value row, ValueRange columns, ValueRange)> body) {
+  // All threads have put their sums there.
+  b.barrier();
+  Value row = getRow();
+  Value first = b.mul(b.div(b.thread(), kSize), kEntries);
+  Values results = b.loop(b.i32(0), b.i32(kEntries), kEntriesAtOnce, running,
+                          [&](Value number, ValueRange running) {
+                            Values columns;
+                            for (int64_t i = 0; i < kEntriesAtOnce; ++i)
+                              columns.push_back(b.add(b.add(first, number), i));
+                            return body(row, columns, running);
+                          });
+  keepRolled(b);
+  return results;
 }
 
-Values SquareTile::getColumns() {
-  Values columns;
-  for (int64_t i = 0; i < kSize / 2; i += 4)
-    columns.append({multiplier.columnOf(i), multiplier.columnOf(i + 1)});
-  return columns;
+void SquareTile::weighEntries(bool hasGradients, double factor,
+                              function_ref<Weigh(Value column)> load) {
+  Value isHiding = overEntries(
+      {b.i1(false)},
+      [&](Value row, ValueRange columns, ValueRange running) -> Values {
+        auto loadAll = [&](Kept kept) {
+          return llvm::map_to_vector(columns, [&](Value column) {
+            return loadKept(kept, row, column);
+          });
+        };
+        SmallVector<Weigh> weighs = llvm::map_to_vector(columns, load);
+        Values scores = loadAll(Kept::Weights), products(columns.size());
+        if (hasGradients)
+          products = loadAll(Kept::Gradients);
+        Value isHiding = running.front(), hidden = getHiddenWeight(b);
+        for (auto [column, weigh, score, product] :
+             llvm::zip_equal(columns, weighs, scores, products)) {
+          WeighedEntry entry = weigh(score, product);
+          Value isRead = isWeight(b, entry.weight);
+          isHiding = b.select(isRead, isHiding, b.i1(true));
+          storeKept(Kept::Weights, row, column, entry.weight);
+          if (!hasGradients)
+            continue;
+          Value gradient =
+              makeRead(b, b.fmul(entry.gradient, b.scalar(factor)));
+          storeKept(Kept::Gradients, row, column,
+                    b.select(isRead, gradient, hidden));
+        }
+        return {isHiding};
+      })[0];
+  hidesAny(Kept::Weights) = hidesAny(Kept::Gradients) = b.anyThread(isHiding);
 }
 
 //===----------------------------------------------------------------------===//

@@ -19,17 +19,14 @@ using namespace mlir;
 using namespace fovea::attn;
 using Values = KernelBuilder::Values;
 
-void fovea::attn::keepRolled(ValueRange results) {
-  auto loop = results.front().getDefiningOp<scf::ForOp>();
-  if (!loop)
-    return;
+void fovea::attn::keepRolled(GPUKernelBuilder &b) {
+  auto loop = cast<scf::ForOp>(*std::prev(b.getInsertionPoint()));
   MLIRContext *context = loop.getContext();
   LLVM::LoopUnrollAttr unroll = LLVM::LoopUnrollAttr::get(
       context, BoolAttr::get(context, true), {}, {}, {}, {}, {}, {});
-  loop->setAttr("llvm.loop_annotation",
-                LLVM::LoopAnnotationAttr::get(context, {}, {}, {}, unroll, {},
-                                              {}, {}, {}, {}, {}, {}, {}, {},
-                                              {}, {}));
+  loop->setAttr("loop_annotation", LLVM::LoopAnnotationAttr::get(
+                                       context, {}, {}, {}, unroll, {}, {}, {},
+                                       {}, {}, {}, {}, {}, {}, {}, {}));
 }
 
 /// The exponents of the numbers of type `type` in a register, one mask each.
@@ -79,7 +76,7 @@ forChunks(GPUKernelBuilder &b, const SharedRows &shared, Value start,
   };
   Values result = b.loop(b.thread(), b.i32(shared.rows * chunks),
                          b.getNumThreads(), {start}, visit);
-  keepRolled(result);
+  keepRolled(b);
   return result[0];
 }
 
@@ -167,7 +164,7 @@ void fovea::attn::takeUnbounded(
     };
     Values bits = b.loop(b.i32(0), b.i32(numRows * numColumns), 1,
                          {b.i32(0), b.i32(0)}, visit);
-    keepRolled(bits);
+    keepRolled(b);
     for (int64_t index = 0; index < numColumns; ++index)
       for (int64_t half : {0, 1}) {
         Value &sum = sums[4 * (begin + index / 2) + 2 * half + index % 2];

@@ -16,6 +16,7 @@
 
 #include "fovea/Kernels/GPU/GPUKernelBuilder.h"
 #include "fovea/Kernels/TileProduct.h"
+#include <functional>
 
 namespace fovea::attn {
 
@@ -69,9 +70,16 @@ private:
   Value firstRow, firstColumn;
 };
 
+/// The weight of an entry and the gradient of its score.
+struct WeighedEntry {
+  mlir::Value weight, gradient; // the second may be null
+};
+
 /// A block of threads that computes 64 x 64 numbers, as the sums of a
 /// TileMultiplier lie, and may put them in shared memory: to be the left factor
-/// of another product, or for any thread to read.
+/// of another product, or for any thread to read. There is room for two such
+/// tiles. Threads work on them in loops that are not unrolled, so that sums of
+/// other products have the registers.
 class SquareTile {
 public:
   using Value = mlir::Value;
@@ -80,8 +88,10 @@ public:
   using Element = TileMultiplier::Element;
 
   static constexpr int64_t kSize = kTileRows;
-  /// Parts of so many columns that a block sums without spilling registers,
-  /// beside a tile of weights and one of gradients.
+  /// The tiles in shared memory.
+  enum class Kept { Weights, Gradients };
+
+  /// Parts of so many columns that a block sums without spilling registers.
   static constexpr int64_t kMostParts = 2;
 
   /// Blocks that share sums of many columns, each of which makes the weights
@@ -99,18 +109,20 @@ public:
   Values makeSums() { return multiplier.makeSums(); }
   /// `left right^T`, whose rows lie side by side in memory.
   Values multiply(int64_t depth, Element left, Element right);
-  /// Puts a tile, times `factor`, in shared memory for all threads. Numbers may
-  /// be hidden weights.
-  void keep(ValueRange numbers, double factor) {
-    keepAt(numbers, factor,
+  /// Puts numbers, times `factor`, in shared memory for all threads, each at
+  /// the place that `place(row, column)` says. They may be hidden weights.
+  void keepAt(Kept kept, ValueRange numbers, double factor,
+              llvm::function_ref<std::pair<Value, Value>(Value, Value)> place);
+  /// The same, each at its own place.
+  void keep(Kept kept, ValueRange numbers) {
+    keepAt(kept, numbers, 1.0,
            [](Value row, Value column) { return std::pair(row, column); });
   }
-  /// The same, with each number at the place that `place(row, column)` says.
-  void keepAt(ValueRange numbers, double factor,
-              llvm::function_ref<std::pair<Value, Value>(Value, Value)> place);
-  Value loadKept(Value row, Value column);
+  Value loadKept(Kept kept, Value row, Value column);
+  /// The numbers of a kept tile as sums lie.
+  Values loadKept(Kept kept);
   /// Adds `kept tile` times a matrix of 64 rows, `element(column, row)`.
-  Values addKept(ValueRange sums, Element element);
+  Values addKept(Kept kept, ValueRange sums, Element element);
   /// Runs `body` with the row and column of the tile of every sum.
   void
   forEach(ValueRange sums,
@@ -126,36 +138,59 @@ protected:
     return rowsAreQueries ? multiply(depth, ofQueries, ofRows)
                           : multiply(depth, ofRows, ofQueries);
   }
-  /// Runs `body(query, row, i)` for the sums `i` of a thread. What queries and
-  /// rows of keys need is loaded once for each row and column.
-  template <typename LoadQuery, typename LoadRow, typename Body>
-  void forEachPair(bool rowsAreQueries, LoadQuery loadQuery, LoadRow loadRow,
-                   Body body) {
-    auto queries = llvm::map_to_vector(
-        rowsAreQueries ? getRows() : getColumns(), loadQuery);
-    auto rows =
-        llvm::map_to_vector(rowsAreQueries ? getColumns() : getRows(), loadRow);
-    for (int64_t i = 0; i < kNumSums; ++i) {
-      int64_t row = i % 4 / 2, column = i / 4 * 2 + i % 2;
-      body(queries[rowsAreQueries ? row : column],
-           rows[rowsAreQueries ? column : row], i);
+  /// Puts the sums of a product that was just made in shared memory as they
+  /// are, for `overEntries` or `weighPairs`.
+  void put(Kept kept, ValueRange sums);
+  void storeKept(Kept kept, Value row, Value column, Value number);
+  /// Runs `body` for the entries that a thread works on, of one row and several
+  /// columns at a time, when all threads have come here.
+  Values overEntries(
+      ValueRange running,
+      llvm::function_ref<Values(Value row, ValueRange columns, ValueRange)>
+          body);
+  /// Makes weights of the products of queries and keys that are kept as
+  /// weights, and gradients, times `factor`, of those kept as gradients, as
+  /// `weigh(query, row, score, product)` says. What the query or the row of
+  /// keys of a row needs is loaded once. A gradient is hidden where its weight
+  /// is; there is none where `hasGradients` is false.
+  template <typename LoadQuery, typename LoadRow, typename Weigh>
+  void weighPairs(bool rowsAreQueries, bool hasGradients, double factor,
+                  LoadQuery loadQuery, LoadRow loadRow, Weigh weigh) {
+    Value number = getRow();
+    if (rowsAreQueries) {
+      auto query = loadQuery(number);
+      weighEntries(hasGradients, factor, [&](Value column) {
+        return [=, row = loadRow(column)](Value score, Value product) {
+          return weigh(query, row, score, product);
+        };
+      });
+    } else {
+      auto row = loadRow(number);
+      weighEntries(hasGradients, factor, [&](Value column) {
+        return [=, query = loadQuery(column)](Value score, Value product) {
+          return weigh(query, row, score, product);
+        };
+      });
     }
   }
 
   GPUKernelBuilder &b;
 
 private:
-  /// Sums of a thread.
-  static constexpr int64_t kNumSums = kSize / 8 * 4;
+  using Weigh = std::function<WeighedEntry(Value score, Value product)>;
 
-  /// The rows and columns of a thread, in 32 bits.
-  Values getRows();
-  Values getColumns();
+  /// The row of the entries that a thread works on, in 32 bits.
+  Value getRow();
+  /// `weighPairs` for the pairs of the thread's row with columns.
+  void weighEntries(bool hasGradients, double factor,
+                    llvm::function_ref<Weigh(Value column)> load);
+  Value getTile(Kept kept) { return tiles[static_cast<int>(kept)]; }
+  Value &hidesAny(Kept kept) { return hides[static_cast<int>(kept)]; }
 
   TileMultiplier multiplier;
-  Value tile;
-  /// Whether the tile that is kept has hidden weights.
-  Value hides;
+  Value tiles[2];
+  /// Whether a tile that is kept has hidden weights.
+  Value hides[2];
 };
 
 /// Emits a kernel with a block of threads for every tile of every point. Sums

@@ -52,9 +52,9 @@ void takeUnbounded(
     mlir::Value pairColumn, KernelBuilder::Values &sums,
     llvm::function_ref<mlir::Value(int64_t half, mlir::Value row)> readsRow);
 
-/// Tells LLVM not to unroll the loop with these results, which is rarely run:
-/// its registers are taken from the rest of the kernel.
-void keepRolled(mlir::ValueRange results);
+/// Tells LLVM and ptxas not to unroll the loop that was just made: its
+/// registers are taken from the rest of the kernel.
+void keepRolled(GPUKernelBuilder &b);
 
 /// Runs `body` where `condition` holds for numbers that it changes, and returns
 /// what they are then.

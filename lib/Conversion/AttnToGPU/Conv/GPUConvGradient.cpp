@@ -255,7 +255,7 @@ void LagSums::keepGradients(GPUKernelBuilder &k, SquareTile &tile,
         [&] { return k.scalar(0.0); }));
   };
   tile.forEach(tile.multiply(b.width, left, right), addGradient);
-  tile.keep(gradients, 1.0);
+  tile.keep(SquareTile::Kept::Gradients, gradients);
 }
 
 /// Adds up the thread's diagonal; keys of a segment are neighbours.
@@ -279,7 +279,8 @@ void LagSums::addDiagonal(GPUKernelBuilder &k, SquareTile &tile, ValueRange at,
         Value isSame = k.equal(segment, carried[0]);
         k.ifThenElse(isSame, [] {}, [&] { flush(carried[0], carried[1]); });
         Value sum = k.select(isSame, carried[1], k.scalar(0.0));
-        Value number = tile.loadKept(k.add(column, shift), column);
+        Value number = tile.loadKept(SquareTile::Kept::Gradients,
+                                     k.add(column, shift), column);
         return {segment, k.fadd(sum, number)};
       });
   flush(last[0], last[1]);

@@ -133,8 +133,8 @@ Value VQTile::loadBias(const Place &place, const Query &query, Value row) {
   return byDistance ? b.fadd(term, byDistance) : term;
 }
 
-void VQTile::weigh(const Place &place, const Query &query, const Row &row,
-                   Value score, Value product, Entries &entries) {
+WeighedEntry VQTile::weigh(const Place &place, const Query &query,
+                           const Row &row, Value score, Value product) {
   bool isSoftmax = problem.isSoftmax(), isCache = place.isCache;
   Value zero = b.scalar(0.0), hidden = getHiddenWeight(b);
   auto isAbove = [&](Value number, double bound) {
@@ -172,19 +172,18 @@ void VQTile::weigh(const Place &place, const Query &query, const Row &row,
     factor = b.fadd(positive, positive);
     weight = b.fmul(positive, positive);
   }
-  entries.weights.push_back(b.select(exists, weight, hidden));
+  weight = b.select(exists, weight, hidden);
   if (!product)
-    return;
+    return {weight, Value()};
   if (isSoftmax)
     product = b.fsub(product, query.delta);
   if (isCache)
     factor = b.fmul(factor, row.count);
-  Value gradient = makeRead(b, b.fmul(factor, product));
-  entries.gradients.push_back(b.select(exists, gradient, hidden));
+  return {weight, b.fmul(factor, product)};
 }
 
-VQTile::Entries VQTile::compute(const Place &place, bool rowsAreQueries,
-                                bool hasGradients) {
+void VQTile::compute(const Place &place, bool rowsAreQueries, bool hasGradients,
+                     double factor) {
   auto multiplyBy = [&](Value memref,
                         Value (VQTile::*load)(const Place &, Value, Value)) {
     auto queries = [&](Value number, Value column) {
@@ -195,34 +194,30 @@ VQTile::Entries VQTile::compute(const Place &place, bool rowsAreQueries,
     };
     return multiplyPairs(rowsAreQueries, getWidth(memref), queries, rows);
   };
-  Values scores = multiplyBy(problem.window.queries, &VQTile::loadKey);
-  if (op.getRelativeKeys() && !place.isCache) {
-    Values terms = multiplyByDistance(place, rowsAreQueries);
-    for (auto [score, term] : llvm::zip_equal(scores, terms))
-      score = b.fadd(score, term);
-  }
-  Values products(scores.size());
+  put(Kept::Weights, multiplyBy(problem.window.queries, &VQTile::loadKey));
+  if (op.getRelativeKeys() && !place.isCache)
+    addDistanceScores(place, rowsAreQueries);
   if (hasGradients)
-    products = multiplyBy(problem.window.dOutputs, &VQTile::loadValue);
-  Entries entries;
-  forEachPair(
-      rowsAreQueries, [&](Value number) { return loadQuery(place, number); },
+    put(Kept::Gradients,
+        multiplyBy(problem.window.dOutputs, &VQTile::loadValue));
+  weighPairs(
+      rowsAreQueries, hasGradients, factor,
+      [&](Value number) { return loadQuery(place, number); },
       [&](Value number) { return loadRow(place, number); },
-      [&](const Query &query, const Row &row, int64_t i) {
-        weigh(place, query, row, scores[i], products[i], entries);
+      [&](const Query &query, const Row &row, Value score, Value product) {
+        return weigh(place, query, row, score, product);
       });
-  return entries;
 }
 
 Values VQTile::addKeys(const Place &place, ValueRange sums, Value column) {
-  return addKept(sums, [&](Value number, Value row) {
+  return addKept(Kept::Gradients, sums, [&](Value number, Value row) {
     return loadKey(place, row, b.add(number, column));
   });
 }
 
-Values VQTile::addQueries(const Place &place, ValueRange sums, Value memref,
-                          Value column) {
-  return addKept(sums, [&](Value number, Value query) {
+Values VQTile::addQueries(Kept kept, const Place &place, ValueRange sums,
+                          Value memref, Value column) {
+  return addKept(kept, sums, [&](Value number, Value query) {
     return loadQueryElement(place, memref, query, b.add(number, column));
   });
 }
@@ -255,9 +250,9 @@ Value VQTile::loadRelativeQuery(const Place &place, Value number,
   });
 }
 
-/// The products of queries and relative keys, of two tiles of distances.
-Values VQTile::multiplyByDistance(const Place &place, bool rowsAreQueries) {
-  Values terms;
+/// Adds the products of queries and relative keys, of two tiles of distances,
+/// to the scores.
+void VQTile::addDistanceScores(const Place &place, bool rowsAreQueries) {
   for (bool isOwn : {false, true}) {
     Value first = b.sub(getFirstToken(place), place.firstRow);
     if (!isOwn)
@@ -270,36 +265,38 @@ Values VQTile::multiplyByDistance(const Place &place, bool rowsAreQueries) {
         [&](Value number, Value k) {
           return loadRelativeKey(place, b.add(first, number), k);
         });
-    keep(products, 1.0);
-    auto toIndex = [&](Value number) { return b.toIndex(number); };
-    forEachPair(rowsAreQueries, toIndex, toIndex,
-                [&](Value query, Value row, int64_t i) {
-                  Value number = b.add(b.sub(query, row), kSize);
-                  Value term = loadKept(query, b.rem(number, kSize));
-                  if (!isOwn)
-                    return terms.push_back(term);
-                  terms[i] = b.select(b.less(query, row), terms[i], term);
-                });
+    put(Kept::Gradients, products);
+    overEntries({}, [&](Value own, ValueRange columns, ValueRange) -> Values {
+      for (Value column : columns) {
+        Value query = rowsAreQueries ? own : column;
+        Value row = rowsAreQueries ? column : own;
+        Value number = b.rem(b.add(b.sub(query, row), kSize), kSize);
+        Value term = loadKept(Kept::Gradients, query, number);
+        Value score = loadKept(Kept::Weights, own, column);
+        Value sum = b.fadd(score, term), isEarlier = b.less(query, row);
+        storeKept(Kept::Weights, own, column,
+                  isOwn ? b.select(isEarlier, score, sum)
+                        : b.select(isEarlier, sum, score));
+      }
+      return {};
+    });
   }
-  return terms;
 }
 
 void VQTile::keepByDistance(Place place, Value firstDistance,
                             bool rowsAreDistances, double factor) {
   auto computeGradients = [&](Value distance) {
     place.firstRow = b.sub(getFirstToken(place), distance);
-    return compute(place, /*rowsAreQueries=*/true, /*hasGradients=*/true)
-        .gradients;
+    compute(place, /*rowsAreQueries=*/true, /*hasGradients=*/true);
+    return loadKept(Kept::Gradients);
   };
   Values before = computeGradients(b.add(firstDistance, kSize));
-  Values gradients = computeGradients(firstDistance);
-  auto toIndex = [&](Value number) { return b.toIndex(number); };
-  forEachPair(/*rowsAreQueries=*/true, toIndex, toIndex,
-              [&](Value query, Value row, int64_t i) {
-                gradients[i] =
-                    b.select(b.less(query, row), before[i], gradients[i]);
-              });
-  keepAt(gradients, factor, [&](Value query, Value row) {
+  Values gradients = computeGradients(firstDistance), both;
+  forEach(gradients, [&](Value query, Value row, Value gradient) {
+    Value earlier = before[both.size()];
+    both.push_back(b.select(b.less(query, row), earlier, gradient));
+  });
+  keepAt(Kept::Gradients, both, factor, [&](Value query, Value row) {
     Value number = b.rem(b.add(b.sub(query, row), kSize), kSize);
     return rowsAreDistances ? std::pair(number, query)
                             : std::pair(query, number);
@@ -308,7 +305,7 @@ void VQTile::keepByDistance(Place place, Value firstDistance,
 
 Values VQTile::addRelativeKeys(const Place &place, ValueRange sums,
                                Value firstDistance, Value column) {
-  return addKept(sums, [&](Value number, Value distance) {
+  return addKept(Kept::Gradients, sums, [&](Value number, Value distance) {
     return loadRelativeKey(place, b.add(firstDistance, distance),
                            b.add(number, column));
   });
@@ -316,7 +313,7 @@ Values VQTile::addRelativeKeys(const Place &place, ValueRange sums,
 
 Values VQTile::addRelativeQueries(const Place &place, ValueRange sums,
                                   Value column) {
-  return addKept(sums, [&](Value number, Value query) {
+  return addKept(Kept::Gradients, sums, [&](Value number, Value query) {
     return loadRelativeQuery(place, query, b.add(number, column));
   });
 }

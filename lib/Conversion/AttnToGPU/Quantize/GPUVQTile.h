@@ -35,7 +35,7 @@ struct VQGradient {
 /// 64 queries by 64 tokens or codewords:
 ///
 ///   S = Q K^T, T = dO V^T                                products of tiles
-///   P = exp(scale S + bias - lse), dS = P (T - delta)        in registers
+///   P = exp(scale S + bias - lse), dS = P (T - delta)        in their place
 ///
 /// or P = max(s, 0)^2, dS = 2 max(s, 0) T. The weight of a codeword is that of
 /// one token; its gradient that of all the tokens which it stands for.
@@ -54,27 +54,24 @@ public:
     bool isCache = false;
     Value block = {};
   };
-  struct Entries {
-    Values weights, gradients;
-  };
-
   VQTile(GPUKernelBuilder &builder, const VQGradient &problem)
       : SquareTile(builder, problem.math), problem(problem), op(problem.op) {}
 
-  /// Gradients only where they are asked for.
-  Entries compute(const Place &place, bool rowsAreQueries, bool hasGradients);
-  /// Adds `kept tile` times 64 columns of the keys, or of what belongs to the
-  /// queries.
+  /// Keeps weights and, where they are asked for, gradients times `factor`.
+  void compute(const Place &place, bool rowsAreQueries, bool hasGradients,
+               double factor = 1.0);
+  /// Adds the gradients times 64 columns of the keys, or what is kept times
+  /// those of what belongs to the queries.
   Values addKeys(const Place &place, ValueRange sums, Value column);
-  Values addQueries(const Place &place, ValueRange sums, Value memref,
-                    Value column);
+  Values addQueries(Kept kept, const Place &place, ValueRange sums,
+                    Value memref, Value column);
 
   /// Keeps the gradients of 64 distances from `firstDistance` on: a row for
   /// each query, or for each distance.
   void keepByDistance(Place place, Value firstDistance, bool rowsAreDistances,
                       double factor);
-  /// Adds `kept tile` times 64 columns of relative keys, or of queries with
-  /// their bias.
+  /// Adds these gradients times 64 columns of relative keys, or of queries
+  /// with their bias.
   Values addRelativeKeys(const Place &place, ValueRange sums,
                          Value firstDistance, Value column);
   Values addRelativeQueries(const Place &place, ValueRange sums, Value column);
@@ -98,13 +95,13 @@ private:
   Value loadBias(const Place &place, const Query &query, Value row);
   Value loadRelativeKey(const Place &place, Value distance, Value column);
   Value loadRelativeQuery(const Place &place, Value number, Value column);
-  Values multiplyByDistance(const Place &place, bool rowsAreQueries);
+  void addDistanceScores(const Place &place, bool rowsAreQueries);
   /// The token of the tile's first query.
   Value getFirstToken(const Place &place) {
     return b.add(place.firstQuery, problem.window.numBefore);
   }
-  void weigh(const Place &place, const Query &query, const Row &row,
-             Value score, Value product, Entries &entries);
+  WeighedEntry weigh(const Place &place, const Query &query, const Row &row,
+                     Value score, Value product);
   /// A codeword of the cache.
   Values ofCache(const Place &place, Value code) {
     Values at = {place.batch, place.keyHead};

@@ -17,6 +17,8 @@ using namespace mlir;
 using namespace fovea::attn;
 using Values = KernelBuilder::Values;
 
+using Kept = SquareTile::Kept;
+
 static constexpr int64_t kTile = SquareTile::kSize;
 /// Queries that add to the same sums of codewords where nothing is causal.
 static constexpr int64_t kGroupQueries = 512;
@@ -128,9 +130,8 @@ void VQBackwardLoops::emitQueries() {
         begin, k.select(isTile, end, zero), kTile, sums,
         [&](Value firstRow, ValueRange running) -> Values {
           place.firstRow = firstRow;
-          VQTile::Entries entries = tile.compute(place, /*rowsAreQueries=*/true,
-                                                 /*hasGradients=*/true);
-          tile.keep(entries.gradients, op.getScale().convertToDouble());
+          tile.compute(place, /*rowsAreQueries=*/true, /*hasGradients=*/true,
+                       op.getScale().convertToDouble());
           Values next;
           for (int64_t part = 0; part < columns.numParts; ++part)
             next.append(tile.addKeys(place, running.slice(part * size, size),
@@ -205,24 +206,20 @@ void VQBackwardLoops::emitTokens(Value keySums, Value valueSums) {
   size_t size = sums.size() / (keyParts + valueParts);
   auto addTile = [&](Value firstQuery, ValueRange running) -> Values {
     place.firstQuery = firstQuery;
-    VQTile::Entries entries = tile.compute(place, /*rowsAreQueries=*/false,
-                                           /*hasGradients=*/keyParts > 0);
+    tile.compute(place, /*rowsAreQueries=*/false,
+                 /*hasGradients=*/keyParts > 0,
+                 op.getScale().convertToDouble());
     Values next;
-    auto addParts = [&](ValueRange parts, Value memref, Value column) {
+    auto addParts = [&](Kept kept, ValueRange parts, Value memref,
+                        Value column) {
       for (size_t part = 0; part * size < parts.size(); ++part)
-        next.append(tile.addQueries(place, parts.slice(part * size, size),
+        next.append(tile.addQueries(kept, place, parts.slice(part * size, size),
                                     memref, k.add(column, part * kTile)));
     };
-    if (keyParts) {
-      tile.keep(entries.gradients, op.getScale().convertToDouble());
-      addParts(running.take_front(keyParts * size), window.queries,
-               firstKeyColumn);
-    }
-    if (valueParts) {
-      tile.keep(entries.weights, 1.0);
-      addParts(running.drop_front(keyParts * size), window.dOutputs,
-               firstColumn);
-    }
+    addParts(Kept::Gradients, running.take_front(keyParts * size),
+             window.queries, firstKeyColumn);
+    addParts(Kept::Weights, running.drop_front(keyParts * size),
+             window.dOutputs, firstColumn);
     return next;
   };
   sums = loopOverHeads(k, at[1], sums, [&](Value head, ValueRange running) {
@@ -266,14 +263,12 @@ void VQBackwardLoops::emitCodes() {
   size_t size = sums.size() / parts;
   auto addTile = [&](Value firstQuery, ValueRange running) -> Values {
     place.firstQuery = firstQuery;
-    VQTile::Entries entries = tile.compute(place, /*rowsAreQueries=*/false,
-                                           /*hasGradients=*/false);
-    tile.keep(entries.weights, 1.0);
+    tile.compute(place, /*rowsAreQueries=*/false, /*hasGradients=*/false);
     Values next;
     for (int64_t part = 0; part < parts; ++part)
-      next.append(tile.addQueries(place, running.slice(part * size, size),
-                                  problem.window.dOutputs,
-                                  k.add(firstColumn, part * kTile)));
+      next.append(tile.addQueries(
+          Kept::Weights, place, running.slice(part * size, size),
+          problem.window.dOutputs, k.add(firstColumn, part * kTile)));
     return next;
   };
   sums = loopOverHeads(k, at[1], sums, [&](Value head, ValueRange running) {
@@ -341,10 +336,10 @@ void VQBackwardLoops::emitBias() {
     Value begin =
         k.mul(k.sub(place.block, k.index(problem.getMemory())), blockLength);
     place.firstRow = k.add(begin, firstColumn);
-    VQTile::Entries entries = tile.compute(place, /*rowsAreQueries=*/true,
-                                           /*hasGradients=*/true);
+    tile.compute(place, /*rowsAreQueries=*/true, /*hasGradients=*/true);
     Values next;
-    for (auto [sum, gradient] : llvm::zip(running, entries.gradients))
+    for (auto [sum, gradient] :
+         llvm::zip_equal(running, tile.loadKept(Kept::Gradients)))
       next.push_back(k.fadd(sum, gradient));
     return next;
   };
@@ -370,13 +365,14 @@ void VQBackwardLoops::emitBias() {
     });
     return;
   }
-  tile.keep(total, 1.0);
+  tile.keep(Kept::Gradients, total);
   k.loop(k.toIndex(k.thread()), k.index(kTile), VQTile::kNumThreads,
          [&](Value column) {
            Value sum =
                k.loop(zero, k.index(kTile), 1, {k.scalar(0.0)},
                       [&](Value row, ValueRange sum) -> Values {
-                        return {k.fadd(sum[0], tile.loadKept(row, column))};
+                        return {k.fadd(sum[0], tile.loadKept(Kept::Gradients,
+                                                             row, column))};
                       })[0];
            Value to[] = {at[0], at[1], zero, k.add(firstColumn, column)};
            k.ifThen(k.less(to[3], end), [&] { k.storeScalar(sum, dBias, to); });
@@ -415,25 +411,26 @@ void VQBackwardLoops::emitDistances() {
   size_t size = tile.makeSums().size();
   // The sum of a distance, which a thread has for it, is behind the others.
   sums.push_back(k.scalar(0.0));
-  sums =
-      k.loop(begin, k.min(k.add(begin, perPart), numTiles), 1, sums,
-             [&](Value number, ValueRange running) {
-               setQueries(k, place, k.div(number, tilesOfBlock),
-                          k.rem(number, tilesOfBlock));
-               tile.keepByDistance(place, firstDistance,
-                                   /*rowsAreDistances=*/true, 1.0);
-               Values next;
-               for (int64_t part = 0; part < columns.numParts; ++part)
-                 next.append(tile.addRelativeQueries(
-                     place, running.slice(part * size, size),
-                     k.add(firstColumn, part * kTile)));
-               next.append(k.loop(zero, k.index(kTile), 1, running.take_back(1),
-                                  [&](Value query, ValueRange sum) -> Values {
-                                    Value entry = tile.loadKept(row, query);
-                                    return {k.fadd(sum[0], entry)};
-                                  }));
-               return next;
-             });
+  sums = k.loop(
+      begin, k.min(k.add(begin, perPart), numTiles), 1, sums,
+      [&](Value number, ValueRange running) {
+        setQueries(k, place, k.div(number, tilesOfBlock),
+                   k.rem(number, tilesOfBlock));
+        tile.keepByDistance(place, firstDistance,
+                            /*rowsAreDistances=*/true, 1.0);
+        Values next;
+        for (int64_t part = 0; part < columns.numParts; ++part)
+          next.append(
+              tile.addRelativeQueries(place, running.slice(part * size, size),
+                                      k.add(firstColumn, part * kTile)));
+        next.append(k.loop(zero, k.index(kTile), 1, running.take_back(1),
+                           [&](Value query, ValueRange sum) -> Values {
+                             Value entry =
+                                 tile.loadKept(Kept::Gradients, row, query);
+                             return {k.fadd(sum[0], entry)};
+                           }));
+        return next;
+      });
   Value end = k.index(numTerms);
   if (op.getRelativeKeys())
     store(k, tile, ValueRange(sums).drop_back(), distanceSums.keys,

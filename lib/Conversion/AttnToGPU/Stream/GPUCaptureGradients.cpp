@@ -34,6 +34,7 @@ using namespace mlir;
 using namespace fovea::attn;
 using Values = KernelBuilder::Values;
 using Of = EntryWeigher::Of;
+using Kept = SquareTile::Kept;
 using Place = GradientTile::Place;
 
 /// Diagonals of a tile, which threads number from that in the lower left on.
@@ -173,11 +174,8 @@ Values CaptureGradient::addTile(GPUKernelBuilder &k, GradientTile &tile,
         isRead = k.both(isRead,
                         k.less(place.firstQuery, tile.ranges.getNumQueries()));
         auto addRead = [&] {
-          tile.keep(tile.compute(own,
-                                 /*rowsAreQueries=*/lines != ReadLines::Key,
-                                 Of::Read)
-                        .gradients,
-                    1.0);
+          tile.compute(own, /*rowsAreQueries=*/lines != ReadLines::Key,
+                       Of::Read);
           return add(running);
         };
         return changeIf(k, isRead, running, [&] {
@@ -189,10 +187,8 @@ Values CaptureGradient::addTile(GPUKernelBuilder &k, GradientTile &tile,
 }
 
 void CaptureGradient::keepListed(ListGradientTile &tile, Value firstReader) {
-  tile.keep(tile.compute(firstReader,
-                         /*rowsAreQueries=*/lines != ReadLines::Key, Of::Read)
-                .gradients,
-            1.0);
+  tile.compute(firstReader, /*rowsAreQueries=*/lines != ReadLines::Key,
+               Of::Read);
 }
 
 Value CaptureGradient::sumOfThread(GPUKernelBuilder &k, SquareTile &tile,
@@ -201,15 +197,17 @@ Value CaptureGradient::sumOfThread(GPUKernelBuilder &k, SquareTile &tile,
   if (lines != ReadLines::Diagonal)
     return k.loop(k.index(0), k.select(k.less(thread, size), size, k.index(0)),
                   1, {sum}, [&](Value column, ValueRange sum) -> Values {
-                    return {k.fadd(sum[0], tile.loadKept(thread, column))};
+                    return {k.fadd(sum[0], tile.loadKept(Kept::Gradients,
+                                                         thread, column))};
                   })[0];
   // How far the diagonal is to the right of the tile's own.
   Value shift = k.sub(thread, k.index(kGradientTile - 1));
-  return k.loop(
-      k.max(k.sub(k.index(0), shift), 0), k.min(k.sub(size, shift), size), 1,
-      {sum}, [&](Value row, ValueRange sum) -> Values {
-        return {k.fadd(sum[0], tile.loadKept(row, k.add(row, shift)))};
-      })[0];
+  return k.loop(k.max(k.sub(k.index(0), shift), 0),
+                k.min(k.sub(size, shift), size), 1, {sum},
+                [&](Value row, ValueRange sum) -> Values {
+                  return {k.fadd(sum[0], tile.loadKept(Kept::Gradients, row,
+                                                       k.add(row, shift)))};
+                })[0];
 }
 
 void CaptureGradient::emitLines() {
@@ -402,7 +400,8 @@ void CaptureGradient::scatterKept(
            auto [at, isInside] = body.placeRead(k, 0, stand.query, stand.key);
            if (stand.exist)
              isInside = k.both(isInside, stand.exist);
-           k.storeScalar(tile.loadKept(query, row), shared.numbers, i);
+           k.storeScalar(tile.loadKept(Kept::Gradients, query, row),
+                         shared.numbers, i);
            k.storeIndex(k.select(isInside, at, k.index(-1)), shared.places, i);
          });
   scatter(k, shared, kGradientTile * kGradientTile);

@@ -113,6 +113,7 @@ Value ListGradientTile::positionOf(Value number, Value row) {
   return hasListedPositions ? number : row;
 }
 
+// All threads have read the rows before: products and weights have barriers.
 void ListGradientTile::storeRow(Value number, Value row, Value position) {
   b.ifThen(b.less(number, b.index(kSize)), [&] {
     b.storeIndex(row, rows, number);
@@ -129,8 +130,6 @@ Values ListGradientTile::overEntries(ValueRange sums,
     Value high = hasListedPositions ? b.min(all, end) : all;
     return b.loop(low, high, kSize, sums, [&](Value first, ValueRange sums) {
       Value thread = b.toIndex(b.thread()), number = b.add(first, thread);
-      // All threads have read the rows before.
-      b.barrier();
       Value exists =
           b.both(b.less(thread, b.index(kSize)), b.less(number, high));
       Value row = b.select(
@@ -172,8 +171,6 @@ Value ListGradientTile::findNext(Value firstRow, Value &next) {
       });
   next = found[0];
   Value isFound = b.less(none, found[1]);
-  // All threads have read the rows before.
-  b.barrier();
   storeRow(thread, b.select(isFound, row, none), found[1]);
   return b.anyThread(isFound);
 }
@@ -307,9 +304,8 @@ Value ListGradientTile::loadOfRow(Value memref, Value number, Value column) {
   });
 }
 
-ListGradientTile::Entries ListGradientTile::compute(Value firstReader,
-                                                    bool rowsAreQueries,
-                                                    Of gradients) {
+void ListGradientTile::compute(Value firstReader, bool rowsAreQueries,
+                               Of gradients, double factor) {
   weigher.enterHead(batch, head);
   auto multiply = [&](Value ofReaders, Value ofRows) {
     return multiplyPairs(
@@ -319,16 +315,15 @@ ListGradientTile::Entries ListGradientTile::compute(Value firstReader,
         },
         [&](Value number, Value k) { return loadOfRow(ofRows, number, k); });
   };
-  Values scores = multiply(op.getQuery(), source.keys);
-  Values products(scores.size());
-  if (gradients != Of::Nothing)
-    products = multiply(op.getDOutput(), source.values);
-  Entries entries;
-  forEachPair(
-      rowsAreQueries,
+  put(Kept::Weights, multiply(op.getQuery(), source.keys));
+  bool hasGradients = gradients != Of::Nothing;
+  if (hasGradients)
+    put(Kept::Gradients, multiply(op.getDOutput(), source.values));
+  weighPairs(
+      rowsAreQueries, hasGradients, factor,
       [&](Value number) { return loadReader(firstReader, number); },
       [&](Value number) { return loadRow(number); },
-      [&](const Reader &reader, const Row &row, int64_t i) {
+      [&](const Reader &reader, const Row &row, Value score, Value product) {
         EntryWeigher::Entry entry;
         entry.batch = batch;
         entry.head = reader.head;
@@ -345,21 +340,21 @@ ListGradientTile::Entries ListGradientTile::compute(Value firstReader,
                    b.less(row.position, reader.end));
         isRead = b.both(isRead, b.both(reader.exists, row.exists));
         entry.isNone = b.equal(isRead, b.i1(false));
-        weigher.weigh(entry, scores[i], products[i], gradients, entries);
+        return weigher.weigh(entry, score, product, gradients);
       });
-  return entries;
 }
 
 Values ListGradientTile::addKeptRows(ValueRange sums, Value memref,
                                      Value column) {
-  return addKept(sums, [&](Value number, Value k) {
+  return addKept(Kept::Gradients, sums, [&](Value number, Value k) {
     return loadOfRow(memref, k, b.add(number, column));
   });
 }
 
-Values ListGradientTile::addKeptReaders(ValueRange sums, Value memref,
-                                        Value firstReader, Value column) {
-  return addKept(sums, [&](Value number, Value k) {
+Values ListGradientTile::addKeptReaders(Kept kept, ValueRange sums,
+                                        Value memref, Value firstReader,
+                                        Value column) {
+  return addKept(kept, sums, [&](Value number, Value k) {
     return loadOfReader(memref, firstReader, k, b.add(number, column));
   });
 }
@@ -389,10 +384,8 @@ Values ListGradientTile::addScores(Place place, ValueRange sums) {
                   enter(place.batch, place.head, block);
                   Value firstReader = b.sub(place.firstQuery, firstQuery);
                   return overStored(place.firstRow, sums, [&](ValueRange sums) {
-                    return addAll(b, sums,
-                                  compute(firstReader, /*rowsAreQueries=*/true,
-                                          Of::Scores)
-                                      .gradients);
+                    compute(firstReader, /*rowsAreQueries=*/true, Of::Scores);
+                    return addAll(b, sums, loadKept(Kept::Gradients));
                   });
                 });
 }
@@ -431,9 +424,9 @@ void fovea::attn::emitListQueries(RowBuilder &b, StreamBackwardOp op,
     carried.append(tile.makeSums());
   size_t size = carried.size() / numParts;
   carried = tile.overEntries(carried, [&](ValueRange running) {
-    ListGradientTile::Entries entries = tile.compute(
-        firstReader, /*rowsAreQueries=*/true, ListGradientTile::Of::Products);
-    tile.keep(entries.gradients, op.getScale().convertToDouble());
+    tile.compute(firstReader, /*rowsAreQueries=*/true,
+                 ListGradientTile::Of::Products,
+                 op.getScale().convertToDouble());
     Values next;
     for (int64_t part = 0; part < numParts; ++part)
       next.append(tile.addKeptRows(running.slice(part * size, size),
@@ -483,26 +476,22 @@ void fovea::attn::emitListRows(RowBuilder &b, StreamBackwardOp op,
   size_t size = carried.size() / (keyParts + valueParts);
 
   auto addTile = [&](Value reader, ValueRange running) {
-    ListGradientTile::Entries entries =
-        tile.compute(reader, /*rowsAreQueries=*/false,
-                     keyParts > 0 ? ListGradientTile::Of::Products
-                                  : ListGradientTile::Of::Nothing);
+    tile.compute(reader, /*rowsAreQueries=*/false,
+                 keyParts > 0 ? ListGradientTile::Of::Products
+                              : ListGradientTile::Of::Nothing,
+                 op.getScale().convertToDouble());
     Values next;
-    auto addParts = [&](int64_t first, int64_t numParts, Value memref,
-                        Value column) {
+    auto addParts = [&](ListGradientTile::Kept kept, int64_t first,
+                        int64_t numParts, Value memref, Value column) {
       for (int64_t part = 0; part < numParts; ++part)
         next.append(tile.addKeptReaders(
-            running.slice((first + part) * size, size), memref, reader,
+            kept, running.slice((first + part) * size, size), memref, reader,
             k.add(column, part * kGradientTile)));
     };
-    if (keyParts) {
-      tile.keep(entries.gradients, op.getScale().convertToDouble());
-      addParts(0, keyParts, op.getQuery(), firstKeyColumn);
-    }
-    if (valueParts) {
-      tile.keep(entries.weights, 1.0);
-      addParts(keyParts, valueParts, op.getDOutput(), firstColumn);
-    }
+    addParts(ListGradientTile::Kept::Gradients, 0, keyParts, op.getQuery(),
+             firstKeyColumn);
+    addParts(ListGradientTile::Kept::Weights, keyParts, valueParts,
+             op.getDOutput(), firstColumn);
     return next;
   };
   // One head stands for all that share lists. Keys of one batch entry are a

@@ -22,7 +22,6 @@ namespace fovea::attn {
 /// and where it stands.
 class ListGradientTile : public SquareTile {
 public:
-  using Entries = EntryWeigher::Entries;
   using Of = EntryWeigher::Of;
   using Place = GradientTile::Place;
 
@@ -62,13 +61,15 @@ public:
               Value firstRow, ValueRange sums,
               llvm::function_ref<Values(Value firstReader, ValueRange)> body);
 
-  /// Of the 64 readers from a number on, perhaps a negative one.
-  Entries compute(Value firstReader, bool rowsAreQueries, Of gradients);
-  /// Adds the tile that is kept times 64 columns of the tile's rows, or of its
-  /// readers.
+  /// Keeps weights, and gradients times `factor`, of the 64 readers from a
+  /// number on, perhaps a negative one.
+  void compute(Value firstReader, bool rowsAreQueries, Of gradients,
+               double factor = 1.0);
+  /// Adds the gradients times 64 columns of the tile's rows, or what is kept
+  /// times those of its readers.
   Values addKeptRows(ValueRange sums, Value memref, Value column);
-  Values addKeptReaders(ValueRange sums, Value memref, Value firstReader,
-                        Value column);
+  Values addKeptReaders(Kept kept, ValueRange sums, Value memref,
+                        Value firstReader, Value column);
   /// Runs `body` with the place of each sum in `memref`, where there is one,
   /// for 64 readers by columns from `column` on.
   void forEachOfReaders(ValueRange sums, Value memref, Value firstReader,

@@ -37,9 +37,9 @@ GradientTile::GradientTile(GPUKernelBuilder &builder, StreamBackwardOp op,
 // Queries and rows
 //===----------------------------------------------------------------------===//
 
+// Products have barriers before these are read, and after those of the tile
+// before were.
 void GradientTile::findBounds(const Place &place) {
-  // All threads have read those of the tile before.
-  b.barrier();
   Value number = b.toIndex(b.thread()), numQueries = ranges.getNumQueries();
   b.ifThen(b.less(number, b.index(kSize)), [&] {
     Value query = b.add(place.firstQuery, number), none = b.index(0);
@@ -49,7 +49,6 @@ void GradientTile::findBounds(const Place &place) {
     for (auto [i, row] : llvm::enumerate(Values{rows.begin, rows.end}))
       b.storeIndex(b.select(exists, row, none), bounds, {number, b.index(i)});
   });
-  b.barrier();
 }
 
 GradientTile::Query GradientTile::loadQuery(const Place &place, Value number) {
@@ -91,9 +90,9 @@ Value GradientTile::loadElement(Value memref, Value batch, Value head,
 // Weights and their gradients
 //===----------------------------------------------------------------------===//
 
-void GradientTile::weigh(const Place &place, const Query &query, const Row &row,
-                         Value score, Value product, Of gradients,
-                         Entries &entries) {
+EntryWeigher::Entry GradientTile::makeEntry(const Place &place,
+                                            const Query &query,
+                                            const Row &row) {
   EntryWeigher::Entry entry;
   entry.batch = place.batch;
   entry.head = place.head;
@@ -108,7 +107,7 @@ void GradientTile::weigh(const Place &place, const Query &query, const Row &row,
   // Nothing else is admitted where nothing is.
   entry.isNone = b.either(b.less(row.number, query.beginRow),
                           b.less(b.sub(query.endRow, b.index(1)), row.number));
-  weigher.weigh(entry, score, product, gradients, entries);
+  return entry;
 }
 
 EntryWeigher::EntryWeigher(GPUKernelBuilder &builder, StreamBackwardOp op,
@@ -127,8 +126,8 @@ void EntryWeigher::enterHead(Value batch, Value head) {
     scoreBody->enterHead(b, batch, head);
 }
 
-void EntryWeigher::weigh(const Entry &entry, Value score, Value product,
-                         Of gradients, Entries &entries) {
+WeighedEntry EntryWeigher::weigh(const Entry &entry, Value score, Value product,
+                                 Of gradients) {
   auto isMinusInfinity = [&](Value number) -> Value {
     return arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, number,
                                  b.scalar(-kInfinity));
@@ -162,15 +161,14 @@ void EntryWeigher::weigh(const Entry &entry, Value score, Value product,
   Value weight =
       math::Exp2Op::create(b, b.fmax(b.scalar(softmax::kMasked), score));
   weight = b.select(isNone, hidden, weight);
-  entries.weights.push_back(weight);
   if (!product)
-    return;
+    return {weight, Value()};
   Value gradient = b.fmul(weight, b.fsub(product, entry.delta));
   if (derivative && gradients == Of::Products)
     gradient = b.fmul(gradient, derivative);
   if (ofRead)
     gradient = b.fmul(gradient, ofRead);
-  entries.gradients.push_back(b.select(isNone, hidden, makeRead(b, gradient)));
+  return {weight, gradient};
 }
 
 Value GradientTile::isRead(ScoreAdmission &admission, const Place &place) {
@@ -191,8 +189,8 @@ Value GradientTile::isRead(ScoreAdmission &admission, const Place &place) {
        emitPosition(b, mask, b.sub(endRow, one))});
 }
 
-GradientTile::Entries GradientTile::compute(const Place &place,
-                                            bool rowsAreQueries, Of gradients) {
+void GradientTile::compute(const Place &place, bool rowsAreQueries,
+                           Of gradients, double factor) {
   weigher.enterHead(place.batch, place.head);
   findBounds(place);
   auto queryElement = [&](Value memref) {
@@ -211,18 +209,18 @@ GradientTile::Entries GradientTile::compute(const Place &place,
     return multiplyPairs(rowsAreQueries, getWidth(ofRows),
                          queryElement(ofQueries), rowElement(ofRows));
   };
-  Values scores = multiply(op.getQuery(), source.keys);
-  Values products(scores.size());
-  if (gradients != Of::Nothing)
-    products = multiply(op.getDOutput(), source.values);
-  Entries entries;
-  forEachPair(
-      rowsAreQueries, [&](Value number) { return loadQuery(place, number); },
+  put(Kept::Weights, multiply(op.getQuery(), source.keys));
+  bool hasGradients = gradients != Of::Nothing;
+  if (hasGradients)
+    put(Kept::Gradients, multiply(op.getDOutput(), source.values));
+  weighPairs(
+      rowsAreQueries, hasGradients, factor,
+      [&](Value number) { return loadQuery(place, number); },
       [&](Value number) { return loadRow(place, number); },
-      [&](const Query &query, const Row &row, int64_t i) {
-        weigh(place, query, row, scores[i], products[i], gradients, entries);
+      [&](const Query &query, const Row &row, Value score, Value product) {
+        return weigher.weigh(makeEntry(place, query, row), score, product,
+                             gradients);
       });
-  return entries;
 }
 
 //===----------------------------------------------------------------------===//
@@ -230,19 +228,18 @@ GradientTile::Entries GradientTile::compute(const Place &place,
 //===----------------------------------------------------------------------===//
 
 Values GradientTile::addScores(Place place, ValueRange sums) {
-  return b.loop(
-      b.index(0), ranges.getNumRanges(), 1, sums,
-      [&](Value range, ValueRange sums) {
-        place.range = range;
-        return addAll(
-            b, sums,
-            compute(place, /*rowsAreQueries=*/true, Of::Scores).gradients);
-      });
+  return b.loop(b.index(0), ranges.getNumRanges(), 1, sums,
+                [&](Value range, ValueRange sums) {
+                  place.range = range;
+                  compute(place, /*rowsAreQueries=*/true, Of::Scores);
+                  return addAll(b, sums, loadKept(Kept::Gradients));
+                });
 }
 
-Values GradientTile::addKept(ValueRange sums, Value memref, Value batch,
-                             Value head, Value first, Value column) {
-  return SquareTile::addKept(sums, [&](Value number, Value k) {
+Values GradientTile::addKept(Kept kept, ValueRange sums, Value memref,
+                             Value batch, Value head, Value first,
+                             Value column) {
+  return SquareTile::addKept(kept, sums, [&](Value number, Value k) {
     return loadElement(memref, batch, head, b.add(first, k),
                        b.add(number, column));
   });

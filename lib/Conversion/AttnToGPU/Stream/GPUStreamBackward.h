@@ -31,10 +31,6 @@ public:
   /// that the region reads.
   enum class Of { Nothing, Scores, Products, Read };
 
-  /// As the sums of a TileMultiplier lie.
-  struct Entries {
-    KernelBuilder::Values weights, gradients;
-  };
   struct Entry {
     Value batch, head, query, row;
     Value queryPosition, keyPosition; // for a score region
@@ -48,8 +44,8 @@ public:
 
   void enterHead(Value batch, Value head);
   /// Without a `product`, only the weight.
-  void weigh(const Entry &entry, Value score, Value product, Of gradients,
-             Entries &entries);
+  WeighedEntry weigh(const Entry &entry, Value score, Value product,
+                     Of gradients);
 
 private:
   GPUKernelBuilder &b;
@@ -71,7 +67,7 @@ inline KernelBuilder::Values addAll(KernelBuilder &b, mlir::ValueRange first,
 /// and 64 rows of a source again, and the gradients of their scores:
 ///
 ///   S = Q K^T, T = dO V^T                             products of tiles
-///   P = exp(score(scale S) + terms - lse), dS = P (T - delta)   in registers
+///   P = exp(score(scale S) + terms - lse), dS = P (T - delta)   in their place
 ///
 /// Rows of the tile are the queries or the rows of the source.
 class GradientTile : public SquareTile {
@@ -80,7 +76,6 @@ public:
   struct Place {
     Value batch, head, keyHead, firstQuery, firstRow, range;
   };
-  using Entries = EntryWeigher::Entries;
   using Of = EntryWeigher::Of;
 
   /// `score` is the region with its derivatives, or null.
@@ -94,14 +89,16 @@ public:
 
   static int64_t getSharedBytes();
 
-  Entries compute(const Place &place, bool rowsAreQueries, Of gradients);
+  /// Keeps weights, and gradients times `factor`.
+  void compute(const Place &place, bool rowsAreQueries, Of gradients,
+               double factor = 1.0);
   void setBatch(Value batch) { ranges.setBatch(batch); }
   /// Adds gradients of the scores of a tile of queries by rows, of all ranges.
   Values addScores(Place place, ValueRange sums);
 
   /// Adds `kept tile` times 64 columns of 64 rows of `memref` from `first` on.
-  Values addKept(ValueRange sums, Value memref, Value batch, Value head,
-                 Value first, Value column);
+  Values addKept(Kept kept, ValueRange sums, Value memref, Value batch,
+                 Value head, Value first, Value column);
 
 private:
   struct Query {
@@ -116,9 +113,8 @@ private:
   void findBounds(const Place &place);
   Query loadQuery(const Place &place, Value number);
   Row loadRow(const Place &place, Value number);
-  /// Without a `product`, only the weight.
-  void weigh(const Place &place, const Query &query, const Row &row,
-             Value score, Value product, Of gradients, Entries &entries);
+  EntryWeigher::Entry makeEntry(const Place &place, const Query &query,
+                                const Row &row);
   /// A number of a row, zero where there is none.
   Value loadElement(Value memref, Value batch, Value head, Value row,
                     Value column);

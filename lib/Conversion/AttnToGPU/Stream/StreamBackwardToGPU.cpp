@@ -51,6 +51,7 @@ using namespace mlir;
 using namespace fovea::attn;
 using Values = KernelBuilder::Values;
 using Of = GradientTile::Of;
+using Kept = GradientTile::Kept;
 using Place = GradientTile::Place;
 
 namespace {
@@ -218,12 +219,12 @@ void StreamBackwardLoops::emitQueries(const Source &source, Value sums,
   auto addTile = [&](Value firstRow, ValueRange running) -> Values {
     place.firstRow = firstRow;
     return addUnlessRemoved(k, tile, place, running, [&] {
-      GradientTile::Entries entries =
-          tile.compute(place, /*rowsAreQueries=*/true, Of::Products);
-      tile.keep(entries.gradients, op.getScale().convertToDouble());
+      tile.compute(place, /*rowsAreQueries=*/true, Of::Products,
+                   op.getScale().convertToDouble());
       Values next;
       for (int64_t part = 0; part < numParts; ++part)
-        next.append(tile.addKept(running.slice(part * size, size),
+        next.append(tile.addKept(Kept::Gradients,
+                                 running.slice(part * size, size),
                                  source.forward.keys, place.batch,
                                  place.keyHead, firstRow, columnOf(part)));
       return next;
@@ -268,25 +269,20 @@ void StreamBackwardLoops::emitRows(const Source &source, Value keySums,
     carried.append(tile.makeSums());
   size_t size = carried.size() / (keyParts + valueParts);
   auto addTile = [&](ValueRange running) {
-    GradientTile::Entries entries =
-        tile.compute(place, /*rowsAreQueries=*/false,
-                     keyParts > 0 ? Of::Products : Of::Nothing);
+    tile.compute(place, /*rowsAreQueries=*/false,
+                 keyParts > 0 ? Of::Products : Of::Nothing,
+                 op.getScale().convertToDouble());
     Values next;
-    auto addParts = [&](int64_t first, int64_t numParts, Value memref,
-                        Value column) {
+    auto addParts = [&](Kept kept, int64_t first, int64_t numParts,
+                        Value memref, Value column) {
       for (int64_t part = 0; part < numParts; ++part)
-        next.append(tile.addKept(
-            running.slice((first + part) * size, size), memref, place.batch,
-            place.head, place.firstQuery, k.add(column, part * kGradientTile)));
+        next.append(
+            tile.addKept(kept, running.slice((first + part) * size, size),
+                         memref, place.batch, place.head, place.firstQuery,
+                         k.add(column, part * kGradientTile)));
     };
-    if (keyParts) {
-      tile.keep(entries.gradients, op.getScale().convertToDouble());
-      addParts(0, keyParts, op.getQuery(), firstKeyColumn);
-    }
-    if (valueParts) {
-      tile.keep(entries.weights, 1.0);
-      addParts(keyParts, valueParts, op.getDOutput(), firstColumn);
-    }
+    addParts(Kept::Gradients, 0, keyParts, op.getQuery(), firstKeyColumn);
+    addParts(Kept::Weights, keyParts, valueParts, op.getDOutput(), firstColumn);
     return next;
   };
   Value firstHead = k.mul(at[1], headsOfKey);
@@ -341,10 +337,8 @@ Values StreamBackwardLoops::addScores(GPUKernelBuilder &k, Tile &tile,
       return tile.overReaders(
           *listsOfRows, place.batch, place.head, place.firstRow, running,
           [&](Value firstReader, ValueRange running) {
-            return addAll(
-                k, running,
-                tile.compute(firstReader, /*rowsAreQueries=*/true, Of::Scores)
-                    .gradients);
+            tile.compute(firstReader, /*rowsAreQueries=*/true, Of::Scores);
+            return addAll(k, running, tile.loadKept(Kept::Gradients));
           });
   return addUnlessRemoved(k, tile, place, running,
                           [&] { return tile.addScores(place, running); });
@@ -409,7 +403,7 @@ void StreamBackwardLoops::emitTerm(const Source &source, Value sums,
                   });
             });
       });
-  tile.keep(total, 1.0);
+  tile.keep(Kept::Gradients, total);
   // A thread for each number that is left, which adds up the others.
   Value numColumns = sumsRows ? one : tileSize;
   Value count = k.mul(sumsQueries ? one : tileSize, numColumns);
@@ -420,10 +414,12 @@ void StreamBackwardLoops::emitTerm(const Source &source, Value sums,
            Value sum = sumOver(
                row, one, tileSize, sumsQueries, 1, {k.scalar(0.0)},
                [&](Value i, ValueRange sum) {
-                 return sumOver(column, one, tileSize, sumsRows, 1, sum,
-                                [&](Value j, ValueRange sum) -> Values {
-                                  return {k.fadd(sum[0], tile.loadKept(i, j))};
-                                });
+                 return sumOver(
+                     column, one, tileSize, sumsRows, 1, sum,
+                     [&](Value j, ValueRange sum) -> Values {
+                       return {k.fadd(sum[0],
+                                      tile.loadKept(Kept::Gradients, i, j))};
+                     });
                })[0];
            Values to = {at[0], at[1]};
            if (isBias)

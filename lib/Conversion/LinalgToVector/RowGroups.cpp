@@ -46,6 +46,8 @@ private:
   struct Access {
     Value memref; // no value when by different views
     bool isWritten = false, isByRow = true;
+    /// Other parts of it that are written, which nothing reads.
+    SmallVector<Value> parts;
   };
 
   std::optional<unsigned> countRowLoops(linalg::LinalgOp op);
@@ -121,6 +123,30 @@ int64_t RowGroup::countElements(linalg::LinalgOp op, ArrayRef<unsigned> rows) {
   return count;
 }
 
+/// Whether two views are the same rows of a buffer, but other elements of them.
+static bool arePartsOfRows(Value one, Value other, unsigned numRowDims) {
+  auto first = one.getDefiningOp<memref::SubViewOp>();
+  auto second = other.getDefiningOp<memref::SubViewOp>();
+  if (!first || !second || first.getSource() != second.getSource() ||
+      first.getSourceType().getRank() != first.getType().getRank() ||
+      first.getType().getRank() != second.getType().getRank() ||
+      !first.hasUnitStride() || !second.hasUnitStride())
+    return false;
+  bool isApart = false;
+  for (int64_t dim = 0; dim < first.getType().getRank(); ++dim) {
+    int64_t low = first.getStaticOffsets()[dim],
+            size = first.getStaticSizes()[dim];
+    int64_t otherLow = second.getStaticOffsets()[dim],
+            otherSize = second.getStaticSizes()[dim];
+    if (ShapedType::isDynamicShape({low, size, otherLow, otherSize}))
+      return false;
+    if (dim < numRowDims && (low != otherLow || size != otherSize))
+      return false;
+    isApart |= low + size <= otherLow || otherLow + otherSize <= low;
+  }
+  return isApart;
+}
+
 /// Adds what `op` meets; false when another row of it is, or may be, written
 /// or read by the group.
 bool RowGroup::addAccesses(linalg::LinalgOp op, ArrayRef<unsigned> rows) {
@@ -132,6 +158,15 @@ bool RowGroup::addAccesses(linalg::LinalgOp op, ArrayRef<unsigned> rows) {
       return false;
     auto [entry, isNew] = all.insert({root, Access{memref}});
     Access &access = entry->second;
+    auto isApart = [&](Value part) {
+      return arePartsOfRows(part, memref, rows.size());
+    };
+    // Halves of rows that are written one after the other.
+    if (!isNew && isWritten && access.isWritten && byRow && access.memref &&
+        isApart(access.memref) && llvm::all_of(access.parts, isApart)) {
+      access.parts.push_back(memref);
+      return isConnected = true;
+    }
     isConnected |= access.isWritten && byRow && access.memref == memref;
     if (access.memref != memref)
       access.memref = Value();

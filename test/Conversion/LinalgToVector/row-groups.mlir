@@ -116,3 +116,48 @@ func.func @batches(%x: memref<3x640x256xf32>) -> memref<3x640x256xf32> {
   }
   return %out : memref<3x640x256xf32>
 }
+
+// Halves of rows are written together, as the same rows are read for them.
+
+// CHECK-LABEL: func.func @halves(
+//       CHECK:   scf.forall
+//       CHECK:     scf.for %[[ROW:.*]] =
+// CHECK-COUNT-2:     vector.store %{{.*}}, %{{.*}}[%[[ROW]], %{{.*}}]
+//   CHECK-NOT:   scf.forall
+//       CHECK:   return
+func.func @halves(%x: memref<640x256xf32>) -> memref<640x256xf32> {
+  %low = memref.subview %x[0, 0] [640, 128] [1, 1] : memref<640x256xf32> to memref<640x128xf32, strided<[256, 1]>>
+  %high = memref.subview %x[0, 128] [640, 128] [1, 1] : memref<640x256xf32> to memref<640x128xf32, strided<[256, 1], offset: 128>>
+  %out = memref.alloc() : memref<640x256xf32>
+  %first = memref.subview %out[0, 0] [640, 128] [1, 1] : memref<640x256xf32> to memref<640x128xf32, strided<[256, 1]>>
+  linalg.sub ins(%low, %high : memref<640x128xf32, strided<[256, 1]>>, memref<640x128xf32, strided<[256, 1], offset: 128>>)
+      outs(%first : memref<640x128xf32, strided<[256, 1]>>)
+  %second = memref.subview %out[0, 128] [640, 128] [1, 1] : memref<640x256xf32> to memref<640x128xf32, strided<[256, 1], offset: 128>>
+  linalg.add ins(%low, %high : memref<640x128xf32, strided<[256, 1]>>, memref<640x128xf32, strided<[256, 1], offset: 128>>)
+      outs(%second : memref<640x128xf32, strided<[256, 1], offset: 128>>)
+  return %out : memref<640x256xf32>
+}
+
+// Parts that overlap, or are of other rows, are not.
+
+// CHECK-LABEL: func.func @overlapping(
+// CHECK-COUNT-2: scf.forall
+func.func @overlapping(%x: memref<640x128xf32>) -> memref<640x256xf32> {
+  %out = memref.alloc() : memref<640x256xf32>
+  %first = memref.subview %out[0, 0] [640, 128] [1, 1] : memref<640x256xf32> to memref<640x128xf32, strided<[256, 1]>>
+  linalg.exp ins(%x : memref<640x128xf32>) outs(%first : memref<640x128xf32, strided<[256, 1]>>)
+  %second = memref.subview %out[0, 64] [640, 128] [1, 1] : memref<640x256xf32> to memref<640x128xf32, strided<[256, 1], offset: 64>>
+  linalg.abs ins(%x : memref<640x128xf32>) outs(%second : memref<640x128xf32, strided<[256, 1], offset: 64>>)
+  return %out : memref<640x256xf32>
+}
+
+// CHECK-LABEL: func.func @other_rows(
+// CHECK-COUNT-2: scf.forall
+func.func @other_rows(%x: memref<640x128xf32>) -> memref<1280x128xf32> {
+  %out = memref.alloc() : memref<1280x128xf32>
+  %first = memref.subview %out[0, 0] [640, 128] [1, 1] : memref<1280x128xf32> to memref<640x128xf32, strided<[128, 1]>>
+  linalg.exp ins(%x : memref<640x128xf32>) outs(%first : memref<640x128xf32, strided<[128, 1]>>)
+  %second = memref.subview %out[640, 0] [640, 128] [1, 1] : memref<1280x128xf32> to memref<640x128xf32, strided<[128, 1], offset: 81920>>
+  linalg.abs ins(%x : memref<640x128xf32>) outs(%second : memref<640x128xf32, strided<[128, 1], offset: 81920>>)
+  return %out : memref<1280x128xf32>
+}

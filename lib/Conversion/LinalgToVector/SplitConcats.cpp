@@ -52,6 +52,33 @@ static LogicalResult reshapeParts(tensor::CollapseShapeOp op,
   return success();
 }
 
+/// And one of parts that are all reshaped alike is reshaped itself: these are
+/// then computed where they belong.
+static LogicalResult reshapeWhole(tensor::ConcatOp op,
+                                  PatternRewriter &rewriter) {
+  SmallVector<ReassociationIndices> groups;
+  SmallVector<Value> parts;
+  if (!op.getType().hasStaticShape())
+    return failure();
+  for (Value input : op.getInputs()) {
+    auto part = input.getDefiningOp<tensor::ExpandShapeOp>();
+    if (!part || !part->hasOneUse() || !part.getType().hasStaticShape() ||
+        (!parts.empty() && part.getReassociationIndices() != groups))
+      return failure();
+    groups = part.getReassociationIndices();
+    parts.push_back(part.getSrc());
+  }
+  auto group = llvm::find(
+      groups, ReassociationIndices{static_cast<int64_t>(op.getDim())});
+  if (group == groups.end())
+    return failure();
+  Value whole = tensor::ConcatOp::create(rewriter, op.getLoc(),
+                                         group - groups.begin(), parts);
+  rewriter.replaceOpWithNewOp<tensor::ExpandShapeOp>(op, op.getType(), whole,
+                                                     groups);
+  return success();
+}
+
 /// The loop of `op` along which `operand` is concatenated, if `op` may be done
 /// part by part.
 static std::optional<unsigned> findSplitLoop(linalg::GenericOp op,
@@ -141,5 +168,6 @@ static LogicalResult splitConcat(linalg::GenericOp op,
 
 void fovea::attn::populateSplitConcatPatterns(RewritePatternSet &patterns) {
   patterns.add(reshapeParts);
+  patterns.add(reshapeWhole);
   patterns.add(splitConcat);
 }

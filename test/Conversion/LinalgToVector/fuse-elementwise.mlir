@@ -323,3 +323,20 @@ func.func @kept(%x: tensor<8x16xf32>, %c: tensor<8x32xf32>) -> (tensor<8x32xf32>
   %r = arith.mulf %both, %c : tensor<8x32xf32>
   return %both, %r : tensor<8x32xf32>, tensor<8x32xf32>
 }
+
+// Parts that are reshaped alike are put together before.
+
+// CHECK-LABEL: func.func @reshaped(
+//       CHECK:   %[[A:.*]] = linalg.generic
+//       CHECK:   %[[B:.*]] = linalg.generic
+//       CHECK:   tensor.insert_slice %[[A]] into
+//       CHECK:   %[[WHOLE:.*]] = tensor.insert_slice %[[B]] into
+//       CHECK:   tensor.expand_shape %[[WHOLE]] {{.*}} into tensor<1x4x32xf32>
+func.func @reshaped(%x: tensor<4x16xf32>) -> tensor<1x4x32xf32> {
+  %a = math.exp %x : tensor<4x16xf32>
+  %b = math.absf %x : tensor<4x16xf32>
+  %c = tensor.expand_shape %a [[0, 1], [2]] output_shape [1, 4, 16] : tensor<4x16xf32> into tensor<1x4x16xf32>
+  %d = tensor.expand_shape %b [[0, 1], [2]] output_shape [1, 4, 16] : tensor<4x16xf32> into tensor<1x4x16xf32>
+  %r = tensor.concat dim(2) %c, %d : (tensor<1x4x16xf32>, tensor<1x4x16xf32>) -> tensor<1x4x32xf32>
+  return %r : tensor<1x4x32xf32>
+}

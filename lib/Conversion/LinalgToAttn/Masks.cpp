@@ -9,6 +9,7 @@
 
 #include "AccessWriter.h"
 #include "Attention.h"
+#include "fovea/Dialect/Attn/IR/PositionMask.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/IR/Matchers.h"
@@ -43,12 +44,6 @@ struct Admitted {
       });
     });
   }
-};
-
-/// What positions of a query and a key, each once at most, and a constant add
-/// up to.
-struct PositionSum {
-  int64_t query = 0, key = 0, offset = 0;
 };
 
 /// Sorts the terms of one attention.
@@ -160,28 +155,6 @@ bool MaskFinder::addConstant(const ScoreTerm &term) {
       admitted.entries[k] = false;
   constant.push_back(term);
   return true;
-}
-
-/// The predicate with the operands in the other order.
-static arith::CmpIPredicate swapOperands(arith::CmpIPredicate predicate) {
-  switch (predicate) {
-  case arith::CmpIPredicate::slt:
-    return arith::CmpIPredicate::sgt;
-  case arith::CmpIPredicate::sle:
-    return arith::CmpIPredicate::sge;
-  case arith::CmpIPredicate::sgt:
-    return arith::CmpIPredicate::slt;
-  case arith::CmpIPredicate::sge:
-    return arith::CmpIPredicate::sle;
-  default:
-    return predicate;
-  }
-}
-
-static PositionSum combine(const PositionSum &a, int64_t factor,
-                           const PositionSum &b) {
-  return {a.query + factor * b.query, a.key + factor * b.key,
-          a.offset + factor * b.offset};
 }
 
 static std::optional<PositionSum> matchPosition(AccessTrace &trace,

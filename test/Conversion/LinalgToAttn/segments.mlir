@@ -3,6 +3,9 @@
 // RUN: fovea-run %s --entry=documents --random --target=gpu-sim --compare=reference
 // RUN: fovea-run %s --entry=causal_documents --random --compare=reference
 // RUN: fovea-run %s --entry=order --random --compare=reference
+// RUN: sed -e 's/cmpi sle, %%b, %%a/cmpi ule, %%b, %%a/' %s > %t.mlir
+// RUN: fovea-opt %t.mlir --attn-raise --canonicalize | FileCheck %s --check-prefix=UNSIGNED
+// RUN: fovea-run %t.mlir --entry=order --random --compare=reference
 // RUN: fovea-run %s --entry=weighs --random --compare=reference
 
 // Integers of queries and keys that are compared, such as documents of packed sequences, need no number for each pair.
@@ -170,6 +173,9 @@ func.func @causal_documents(%q: tensor<2x3x40x8xf32>, %k: tensor<2x3x40x8xf32>, 
 // CHECK-NOT:     bias
 // CHECK:         attn.dense {{.*}} score(
 // CHECK:           arith.cmpi sge, %{{.*}}, %{{.*}} : i64
+// UNSIGNED-LABEL: func.func @order(
+// UNSIGNED:        attn.dense {{.*}} score(
+// UNSIGNED:          arith.cmpi uge, %{{.*}}, %{{.*}} : i64
 func.func @order(%q: tensor<2x3x5x8xf32>, %k: tensor<2x3x9x8xf32>, %marks: tensor<2x5xf32>, %others: tensor<2x9xf32>) -> tensor<2x3x5x8xf32> {
   %zero = arith.constant 0.0 : f32
   %low = arith.constant 0xFF800000 : f32

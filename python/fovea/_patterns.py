@@ -175,7 +175,7 @@ def hca_backward(
     """The gradients of `hca` from that of its output; `out` and `lse` are what it returned.
 
     Those of kv and of summaries are the sums of what they get as keys and as values.  Each
-    gradient is like what it is for; `gradients` is memory for them."""
+    gradient is like what it is for, that of a sink [H] is [1,H]; `gradients` is memory for them."""
     memory = None
     if gradients is not None:
         check.match("gradients", "parts", len(gradients), 3 if sink is None else 4)
@@ -263,7 +263,7 @@ def selected_backward(
 ) -> SelectedGradients:
     """The gradients of `selected` from that of its output; `out` and `lse` are what it returned.
 
-    Each is like what it is for; an array that is keys and values has two, whose sum is its
+    Each is like what it is for, that of a sink [H] is [1,H]; an array that is keys and values has two, whose sum is its
     gradient.  `gradients` is memory for them, arranged like them."""
     memory = None
     if gradients is not None:

@@ -13,7 +13,7 @@ import re
 import numpy as np
 
 FOLDER = pathlib.Path(__file__).parents[2] / "docs" / "patterns"
-B, H, G, N, D = 2, 4, 2, 200, 16
+B, H, G, N, D = 2, 4, 2, 141, 16
 UNIT, COUNT, WINDOW = 16, 3, 24
 
 

@@ -9,7 +9,7 @@ import types
 import numpy as np
 import pytest
 import torch
-from pattern_cases import ARRAYS, CODE, FORMULAS, INDEXERS, run
+from pattern_cases import ARRAYS, CODE, FORMULAS, INDEXERS, N, run
 
 import fovea
 import fovea.torch
@@ -81,7 +81,7 @@ def test_graphs(name):
     k = arrays["k"]
     summaries = fovea.torch.pool(arrays["compressed"], arrays["gate"], interval=8)
     compiled = torch.compile(call, backend="aot_eager", fullgraph=True, dynamic=True)
-    for few in (200, 3):
+    for few in (N, 3):
         q = arrays["q"][:, :, -few:]
-        rows = torch.from_numpy(np.random.default_rng(0).integers(-1, 25, (2, 1, few, 4)))
+        rows = torch.from_numpy(np.random.default_rng(0).integers(-1, N // 8, (2, 1, few, 4)))
         torch.testing.assert_close(compiled(q, k, summaries, rows), call(q, k, summaries, rows))

@@ -453,3 +453,20 @@ def test_errors():
     fails_to_differentiate(r"^gradients\[1\]: found sources 2, needed 1", (None, [(None, None)] * 2))
     fails_to_differentiate(r"^gradients\[1\]\[0\]\.bias: found an array", (None, [(None, None, None, out)]))
     refused("^lse: found shape", fovea.stream_backward, out, q, sources, out, lse[:, :, 1:])
+
+
+def test_bounds_that_are_far_out_of_the_rows():
+    """In a third block this one is 2^31, which 32 bits do not hold."""
+    q, k, v = make(H=2, G=1, N=141)
+    d_out, _, _ = make(H=2, G=1, N=141, seed=1)
+    sources = [
+        Source(k, v, ranges=lambda b, rows, n: (0, 16)),
+        Source(k, v, ranges=lambda b, rows, n: (b * (1 << 30), rows, 16, rows)),
+    ]
+    found = []
+    for target in ("gpu-sim", "reference"):
+        out, lse = fovea.stream(q, sources, block=16, return_lse=True, target=target)
+        d_q, parts = fovea.stream_backward(d_out, q, sources, out, lse, block=16, target=target)
+        found.append((out, d_q, *(each for part in parts for each in (part.k, part.v))))
+    for one, other in zip(*found, strict=True):
+        near(one, other, "float32")

@@ -35,12 +35,34 @@ Value GradientRanges::getBlock(Value query) {
   return block ? b.div(query, block) : b.index(0);
 }
 
+/// Whether a bound fits in 32 bits for all blocks of so many queries: it has no
+/// large number, and none that makes it grow much faster than queries do.
+static bool isNear(AffineExpr bound, int64_t block) {
+  constexpr int64_t kLarge = int64_t(1) << 27, kSteep = 16;
+  bool isNear = true;
+  bound.walk([&](AffineExpr part) {
+    auto constant = dyn_cast<AffineConstantExpr>(part);
+    isNear &= !constant || std::abs(constant.getValue()) < kLarge;
+    auto product = dyn_cast<AffineBinaryOpExpr>(part);
+    if (!product || part.getKind() != AffineExprKind::Mul)
+      return;
+    constant = dyn_cast<AffineConstantExpr>(product.getRHS());
+    isNear &= constant && std::abs(constant.getValue()) <=
+                              kSteep * std::max<int64_t>(block, 1);
+  });
+  return isNear;
+}
+
 Span GradientRanges::getRowsOfBlock(Value range, Value block) {
   ArrayRef<AffineMap> ranges = source.attr.getRanges();
   auto emit = [&](AffineMap map) -> Values {
     RangeBounds bounds =
         emitRangeBounds(b, map, block, length.rows, numQueries);
-    return {bounds.low, bounds.high};
+    if (llvm::all_of(map.getResults(), [&](AffineExpr bound) {
+          return isNear(bound, op.getBlock());
+        }))
+      return {bounds.low, bounds.high};
+    return {b.min(bounds.low, length.rows), b.max(bounds.high, 0)};
   };
   if (ranges.empty())
     return {b.index(0), b.index(0)};

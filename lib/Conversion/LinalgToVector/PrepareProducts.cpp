@@ -8,13 +8,17 @@
 
 #include "LinalgKernels.h"
 #include "fovea/Conversion/Passes.h"
+#include "fovea/Kernels/TargetFacts.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/Transforms/Transforms.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/MemRef/Transforms/Transforms.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Dialect/Tensor/Transforms/Transforms.h"
+#include "mlir/IR/IRMapping.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
 #include "mlir/Transforms/WalkPatternRewriteDriver.h"
 
@@ -135,14 +139,186 @@ static Value foldMoves(OpBuilder &builder, linalg::LinalgOp op) {
   return collapseBatches(builder, product);
 }
 
+//===----------------------------------------------------------------------===//
+// Gathered factors
+//===----------------------------------------------------------------------===//
+
+/// Where `value[i, ...] = source[f(i), ...]`, the operation that reads `source`
+/// in the body of the one that makes `value`.
+static tensor::ExtractOp matchGather(Value value) {
+  auto gather = value.getDefiningOp<linalg::GenericOp>();
+  if (!gather || gather.getNumDpsInits() != 1 ||
+      gather.getNumReductionLoops() != 0 ||
+      !gather.getIndexingMapsArray().back().isIdentity() ||
+      gather.payloadUsesValueFromOperand(gather.getDpsInitOperand(0)))
+    return {};
+  auto extract = gather.getBody()
+                     ->getTerminator()
+                     ->getOperand(0)
+                     .getDefiningOp<tensor::ExtractOp>();
+  auto type = cast<RankedTensorType>(value.getType());
+  if (!extract || extract->getBlock() != gather.getBody() ||
+      extract.getTensor().getParentBlock() == gather.getBody() ||
+      extract.getTensor().getType().getRank() != type.getRank() ||
+      !llvm::equal(extract.getTensor().getType().getShape().drop_front(),
+                   type.getShape().drop_front()))
+    return {};
+  for (int64_t dim = 1; dim < type.getRank(); ++dim) {
+    auto index = extract.getIndices()[dim].getDefiningOp<linalg::IndexOp>();
+    if (type.isDynamicDim(dim) || !index ||
+        static_cast<int64_t>(index.getDim()) != dim)
+      return {};
+  }
+  // What finds the row depends on nothing else.
+  AffineExpr row = getAffineDimExpr(0, value.getContext());
+  for (OpOperand *input : gather.getDpsInputOperands())
+    if (!isa<RankedTensorType>(input->get().getType()) ||
+        gather.getMatchingIndexingMap(input).getResults() != ArrayRef(row))
+      return {};
+  for (Operation &op : gather.getBody()->without_terminator()) {
+    auto index = dyn_cast<linalg::IndexOp>(op);
+    bool isOfColumn = index && index.getDim() != 0;
+    if (&op != extract &&
+        (!isPure(&op) || op.getNumRegions() != 0 ||
+         (isOfColumn && llvm::any_of(op.getUsers(), [&](Operation *user) {
+            return user != extract;
+          }))))
+      return {};
+  }
+  return extract;
+}
+
+/// The row that `extract`, which matchGather() found, reads for row `at`.
+static Value findRow(OpBuilder &b, tensor::ExtractOp extract, Value at) {
+  auto gather = cast<linalg::GenericOp>(extract->getParentOp());
+  IRMapping mapping;
+  for (OpOperand *input : gather.getDpsInputOperands())
+    mapping.map(gather.getMatchingBlockArgument(input),
+                tensor::ExtractOp::create(b, gather.getLoc(), input->get(), at)
+                    .getResult());
+  for (Operation &op : gather.getBody()->without_terminator()) {
+    if (isa<linalg::IndexOp>(op))
+      mapping.map(op.getResult(0), at);
+    else if (&op != extract)
+      b.clone(op, mapping);
+  }
+  return mapping.lookupOrDefault(extract.getIndices().front());
+}
+
+namespace {
+/// A tensor where one of its dimensions is at an index.
+struct Slice {
+  Slice(OpBuilder &b, Value tensor, unsigned dim, Value at)
+      : tensor(tensor), loc(tensor.getLoc()),
+        sizes(tensor::getMixedSizes(b, loc, tensor)),
+        offsets(sizes.size(), b.getIndexAttr(0)),
+        strides(sizes.size(), b.getIndexAttr(1)) {
+    auto whole = cast<RankedTensorType>(tensor.getType());
+    SmallVector<int64_t> shape(whole.getShape());
+    shape.erase(shape.begin() + dim);
+    type = RankedTensorType::get(shape, whole.getElementType());
+    offsets[dim] = at;
+    sizes[dim] = b.getIndexAttr(1);
+  }
+
+  Value extract(OpBuilder &b) {
+    return tensor::ExtractSliceOp::create(b, loc, type, tensor, offsets, sizes,
+                                          strides);
+  }
+  Value insert(OpBuilder &b, Value part) {
+    return tensor::InsertSliceOp::create(b, loc, part, tensor, offsets, sizes,
+                                         strides);
+  }
+
+  Value tensor;
+  Location loc;
+  SmallVector<OpFoldResult> sizes, offsets, strides;
+  RankedTensorType type;
+};
+} // namespace
+
+/// `map` without loop `loop`, which has one value.
+static AffineMap dropLoop(AffineMap map, unsigned loop) {
+  SmallVector<AffineExpr> results;
+  for (AffineExpr expr : map.getResults()) {
+    unsigned dim = cast<AffineDimExpr>(expr).getPosition();
+    if (dim != loop)
+      results.push_back(
+          getAffineDimExpr(dim < loop ? dim : dim - 1, map.getContext()));
+  }
+  return AffineMap::get(map.getNumDims() - 1, 0, results, map.getContext());
+}
+
+/// `op`, a batch of products, as a loop of products, where a factor of each is
+/// one of some that an index chooses, as of a mixture of experts: they are read
+/// where they are. No value where there is none.
+static Value readGathered(OpBuilder &builder, linalg::LinalgOp op) {
+  if (!isProduct(op) || isForGPU(op))
+    return Value();
+  SmallVector<AffineMap> maps = op.getIndexingMapsArray();
+  if (!llvm::all_of(maps,
+                    [](AffineMap map) { return map.isProjectedPermutation(); }))
+    return Value();
+  Value gathered;
+  tensor::ExtractOp extract;
+  unsigned factor = 0;
+  for (; factor < 2 && !extract; ++factor) {
+    gathered = op.getDpsInputs()[factor];
+    extract = matchGather(gathered);
+  }
+  if (!extract || maps[--factor].getNumResults() == 0)
+    return Value();
+  unsigned loop = maps[factor].getDimPosition(0);
+  if (!maps[2].isFunctionOfDim(loop))
+    return Value();
+  separateInit(builder, op);
+  auto emit = [&](OpBuilder &b, Location loc, Value at, ValueRange carried) {
+    SmallVector<Value> inputs = op.getDpsInputs();
+    for (unsigned i : {0, 1})
+      if (i == factor)
+        inputs[i] = Slice(b, extract.getTensor(), 0, findRow(b, extract, at))
+                        .extract(b);
+      else if (std::optional<unsigned> dim = maps[i].getResultPosition(
+                   getAffineDimExpr(loop, b.getContext())))
+        inputs[i] = Slice(b, inputs[i], *dim, at).extract(b);
+    unsigned dim =
+        *maps[2].getResultPosition(getAffineDimExpr(loop, b.getContext()));
+    Slice output(b, carried.front(), dim, at);
+    Value sums = output.extract(b);
+    SmallVector<utils::IteratorType> iterators = op.getIteratorTypesArray();
+    iterators.erase(iterators.begin() + loop);
+    auto product = linalg::GenericOp::create(
+        b, loc, sums.getType(), inputs, sums,
+        llvm::map_to_vector(maps,
+                            [&](AffineMap map) { return dropLoop(map, loop); }),
+        iterators);
+    IRMapping mapping;
+    op->getRegion(0).cloneInto(&product.getRegion(), mapping);
+    scf::YieldOp::create(b, loc, output.insert(b, product.getResult(0)));
+  };
+  Location loc = op.getLoc();
+  Value low = arith::ConstantIndexOp::create(builder, loc, 0);
+  Value step = arith::ConstantIndexOp::create(builder, loc, 1);
+  Value high = builder.createOrFold<tensor::DimOp>(loc, gathered, 0);
+  return scf::ForOp::create(builder, loc, low, high, step, op.getDpsInits(),
+                            emit)
+      .getResult(0);
+}
+
 namespace {
 struct PrepareProductsPass
     : fovea::attn::impl::PrepareProductsPassBase<PrepareProductsPass> {
   using PrepareProductsPassBase::PrepareProductsPassBase;
 
+  void getDependentDialects(DialectRegistry &registry) const override {
+    PrepareProductsPassBase::getDependentDialects(registry);
+    registry.insert<scf::SCFDialect>();
+  }
+
   void runOnOperation() override {
     replaceAll(emitConvolutionAsProduct);
     replaceAll(foldMoves);
+    replaceAll(readGathered);
     moveReshapes();
     getOperation().walk([](linalg::LinalgOp op) {
       OpBuilder builder(op);

@@ -37,6 +37,48 @@ def _compute(experts: Any, x: Tensor, chosen: Tensor | None) -> Tensor:
     return experts.post_expert_norm(x) if experts.has_post_expert_norm else x
 
 
+# Rows that are counted together, and the fewest of a block: they are computed at the speed of products.
+_CHUNK = 64
+
+
+def _plan_blocks(rows: int, number: int) -> tuple[int, int]:
+    """How many rows a block of one expert has, and the most blocks that the experts fill, the last of each in part.
+
+    Blocks are at most nine for each expert: where weights are copied for each, these are not many times as large."""
+    size = max(1, -(-rows // (8 * number * _CHUNK))) * _CHUNK
+    return size, (rows + number * (size - 1)) // size
+
+
+def _compute_blocks(experts: Any, x: Tensor, chosen: Tensor, number: int) -> Tensor:
+    """Results [tokens, chosen, width]: rows go to blocks by their experts, whose number is known before."""
+    tokens, count = chosen.shape
+    rows, chunks = tokens * count, -(-tokens * count // _CHUNK)
+    size, blocks = _plan_blocks(rows, number)
+    index = chosen.reshape(-1)
+    # How many rows each expert has up to each row: within chunks, and by all chunks up to each.
+    hits = (index.unsqueeze(-1) == torch.arange(number)).long()
+    hits = nn.functional.pad(hits, (0, 0, 0, chunks * _CHUNK - rows)).view(chunks, _CHUNK, number)
+    within = hits.cumsum(1)
+    until = within[:, -1].cumsum(0)
+    seen = within + (until - within[:, -1]).unsqueeze(1)
+    # Each expert's first block, and the expert of each block, and the number of each of its rows.
+    filled = (until[-1] + (size - 1)) // size
+    ends = filled.cumsum(0)
+    starts = ends - filled
+    block = torch.arange(blocks)
+    expert = (block.unsqueeze(-1) >= ends).long().sum(-1).clamp(max=number - 1)
+    rank = (block - starts[expert]).unsqueeze(-1) * size + torch.arange(size)
+    # The row with so many before it. What is no row of any is computed, and not read.
+    chunk = (until.t()[expert].unsqueeze(1) <= rank.unsqueeze(-1)).long().sum(-1).clamp(max=chunks - 1)
+    before = seen.permute(2, 0, 1)[expert.unsqueeze(-1), chunk] <= rank.unsqueeze(-1)
+    row = (chunk * _CHUNK + before.long().sum(-1)).clamp(max=rows - 1)
+    results = _compute(experts, x[row // count], expert)
+    # A number behind the experts is none, and adds nothing.
+    place = starts[index.clamp(max=number - 1)] * size + (hits * seen).view(-1, number)[:rows].sum(-1) - 1
+    results = results.flatten(0, 1)[place.clamp(min=0)]
+    return torch.where((index < number).unsqueeze(-1), results, 0).view(tokens, count, -1)
+
+
 def _forward(experts: Any, hidden_states: Tensor, top_k_index: Tensor, top_k_weights: Tensor) -> Tensor:
     tokens, width = hidden_states.shape
     count = top_k_index.shape[-1]
@@ -45,6 +87,10 @@ def _forward(experts: Any, hidden_states: Tensor, top_k_index: Tensor, top_k_wei
         # The weights of those that are read.
         rows = hidden_states.repeat_interleave(count, 0).unsqueeze(1)
         results = _compute(experts, rows, top_k_index.reshape(-1)).view(tokens, count, width)
+        return (results * top_k_weights.unsqueeze(-1)).sum(1).to(hidden_states.dtype)
+    size, blocks = _plan_blocks(tokens * count, number) if isinstance(tokens, int) else (0, 0)
+    if 0 < 5 * size * blocks <= 4 * tokens * number:
+        results = _compute_blocks(experts, hidden_states, top_k_index, number)
         return (results * top_k_weights.unsqueeze(-1)).sum(1).to(hidden_states.dtype)
     hits = top_k_index.unsqueeze(-1) == torch.arange(number)
     weights = torch.where(hits, top_k_weights.unsqueeze(-1), 0).sum(1).t().unsqueeze(-1)

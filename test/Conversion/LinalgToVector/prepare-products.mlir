@@ -217,3 +217,57 @@ func.func @repeated_columns(%x: tensor<8x16xf32>, %w: tensor<16xf32>, %o: tensor
   %r = linalg.matmul ins(%x, %b : tensor<8x16xf32>, tensor<16x32xf32>) outs(%o : tensor<8x32xf32>) -> tensor<8x32xf32>
   return %r : tensor<8x32xf32>
 }
+
+// Factors that indices choose, as of a mixture of experts, are read where they
+// are, one product after the other, also when they are transposed.
+
+// CHECK-LABEL: func.func @chosen_weights(
+//  CHECK-SAME:   %[[X:.*]]: tensor<5x7x16xf32>, %[[W:.*]]: tensor<3x32x16xf32>, %[[I:.*]]: tensor<5xi64>, %[[O:.*]]: tensor<5x7x32xf32>)
+//       CHECK:   scf.for %[[B:.*]] = %{{.*}} to %{{.*}} step %{{.*}} iter_args(%[[SUMS:.*]] = %[[O]])
+//       CHECK:     %[[CODE:.*]] = tensor.extract %[[I]][%[[B]]]
+//       CHECK:     %[[EXPERT:.*]] = arith.index_cast %[[CODE]]
+//       CHECK:     tensor.extract_slice %[[W]][%[[EXPERT]], 0, 0] [1, 32, 16]
+//       CHECK:     tensor.extract_slice %[[SUMS]][%[[B]], 0, 0] [1, 7, 32]
+//       CHECK:     linalg.generic {indexing_maps = [#[[$LEFT]], #[[$STORED]], #{{.*}}], iterator_types = ["parallel", "parallel", "reduction"]}
+//       CHECK:     tensor.insert_slice
+func.func @chosen_weights(%x: tensor<5x7x16xf32>, %w: tensor<3x32x16xf32>, %i: tensor<5xi64>, %o: tensor<5x7x32xf32>) -> tensor<5x7x32xf32> {
+  %empty = tensor.empty() : tensor<5x32x16xf32>
+  %g = linalg.generic {indexing_maps = [affine_map<(b, n, k) -> (b)>, affine_map<(b, n, k) -> (b, n, k)>],
+                       iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%i : tensor<5xi64>) outs(%empty : tensor<5x32x16xf32>) {
+  ^bb0(%code: i64, %out: f32):
+    %b = arith.index_cast %code : i64 to index
+    %n = linalg.index 1 : index
+    %k = linalg.index 2 : index
+    %a = tensor.extract %w[%b, %n, %k] : tensor<3x32x16xf32>
+    linalg.yield %a : f32
+  } -> tensor<5x32x16xf32>
+  %turned = tensor.empty() : tensor<5x16x32xf32>
+  %t = linalg.transpose ins(%g : tensor<5x32x16xf32>) outs(%turned : tensor<5x16x32xf32>) permutation = [0, 2, 1]
+  %r = linalg.batch_matmul ins(%x, %t : tensor<5x7x16xf32>, tensor<5x16x32xf32>) outs(%o : tensor<5x7x32xf32>) -> tensor<5x7x32xf32>
+  return %r : tensor<5x7x32xf32>
+}
+
+// Not where the place depends on the column, too.
+
+// CHECK-LABEL: func.func @chosen_columns(
+//   CHECK-NOT:   scf.for
+//       CHECK:   linalg.batch_matmul
+func.func @chosen_columns(%x: tensor<5x7x16xf32>, %w: tensor<3x16x32xf32>, %i: tensor<5xi64>, %o: tensor<5x7x32xf32>) -> tensor<5x7x32xf32> {
+  %empty = tensor.empty() : tensor<5x16x32xf32>
+  %three = arith.constant 3 : index
+  %g = linalg.generic {indexing_maps = [affine_map<(b, k, n) -> (b)>, affine_map<(b, k, n) -> (b, k, n)>],
+                       iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%i : tensor<5xi64>) outs(%empty : tensor<5x16x32xf32>) {
+  ^bb0(%code: i64, %out: f32):
+    %first = arith.index_cast %code : i64 to index
+    %k = linalg.index 1 : index
+    %n = linalg.index 2 : index
+    %sum = arith.addi %first, %n : index
+    %b = arith.remui %sum, %three : index
+    %a = tensor.extract %w[%b, %k, %n] : tensor<3x16x32xf32>
+    linalg.yield %a : f32
+  } -> tensor<5x16x32xf32>
+  %r = linalg.batch_matmul ins(%x, %g : tensor<5x7x16xf32>, tensor<5x16x32xf32>) outs(%o : tensor<5x7x32xf32>) -> tensor<5x7x32xf32>
+  return %r : tensor<5x7x32xf32>
+}

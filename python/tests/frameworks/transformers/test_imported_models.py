@@ -81,15 +81,47 @@ def test_padding(name, attention, tmp_path):
     assert np.abs(found - expected)[present].max() <= BOUND * np.abs(expected).max()
 
 
-@pytest.mark.parametrize("tokens", [1, 13])
-def test_experts(tokens):
-    """Of few tokens the weights of their experts are gathered; the model is as it was."""
-    model, _, options = example("gpt_oss")
+@pytest.mark.parametrize("tokens", [1, 13, 256])
+@pytest.mark.parametrize("name", ["gpt_oss", "deepseek_v3"])
+def test_experts(name, tokens):
+    """Of few tokens the weights of their experts are gathered, and rows of many go to blocks; the model is as it was."""
+    model, _, options = example(name)
     forwards = [vars(module).get("forward") for module in model.modules()]
     ids = torch.randint(3, 90, (1, tokens))
     program = fovea.import_torch(model, ids, **options)
     near(program(ids), model(ids, **options))
+    # All tokens are sent to the same experts.
+    same = torch.full_like(ids, 7)
+    near(program(same), model(same, **options))
     assert forwards == [vars(module).get("forward") for module in model.modules()]
+
+
+class Chosen(torch.nn.Module):
+    def __init__(self, transposed):
+        super().__init__()
+        self.transposed = transposed
+
+    def forward(self, x, weights, index):
+        chosen = weights[index]
+        return torch.bmm(x, chosen.transpose(1, 2) if self.transposed else chosen)
+
+
+@pytest.mark.parametrize("rows", [1, 21])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_chosen_weights(transposed, rows, tmp_path):
+    """Factors that are chosen are read where they are: none is copied."""
+    x, weights = torch.randn(6, rows, 37), torch.randn(3, *((19, 37) if transposed else (37, 19)))
+    index = torch.tensor([2, 0, 0, -1, 1, -3])
+    module = Chosen(transposed)
+    path = tmp_path / "model.mlir"
+    program = fovea.import_torch(module, x, weights, index, path=path)
+    expected = module(x, weights, index).numpy()
+    for threads in (1, 2):
+        fovea.set_num_threads(threads)
+        assert np.abs(program(x, weights, index) - expected).max() <= BOUND * np.abs(expected).max()
+    fovea.set_num_threads(0)
+    prepared = run_tool("fovea-opt", path, "--attn-prepare-products", "--canonicalize")
+    assert f"6x{19 if transposed else 37}x" not in prepared
 
 
 class TopK(torch.nn.Module):

@@ -288,21 +288,23 @@ void fovea::attn::interleaveVectors(scf::ForOp loop) {
   };
   if (!llvm::all_of(block->without_terminator(), canMove))
     return;
-  // How many steps are left after an operation.
+  // How many steps are left after an operation; of as many, the first one goes
+  // first.
   llvm::DenseMap<Operation *, int64_t> left;
-  SmallVector<Operation *> order;
+  SmallVector<std::pair<int64_t, Operation *>> order;
   for (Operation &op : llvm::reverse(block->without_terminator())) {
     int64_t &steps = left[&op];
     for (Operation *user : op.getUsers())
       if (auto *own = block->findAncestorOpInBlock(*user))
         steps = std::max(steps, left.lookup(own) + 1);
-    order.push_back(&op);
+    order.push_back({-steps, &op});
   }
-  std::reverse(order.begin(), order.end());
-  llvm::stable_sort(order, [&](Operation *one, Operation *other) {
-    return left.lookup(one) > left.lookup(other);
+  llvm::sort(order, [](const auto &one, const auto &other) {
+    if (one.first != other.first)
+      return one.first < other.first;
+    return one.second->isBeforeInBlock(other.second);
   });
-  for (Operation *op : order)
+  for (auto [steps, op] : order)
     op->moveBefore(block->getTerminator());
 }
 

@@ -156,7 +156,9 @@ bool RowGroup::addAccesses(linalg::LinalgOp op, ArrayRef<unsigned> rows) {
     Value root = findRoot(memref);
     if (!isWhole(root) || (isWritten && !root.getDefiningOp<memref::AllocOp>()))
       return false;
-    auto [entry, isNew] = all.insert({root, Access{memref}});
+    auto [entry, isNew] = all.try_emplace(root);
+    if (isNew)
+      entry->second.memref = memref;
     Access &access = entry->second;
     auto isApart = [&](Value part) {
       return arePartsOfRows(part, memref, rows.size());
@@ -226,7 +228,7 @@ bool RowGroup::canPass(Operation *op) {
     Value root = effect.getValue() ? findRoot(effect.getValue()) : Value();
     if (!root)
       return false;
-    auto found = accesses.find(root);
+    auto *found = accesses.find(root);
     if (found == accesses.end()) {
       if (isWhole(root) || op->isAncestor(root.getParentBlock()->getParentOp()))
         continue;

@@ -68,7 +68,7 @@ static LogicalResult reshapeWhole(tensor::ConcatOp op,
     groups = part.getReassociationIndices();
     parts.push_back(part.getSrc());
   }
-  auto group = llvm::find(
+  auto *group = llvm::find(
       groups, ReassociationIndices{static_cast<int64_t>(op.getDim())});
   if (group == groups.end())
     return failure();

@@ -172,13 +172,13 @@ WeighedEntry EntryWeigher::weigh(const Entry &entry, Value score, Value product,
 }
 
 Value GradientTile::isRead(ScoreAdmission &admission, const Place &place) {
-  auto [rows, tokens] = ranges.getLength();
+  const SourceLength &length = ranges.getLength();
   Value numQueries = ranges.getNumQueries(), one = b.index(1);
   auto positionOf = [&](Value query) {
-    return b.add(query, b.sub(tokens, numQueries));
+    return b.add(query, b.sub(length.tokens, numQueries));
   };
   Value endQuery = b.min(b.add(place.firstQuery, kSize), numQueries);
-  Value endRow = b.min(b.add(place.firstRow, kSize), rows);
+  Value endRow = b.min(b.add(place.firstRow, kSize), length.rows);
   MaskAttr mask = source.attr.getMask();
   admission.enterHead(place.batch, place.head);
   return admission.reads(

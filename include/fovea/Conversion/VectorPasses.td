@@ -99,7 +99,8 @@ def PrepareProductsPass : Pass<"attn-prepare-products", "::mlir::func::FuncOp"> 
   let description = [{
     Products of matrices pack their factors from any layout. So transpositions of
     factors, such as those that PyTorch's weights come with, become part of their
-    indexing maps.
+    indexing maps. A batch of products, each of whose factors is one of some that an
+    index chooses, as of experts, becomes a loop that reads these where they are.
 
     Products that share the zeros they start from get their own, which kernels then
     never write to memory.
@@ -124,7 +125,7 @@ def PrepareProductsPass : Pass<"attn-prepare-products", "::mlir::func::FuncOp"> 
     ```
   }];
   let dependentDialects = [
-    "::mlir::linalg::LinalgDialect", "::mlir::tensor::TensorDialect"
+    "::mlir::linalg::LinalgDialect", "::mlir::scf::SCFDialect", "::mlir::tensor::TensorDialect"
   ];
 }
 
@@ -135,10 +136,13 @@ def FuseElementwisePass : Pass<"attn-fuse-elementwise", "::mlir::func::FuncOp"> 
     user, except into products of matrices: those read every element many times,
     and what computes it would be repeated each time. So do copies of patches that
     overlap. Numbers are widened by every user.
+
+    On CPUs, elementwise operations on a concatenation are done part by part, so
+    that it is never written; others become slices of their result.
   }];
   let dependentDialects = [
     "::mlir::affine::AffineDialect", "::mlir::linalg::LinalgDialect",
-    "::mlir::memref::MemRefDialect"
+    "::mlir::memref::MemRefDialect", "::mlir::tensor::TensorDialect"
   ];
 }
 
@@ -154,7 +158,9 @@ def VectorizeLinalgPass : Pass<"attn-vectorize-linalg", "::mlir::func::FuncOp"> 
       and rounded once, whatever the layout;
     - everything else whose body is made of elementwise operations by loops over
       vectors of the output's last dimension, or over those of a row that is
-      reduced. Functions of the `math` dialect on vectors become polynomials.
+      reduced. Functions of the `math` dialect on vectors become polynomials and
+      quotients, and a row is divided by a number as a product with its inverse,
+      unless the quotients become whole numbers, or are compared, in the same loop.
 
     What is neither is left for upstream's conversion to loops.
   }];

@@ -310,11 +310,6 @@ struct PrepareProductsPass
     : fovea::attn::impl::PrepareProductsPassBase<PrepareProductsPass> {
   using PrepareProductsPassBase::PrepareProductsPassBase;
 
-  void getDependentDialects(DialectRegistry &registry) const override {
-    PrepareProductsPassBase::getDependentDialects(registry);
-    registry.insert<scf::SCFDialect>();
-  }
-
   void runOnOperation() override {
     replaceAll(emitConvolutionAsProduct);
     replaceAll(foldMoves);

@@ -1,5 +1,6 @@
 // PTX of gradients: products on tensor cores, no number of f64, nothing of a
-// device library, and no arrays in local memory.
+// device library, and no arrays in local memory. ptxas is told not to unroll the
+// loops that fill and weigh tiles, whose registers it would spill.
 
 // REQUIRES: long-tests
 // RUN: fovea-compile %s --entry=dense --target=nvvm --emit=ptx -o %t.dense
@@ -17,6 +18,7 @@
 
 // CHECK-DAG: mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32
 // CHECK-DAG: ex2.approx.ftz.f32
+// CHECK-DAG: .pragma "nounroll";
 // VQ-DAG: vote.sync.ballot
 
 !rows = tensor<1x8x?x64xbf16>

@@ -86,6 +86,8 @@ def trace_ranges(name: str, function: Callable[..., Any] | None) -> list[str]:
         for each in ranges:
             if not isinstance(each, tuple) or len(each) not in (2, 4):
                 raise TypeError(f"found {each!r}, needed (begin, end) or (begin, end, lower, upper)")
+            if all(isinstance(bound, int) for bound in each) and min(each[1::2]) <= max(each[::2]):
+                raise TypeError(f"found {each!r}, which is no row of any block, needed rows, or one range less")
         if not ranges:
             raise TypeError("found no range, needed at least 1")
         bounds = [", ".join(_bound(bound) for bound in each) for each in ranges]

@@ -34,7 +34,7 @@ class Source:
     overlap.  Bounds are made of integers by + and -, and by *, // and % with
     integers; they may lie outside of the rows.  With (begin, end, lower, upper) a
     range is cut to the rows from lower to upper first.  Without `ranges` queries
-    read all rows.
+    read all rows.  A source may have no rows, as an empty cache has: it adds nothing.
 
         Source(k, v, causal=True, ranges=lambda b, rows, n: (16 * b - 16, 16 * b + 16))
 

@@ -155,8 +155,10 @@ class Traced:
         return self.trace.emit("number", f"arith.divf {a.name}, {b.name} : {self.trace.number}")
 
     def _floor(self, divisor: Any) -> Traced:
-        if self.kind != "index" or not isinstance(divisor, (int, np.integer)) or divisor == 0:
-            raise TypeError("found // or % of something else than an integer and a constant")
+        if self.kind != "index" or not isinstance(divisor, (int, np.integer)):
+            raise TypeError("found // or % of something else than an integer and a constant, which need these")
+        if divisor == 0:
+            raise TypeError("found // or % by 0, needed another constant")
         by = self.trace.constant(divisor, "index")
         return self.trace.emit("index", f"arith.floordivsi {self.name}, {by.name} : index", join(operator.floordiv, self, by))
 

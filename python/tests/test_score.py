@@ -342,6 +342,8 @@ def test_errors():
         (lambda s, b, h, i, j: i > j, here + "found a condition, needed a number"),
         (lambda s, b, h, i, j: s + (i > j), here + "found a condition among numbers, needed fovea.math.where"),
         (lambda s, b, h, i, j: s + j // i, here + "found // or % of something else than an integer and a constant"),
+        (lambda s, b, h, i, j: s + j // 0, here + "found // or % by 0, needed another constant"),
+        (lambda s, b, h, i, j: s + j % np.int64(0), here + "found // or % by 0, needed another constant"),
         (lambda s, b, h, i, j: s**0.5, here + "found the exponent 0.5"),
         (lambda s, b, h, i, j: [x for x in s], here + "found a loop over a number"),
         (lambda s, b, h, i: s, here + ".*takes 4 positional arguments"),

@@ -407,6 +407,8 @@ def test_errors():
         ("all", "found str, needed a function"),
         (lambda b, rows, n: (0, 1, 2), "found .*, needed \\(begin, end\\) or"),
         (lambda b, rows, n: [], "found no range"),
+        (lambda b, rows, n: [(0, 4), (8, 8)], r".*found \(8, 8\), which is no row of any block, needed rows, or one range less"),
+        (lambda b, rows, n: (0, 9, 12, 20), r".*found \(0, 9, 12, 20\), which is no row"),
         (lambda b, rows, n: (0, 1.5), "found 1.5, needed an integer"),
         (lambda b, rows: (0, 1), ""),
         (lambda b, rows, n: [(0, 10), (b, 20)], "found ranges 0 and 1 with rows in common for block 0"),

@@ -234,6 +234,10 @@ LogicalResult SourceAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                                  bool hasRelative, bool hasDistanceBias,
                                  AffineMap origin, int64_t unit,
                                  bool hasListedPositions, bool hasScore) {
+  if (ranges.empty())
+    return emitError() << "expected at least one range of a source, as "
+                          "affine_map<(b)[rows, n] -> (0, rows)> for all rows; "
+                          "leave out a source that nothing reads";
   for (AffineMap range : ranges) {
     if (range.getNumDims() != 1 || range.getNumSymbols() != 2 ||
         (range.getNumResults() != 2 && range.getNumResults() != 4))

@@ -452,15 +452,14 @@ LogicalResult StreamOp::verify() {
 }
 
 namespace {
-/// A source without ranges contributes nothing.
+/// A source without rows contributes nothing.
 struct DropEmptySources : OpRewritePattern<StreamOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(StreamOp op,
                                 PatternRewriter &rewriter) const override {
     SmallVector<StreamOp::Source> kept;
     for (StreamOp::Source source : op.getSourceList()) {
-      int64_t rows = getExtent(source.getRowsOperand(), 2);
-      if (!source.attr.getRanges().empty() && rows != 0)
+      if (getExtent(source.getRowsOperand(), 2) != 0)
         kept.push_back(source);
     }
     if (kept.size() == op.getSources().size() || kept.empty())

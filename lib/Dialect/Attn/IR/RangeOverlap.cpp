@@ -247,7 +247,8 @@ LogicalResult fovea::attn::verifyRangesApart(Operation *op) {
                  << rows->first << " .. " << rows->second - 1 << " in range "
                  << number;
     }
-    return diagnostic << " of source " << pair.source;
+    return diagnostic << " of source " << pair.source
+                      << "; rows that shall count twice are two sources";
   }
   return success();
 }

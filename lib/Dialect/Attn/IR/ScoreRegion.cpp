@@ -37,12 +37,35 @@ ParseResult fovea::attn::parseScoreRegion(
   return parseScoreBody(parser, score);
 }
 
+/// Begins what a user does about a value that a region does not have.
+static constexpr StringRef kCaptureRemedy =
+    "; capture what is outside: list it in parentheses behind 'score' or "
+    "'captures', and add an argument for it behind those of the entry";
+
 ParseResult
 fovea::attn::parseScoreBody(OpAsmParser &parser,
                             SmallVectorImpl<std::unique_ptr<Region>> &scores) {
   scores.push_back(std::make_unique<Region>());
-  return parser.parseRegion(*scores.back(), /*arguments=*/{},
-                            /*enableNameShadowing=*/true);
+  if (parser.parseRegion(*scores.back(), /*arguments=*/{},
+                         /*enableNameShadowing=*/true))
+    return failure();
+  // The parser keeps an operation in no block for each name that it does not
+  // know yet, at the place of its use.  Names from outside are never found, and
+  // the parser's own error, at the end of the file, does not say what to do.
+  WalkResult result = scores.back()->walk([](Operation *inner) {
+    for (OpOperand &operand : inner->getOpOperands()) {
+      Operation *defining = operand.get().getDefiningOp();
+      if (!defining || defining->getBlock())
+        continue;
+      emitError(defining->getLoc())
+          << "operand " << operand.getOperandNumber() << " of '"
+          << inner->getName() << "' is not defined in the score region"
+          << kCaptureRemedy;
+      return WalkResult::interrupt();
+    }
+    return WalkResult::advance();
+  });
+  return failure(result.wasInterrupted());
 }
 
 void fovea::attn::printScoreRegion(OpAsmPrinter &printer, Operation *,
@@ -142,6 +165,28 @@ static bool mayDivideByZero(Operation &op) {
            !divisor.isZero());
 }
 
+/// Checks that an operation of a body uses only what the body has.  That the
+/// region is isolated is verified later, in words without a remedy.
+static LogicalResult verifyOperandsInside(Operation *op, StringRef name,
+                                          Operation &inner) {
+  for (OpOperand &operand : inner.getOpOperands()) {
+    Value value = operand.get();
+    if (value.getParentBlock() == inner.getBlock())
+      continue;
+    InFlightDiagnostic error =
+        op->emitOpError() << "expects " << name
+                          << " to use its arguments and what it computes, but "
+                             "operand "
+                          << operand.getOperandNumber() << " of '"
+                          << inner.getName() << "', " << value.getType()
+                          << ", is of outside" << kCaptureRemedy;
+    error.attachNote(inner.getLoc()) << "this operation";
+    error.attachNote(value.getLoc()) << "this value";
+    return error;
+  }
+  return success();
+}
+
 /// Checks one operation of a body.
 static LogicalResult verifyBodyOp(Operation *op, StringRef name,
                                   Operation &inner) {
@@ -190,6 +235,9 @@ static LogicalResult verifyScoreRegion(Operation *op, StringRef name,
   Block &block = region.front();
   if (failed(verifyArguments(op, name, block, captures, sums)))
     return failure();
+  for (Operation &inner : block)
+    if (failed(verifyOperandsInside(op, name, inner)))
+      return failure();
   auto yield = block.empty() ? YieldOp() : dyn_cast<YieldOp>(block.back());
   if (!yield)
     return op->emitOpError() << "expects " << name << " to end in attn.yield";

@@ -42,7 +42,7 @@ func.func @wide(%q: tensor<1x1x4x1032xf32>) -> tensor<1x1x4x1032xf32> {
 func.func @cpu(%q: tensor<1x1x128x64xbf16>) -> tensor<1x1x128x64xbf16> {
   // expected-error@+1 {{'attn.stream' op has #attn.tiles<query = 64, key = 32, lanes = 8, vectors = 2, keys = 4, columns = 4>, but this GPU takes lanes of 16 for this stream}}
   %r = attn.stream query(%q : tensor<1x1x128x64xbf16>)
-      source(%q, %q : tensor<1x1x128x64xbf16>, tensor<1x1x128x64xbf16>) ranges []
+      source(%q, %q : tensor<1x1x128x64xbf16>, tensor<1x1x128x64xbf16>) ranges [affine_map<(b)[rows, n] -> (0, rows)>]
       outs(%q : tensor<1x1x128x64xbf16>) {scale = 1.0, tiles = #attn.tiles<query = 64, key = 32, lanes = 8, vectors = 2, keys = 4, columns = 4>} -> tensor<1x1x128x64xbf16>
   return %r : tensor<1x1x128x64xbf16>
 }
@@ -52,7 +52,7 @@ func.func @cpu(%q: tensor<1x1x128x64xbf16>) -> tensor<1x1x128x64xbf16> {
 func.func @warpgroups(%q: tensor<1x1x128x64xbf16>) -> tensor<1x1x128x64xbf16> {
   // expected-error@+1 {{but this GPU takes lanes of 16 for this stream}}
   %r = attn.stream query(%q : tensor<1x1x128x64xbf16>)
-      source(%q, %q : tensor<1x1x128x64xbf16>, tensor<1x1x128x64xbf16>) ranges []
+      source(%q, %q : tensor<1x1x128x64xbf16>, tensor<1x1x128x64xbf16>) ranges [affine_map<(b)[rows, n] -> (0, rows)>]
       outs(%q : tensor<1x1x128x64xbf16>) {scale = 1.0, tiles = #attn.tiles<query = 64, key = 64, lanes = 64, vectors = 1, keys = 8, columns = 8>} -> tensor<1x1x128x64xbf16>
   return %r : tensor<1x1x128x64xbf16>
 }
@@ -62,7 +62,7 @@ func.func @warpgroups(%q: tensor<1x1x128x64xbf16>) -> tensor<1x1x128x64xbf16> {
 func.func @fragments(%q: tensor<1x1x128x64xbf16>) -> tensor<1x1x128x64xbf16> {
   // expected-error@+1 {{but GPU kernels take keys = 8, columns = 8 and a multiple of 16 as key}}
   %r = attn.stream query(%q : tensor<1x1x128x64xbf16>)
-      source(%q, %q : tensor<1x1x128x64xbf16>, tensor<1x1x128x64xbf16>) ranges []
+      source(%q, %q : tensor<1x1x128x64xbf16>, tensor<1x1x128x64xbf16>) ranges [affine_map<(b)[rows, n] -> (0, rows)>]
       outs(%q : tensor<1x1x128x64xbf16>) {scale = 1.0, tiles = #attn.tiles<query = 16, key = 8, lanes = 16, vectors = 1, keys = 8, columns = 8>} -> tensor<1x1x128x64xbf16>
   return %r : tensor<1x1x128x64xbf16>
 }
@@ -72,7 +72,7 @@ func.func @fragments(%q: tensor<1x1x128x64xbf16>) -> tensor<1x1x128x64xbf16> {
 func.func @memory(%q: tensor<1x1x128x64xbf16>) -> tensor<1x1x128x64xbf16> {
   // expected-error@+1 {{which need 1056768 bytes of shared memory, but a block has 166912}}
   %r = attn.stream query(%q : tensor<1x1x128x64xbf16>)
-      source(%q, %q : tensor<1x1x128x64xbf16>, tensor<1x1x128x64xbf16>) ranges []
+      source(%q, %q : tensor<1x1x128x64xbf16>, tensor<1x1x128x64xbf16>) ranges [affine_map<(b)[rows, n] -> (0, rows)>]
       outs(%q : tensor<1x1x128x64xbf16>) {scale = 1.0, tiles = #attn.tiles<query = 64, key = 2048, lanes = 16, vectors = 4, keys = 8, columns = 8>} -> tensor<1x1x128x64xbf16>
   return %r : tensor<1x1x128x64xbf16>
 }

@@ -129,16 +129,17 @@ func.func @memref_mask(%q: memref<1x1x4x8xf32>, %o: memref<1x1x4x8xf32>) {
 
 // -----
 
-// A source without ranges or without rows goes, and takes its terms along.
+// A source without rows goes, and takes its terms along.
 // CHECK-LABEL: func @drop_empty_sources(
-// CHECK-SAME: %[[Q:[^:]*]]: tensor<1x1x4x8xf32>, %[[E:[^:]*]]: tensor<1x1x0x8xf32>, %[[W0:[^:]*]]: tensor<1x1x4xf32>, %[[W1:[^:]*]]: tensor<1x1x4xf32>, %[[B0:[^:]*]]: tensor<1x1x4x4xf32>, %[[B1:[^:]*]]: tensor<1x1x4x4xf32>
+// CHECK-SAME: %[[Q:[^:]*]]: tensor<1x1x4x8xf32>, %[[E:[^:]*]]: tensor<1x1x0x8xf32>, %[[W0:[^:]*]]: tensor<1x1x0xf32>, %[[W1:[^:]*]]: tensor<1x1x4xf32>, %[[B0:[^:]*]]: tensor<1x1x4x0xf32>, %[[B1:[^:]*]]: tensor<1x1x4x4xf32>
 // CHECK: attn.stream query(%[[Q]] : tensor<1x1x4x8xf32>)
 // CHECK-NEXT: source(%[[Q]], %[[Q]] : {{.*}}) log_weight(%[[W1]] : tensor<1x1x4xf32>) bias(%[[B1]] : tensor<1x1x4x4xf32>) ranges [#{{.*}}] mask <causal>
 // CHECK-NEXT: outs
-func.func @drop_empty_sources(%q: tensor<1x1x4x8xf32>, %e: tensor<1x1x0x8xf32>, %w0: tensor<1x1x4xf32>, %w1: tensor<1x1x4xf32>,
-    %b0: tensor<1x1x4x4xf32>, %b1: tensor<1x1x4x4xf32>) -> tensor<1x1x4x8xf32> {
+func.func @drop_empty_sources(%q: tensor<1x1x4x8xf32>, %e: tensor<1x1x0x8xf32>, %w0: tensor<1x1x0xf32>, %w1: tensor<1x1x4xf32>,
+    %b0: tensor<1x1x4x0xf32>, %b1: tensor<1x1x4x4xf32>) -> tensor<1x1x4x8xf32> {
   %0 = attn.stream query(%q : tensor<1x1x4x8xf32>)
-      source(%q, %q : tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>) log_weight(%w0 : tensor<1x1x4xf32>) bias(%b0 : tensor<1x1x4x4xf32>) ranges []
+      source(%e, %e : tensor<1x1x0x8xf32>, tensor<1x1x0x8xf32>) log_weight(%w0 : tensor<1x1x0xf32>) bias(%b0 : tensor<1x1x4x0xf32>)
+          ranges [affine_map<(b)[rows, n] -> (0, rows)>]
       source(%q, %q : tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>) log_weight(%w1 : tensor<1x1x4xf32>) bias(%b1 : tensor<1x1x4x4xf32>)
           ranges [affine_map<(b)[rows, n] -> (0, rows)>] mask <causal>
       source(%e, %e : tensor<1x1x0x8xf32>, tensor<1x1x0x8xf32>) ranges [affine_map<(b)[rows, n] -> (0, rows)>]
@@ -152,13 +153,13 @@ func.func @drop_empty_sources(%q: tensor<1x1x4x8xf32>, %e: tensor<1x1x0x8xf32>, 
 // of rows is unknown.
 // CHECK-LABEL: func @keep_sources(
 // CHECK: attn.stream
-// CHECK-NEXT: source({{.*}}) ranges []
+// CHECK-NEXT: source({{.*}}tensor<1x1x0x8xf32>) ranges
 // CHECK: attn.stream
 // CHECK-NEXT: source
 // CHECK-NEXT: source
-func.func @keep_sources(%q: tensor<1x1x4x8xf32>, %d: tensor<1x1x?x8xf32>) -> (tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>) {
+func.func @keep_sources(%q: tensor<1x1x4x8xf32>, %e: tensor<1x1x0x8xf32>, %d: tensor<1x1x?x8xf32>) -> (tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>) {
   %0 = attn.stream query(%q : tensor<1x1x4x8xf32>)
-      source(%q, %q : tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>) ranges []
+      source(%e, %e : tensor<1x1x0x8xf32>, tensor<1x1x0x8xf32>) ranges [affine_map<(b)[rows, n] -> (0, rows)>]
       outs(%q : tensor<1x1x4x8xf32>) {scale = 1.0} -> tensor<1x1x4x8xf32>
   %1 = attn.stream query(%q : tensor<1x1x4x8xf32>)
       source(%q, %q : tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>) ranges [affine_map<(b)[rows, n] -> (0, rows)>]

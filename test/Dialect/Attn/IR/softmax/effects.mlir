@@ -32,7 +32,7 @@ func.func @memrefs(%q: memref<1x2x4x8xf32>, %o: memref<1x2x4x8xf32>) -> (f32, f3
   %a = memref.load %o[%c0, %c0, %c0, %c0] : memref<1x2x4x8xf32>
   attn.dense ins(%q, %q, %q : memref<1x2x4x8xf32>, memref<1x2x4x8xf32>, memref<1x2x4x8xf32>) outs(%o : memref<1x2x4x8xf32>)
   %b = memref.load %o[%c0, %c0, %c0, %c0] : memref<1x2x4x8xf32>
-  attn.stream query(%q : memref<1x2x4x8xf32>) source(%q, %q : memref<1x2x4x8xf32>, memref<1x2x4x8xf32>) ranges []
+  attn.stream query(%q : memref<1x2x4x8xf32>) source(%q, %q : memref<1x2x4x8xf32>, memref<1x2x4x8xf32>) ranges [affine_map<(b)[rows, n] -> (0, rows)>]
       outs(%o : memref<1x2x4x8xf32>) {scale = 1.0}
   %c = memref.load %o[%c0, %c0, %c0, %c0] : memref<1x2x4x8xf32>
   return %a, %b, %c : f32, f32, f32

@@ -2,7 +2,7 @@
 
 // A row that two ranges of a source name would count twice.
 func.func @constants(%x: tensor<1x1x64x4xf32>) -> tensor<1x1x64x4xf32> {
-  // expected-error @below {{expects ranges of one source not to overlap, but for block 0 found rows 0 .. 31 in range 0 and 16 .. 63 in range 1 of source 0}}
+  // expected-error @below {{expects ranges of one source not to overlap, but for block 0 found rows 0 .. 31 in range 0 and 16 .. 63 in range 1 of source 0; rows that shall count twice are two sources}}
   %0 = attn.stream query(%x : tensor<1x1x64x4xf32>)
       source(%x, %x : tensor<1x1x64x4xf32>, tensor<1x1x64x4xf32>)
           ranges [affine_map<(b)[rows, n] -> (0, 32)>, affine_map<(b)[rows, n] -> (16, 64)>]
@@ -110,4 +110,31 @@ func.func @open(%x: tensor<1x1x?x4xf32>) -> tensor<1x1x?x4xf32> {
           ranges [affine_map<(b)[rows, n] -> (0, 16)>, affine_map<(b)[rows, n] -> (b * 16 - 16, b * 16)>]
       outs(%x : tensor<1x1x?x4xf32>) {block = 16 : i64, scale = 1.0 : f64} -> tensor<1x1x?x4xf32>
   return %0 : tensor<1x1x?x4xf32>
+}
+
+// -----
+
+// A source is for rows that something reads. Types may say that it has none, as
+// an empty cache of a program whose extents become known.
+func.func @none(%x: tensor<1x1x4x4xf32>, %z: tensor<1x1x0x4xf32>) -> tensor<1x1x4x4xf32> {
+  %0 = attn.stream query(%x : tensor<1x1x4x4xf32>)
+      source(%z, %z : tensor<1x1x0x4xf32>, tensor<1x1x0x4xf32>) ranges [affine_map<(b)[rows, n] -> (0, rows)>]
+      outs(%x : tensor<1x1x4x4xf32>) {scale = 1.0 : f64} -> tensor<1x1x4x4xf32>
+  %1 = attn.stream query(%0 : tensor<1x1x4x4xf32>)
+      // expected-error @below {{expected at least one range of a source, as affine_map<(b)[rows, n] -> (0, rows)> for all rows; leave out a source that nothing reads}}
+      source(%x, %x : tensor<1x1x4x4xf32>, tensor<1x1x4x4xf32>) ranges []
+      outs(%x : tensor<1x1x4x4xf32>) {scale = 1.0 : f64} -> tensor<1x1x4x4xf32>
+  return %1 : tensor<1x1x4x4xf32>
+}
+
+// -----
+
+func.func @none_of_a_gradient(%x: tensor<1x1x64x4xf32>, %lse: tensor<1x1x64xf32>) -> tensor<1x1x64x4xf32> {
+  %0:3 = attn.stream_backward query(%x : tensor<1x1x64x4xf32>)
+      // expected-error @below {{expected at least one range of a source}}
+      source(%x, %x : tensor<1x1x64x4xf32>, tensor<1x1x64x4xf32>) ranges []
+      forward(%x, %lse : tensor<1x1x64x4xf32>, tensor<1x1x64xf32>) gradient(%x : tensor<1x1x64x4xf32>)
+      outs(%x, %x, %x : tensor<1x1x64x4xf32>, tensor<1x1x64x4xf32>, tensor<1x1x64x4xf32>)
+      {scale = 1.0 : f64} -> tensor<1x1x64x4xf32>, tensor<1x1x64x4xf32>, tensor<1x1x64x4xf32>
+  return %0#0 : tensor<1x1x64x4xf32>
 }

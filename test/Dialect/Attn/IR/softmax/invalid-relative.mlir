@@ -83,9 +83,9 @@ func.func @heads(%q: tensor<2x4x40x8xf32>, %k: tensor<2x2x40x8xf32>, %r: tensor<
 // -----
 
 // expected-error @below {{expected no origin without relative or distance_bias, whose distances it is for}}
-#source = #attn.source<ranges = [], mask = <causal>, log_weight = false, bias = false origin = ()[rows, n] -> (0)>
+#source = #attn.source<ranges = [(b)[rows, n] -> (0, rows)], mask = <causal>, log_weight = false, bias = false origin = ()[rows, n] -> (0)>
 
 // -----
 
 // expected-error @below {{expected an origin of the form ()[rows, n] -> (position), but got affine_map<(d0)[s0] -> (d0)>}}
-#source = #attn.source<ranges = [], mask = <causal>, log_weight = false, bias = false relative = true origin = (b)[n] -> (b)>
+#source = #attn.source<ranges = [(b)[rows, n] -> (0, rows)], mask = <causal>, log_weight = false, bias = false relative = true origin = (b)[n] -> (b)>

@@ -123,18 +123,18 @@ func.func @axis(%q: tensor<2x4x40x8xf32>, %k: tensor<2x2x48x8xf32>, %v: tensor<2
 // -----
 
 // expected-error @below {{expected a unit that is not negative, but got -1}}
-#source = #attn.source<ranges = [], mask = <none>, log_weight = false, bias = false unit = -1>
+#source = #attn.source<ranges = [(b)[rows, n] -> (0, rows)], mask = <none>, log_weight = false, bias = false unit = -1>
 
 // -----
 
 // expected-error @below {{expected no listed positions without lists of rows}}
-#source = #attn.source<ranges = [], mask = <none>, log_weight = false, bias = false listed_positions = true>
+#source = #attn.source<ranges = [(b)[rows, n] -> (0, rows)], mask = <none>, log_weight = false, bias = false listed_positions = true>
 
 // -----
 
 func.func @count(%q: tensor<1x1x8x8xf32>) {
   // expected-error @below {{'attn.stream' op expects lists of rows for 1 sources, as they say, but got 0}}
-  %0 = "attn.stream"(%q, %q, %q, %q) <{operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0>, scale = 1.0 : f64, sources = [#attn.source<ranges = [], mask = <none>, log_weight = false, bias = false unit = 4>]}> : (tensor<1x1x8x8xf32>, tensor<1x1x8x8xf32>, tensor<1x1x8x8xf32>, tensor<1x1x8x8xf32>) -> tensor<1x1x8x8xf32>
+  %0 = "attn.stream"(%q, %q, %q, %q) <{operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0>, scale = 1.0 : f64, sources = [#attn.source<ranges = [(b)[rows, n] -> (0, rows)], mask = <none>, log_weight = false, bias = false unit = 4>]}> : (tensor<1x1x8x8xf32>, tensor<1x1x8x8xf32>, tensor<1x1x8x8xf32>, tensor<1x1x8x8xf32>) -> tensor<1x1x8x8xf32>
   return
 }
 

@@ -145,10 +145,51 @@ func.func @f(%q: tensor<1x2x4x8xf32>, %t: tensor<3xf32>, %c: i1, %n: index) {
 func.func @f(%q: tensor<1x2x4x8xf32>, %x: f32) {
   %0 = attn.dense ins(%q, %q, %q : tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>) score {
       ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index):
-        // expected-error @below {{use of undeclared SSA value name}}
+        // expected-error @below {{operand 1 of 'arith.addf' is not defined in the score region; capture what is outside: list it in parentheses behind 'score' or 'captures', and add an argument for it behind those of the entry}}
         %t = arith.addf %s, %x : f32
         attn.yield %t : f32
       } outs(%q : tensor<1x2x4x8xf32>) -> tensor<1x2x4x8xf32>
+  return
+}
+
+// -----
+
+// So is what it yields, in the region of a source.
+func.func @f(%q: tensor<1x2x4x8xf32>, %x: f32) {
+  %0 = attn.stream query(%q : tensor<1x2x4x8xf32>) source(%q, %q : tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>) score {
+      ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index):
+        // expected-error @below {{operand 0 of 'attn.yield' is not defined in the score region; capture what is outside}}
+        attn.yield %x : f32
+      } ranges [affine_map<(b)[rows, n] -> (0, rows)>]
+      outs(%q : tensor<1x2x4x8xf32>) {scale = 0.5} -> tensor<1x2x4x8xf32>
+  return
+}
+
+// -----
+
+// And what an index is.
+func.func @f(%q: tensor<1x2x4x8xf32>, %t: tensor<3xf32>, %n: index) {
+  %0 = attn.dense ins(%q, %q, %q : tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>) score(%t : tensor<3xf32>) {
+      ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index, %x: tensor<3xf32>):
+        // expected-error @below {{operand 1 of 'tensor.extract' is not defined in the score region; capture what is outside}}
+        %e = tensor.extract %x[%n] : tensor<3xf32>
+        attn.yield %e : f32
+      } outs(%q : tensor<1x2x4x8xf32>) -> tensor<1x2x4x8xf32>
+  return
+}
+
+// -----
+
+// In the generic form, and where passes make it, values are found.
+// expected-note @below {{this value}}
+func.func @f(%q: tensor<1x2x4x8xf32>, %x: f32) {
+  // expected-error @below {{'attn.dense' op expects the score region to use its arguments and what it computes, but operand 1 of 'arith.addf', 'f32', is of outside; capture what is outside: list it in parentheses behind 'score' or 'captures', and add an argument for it behind those of the entry}}
+  %0 = "attn.dense"(%q, %q, %q, %q) <{operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 1, 0>}> ({
+      ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index):
+        // expected-note @below {{this operation}}
+        %t = arith.addf %s, %x : f32
+        attn.yield %t : f32
+      }) : (tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>) -> tensor<1x2x4x8xf32>
   return
 }
 

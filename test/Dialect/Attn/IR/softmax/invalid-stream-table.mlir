@@ -200,7 +200,7 @@ func.func @f(%q: tensor<2x4x16x8xf32>, %o: tensor<2x4x16x8xf32>, %c: tensor<2x2x
 // Sources that do not say what they have.
 func.func @f(%q: tensor<1x1x4x8xf32>, %z: tensor<1x1x4xi32>) {
   // expected-error @below {{'attn.stream' op expects codes for 0 sources, as they say, but got 1}}
-  %0 = "attn.stream"(%q, %q, %q, %z, %q) <{operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0>, scale = 1.0, sources = [#attn.source<ranges = [], mask = <none>, log_weight = false, bias = false>]}> : (tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4xi32>, tensor<1x1x4x8xf32>) -> tensor<1x1x4x8xf32>
+  %0 = "attn.stream"(%q, %q, %q, %z, %q) <{operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0>, scale = 1.0, sources = [#attn.source<ranges = [(b)[rows, n] -> (0, rows)], mask = <none>, log_weight = false, bias = false>]}> : (tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4xi32>, tensor<1x1x4x8xf32>) -> tensor<1x1x4x8xf32>
   return
 }
 

@@ -356,7 +356,7 @@ func.func @f(%q: tensor<1x4x16x8xf32>, %k: tensor<1x2x16x8xf32>) {
 // Generic form: operands and sources that do not agree.
 func.func @f(%q: tensor<1x1x4x8xf32>, %w: tensor<1x1x4xf32>, %i: index) {
   // expected-error @below {{'attn.stream' op expects keys and values for each of the 2 sources, but got 1 and 1}}
-  %0 = "attn.stream"(%q, %q, %q, %q) <{operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0>, scale = 1.0, sources = [#attn.source<ranges = [], mask = <none>, log_weight = false, bias = false>, #attn.source<ranges = [], mask = <none>, log_weight = false, bias = false>]}> : (tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>) -> tensor<1x1x4x8xf32>
+  %0 = "attn.stream"(%q, %q, %q, %q) <{operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0>, scale = 1.0, sources = [#attn.source<ranges = [(b)[rows, n] -> (0, rows)], mask = <none>, log_weight = false, bias = false>, #attn.source<ranges = [(b)[rows, n] -> (0, rows)], mask = <none>, log_weight = false, bias = false>]}> : (tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>) -> tensor<1x1x4x8xf32>
   return
 }
 
@@ -364,7 +364,7 @@ func.func @f(%q: tensor<1x1x4x8xf32>, %w: tensor<1x1x4xf32>, %i: index) {
 
 func.func @f(%q: tensor<1x1x4x8xf32>, %w: tensor<1x1x4xf32>, %i: index) {
   // expected-error @below {{'attn.stream' op expects keys and values for each of the 1 sources, but got 1 and 2}}
-  %0 = "attn.stream"(%q, %q, %q, %q, %q) <{operandSegmentSizes = array<i32: 1, 1, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0>, scale = 1.0, sources = [#attn.source<ranges = [], mask = <none>, log_weight = false, bias = false>]}> : (tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>) -> tensor<1x1x4x8xf32>
+  %0 = "attn.stream"(%q, %q, %q, %q, %q) <{operandSegmentSizes = array<i32: 1, 1, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0>, scale = 1.0, sources = [#attn.source<ranges = [(b)[rows, n] -> (0, rows)], mask = <none>, log_weight = false, bias = false>]}> : (tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>) -> tensor<1x1x4x8xf32>
   return
 }
 
@@ -372,7 +372,7 @@ func.func @f(%q: tensor<1x1x4x8xf32>, %w: tensor<1x1x4xf32>, %i: index) {
 
 func.func @f(%q: tensor<1x1x4x8xf32>, %w: tensor<1x1x4xf32>, %i: index) {
   // expected-error @below {{'attn.stream' op expects 1 log weights and 0 biases, as the sources say, but got 0 and 0}}
-  %0 = "attn.stream"(%q, %q, %q, %q) <{operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0>, scale = 1.0, sources = [#attn.source<ranges = [], mask = <none>, log_weight = true, bias = false>]}> : (tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>) -> tensor<1x1x4x8xf32>
+  %0 = "attn.stream"(%q, %q, %q, %q) <{operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0>, scale = 1.0, sources = [#attn.source<ranges = [(b)[rows, n] -> (0, rows)], mask = <none>, log_weight = true, bias = false>]}> : (tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>) -> tensor<1x1x4x8xf32>
   return
 }
 
@@ -380,7 +380,7 @@ func.func @f(%q: tensor<1x1x4x8xf32>, %w: tensor<1x1x4xf32>, %i: index) {
 
 func.func @f(%q: tensor<1x1x4x8xf32>, %w: tensor<1x1x4xf32>, %i: index) {
   // expected-error @below {{'attn.stream' op expects 0 log weights and 1 biases, as the sources say, but got 0 and 0}}
-  %0 = "attn.stream"(%q, %q, %q, %q) <{operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0>, scale = 1.0, sources = [#attn.source<ranges = [], mask = <none>, log_weight = false, bias = true>]}> : (tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>) -> tensor<1x1x4x8xf32>
+  %0 = "attn.stream"(%q, %q, %q, %q) <{operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0>, scale = 1.0, sources = [#attn.source<ranges = [(b)[rows, n] -> (0, rows)], mask = <none>, log_weight = false, bias = true>]}> : (tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>) -> tensor<1x1x4x8xf32>
   return
 }
 
@@ -388,7 +388,7 @@ func.func @f(%q: tensor<1x1x4x8xf32>, %w: tensor<1x1x4xf32>, %i: index) {
 
 func.func @f(%q: tensor<1x1x4x8xf32>, %w: tensor<1x1x4xf32>, %i: index) {
   // expected-error @below {{'attn.stream' op expects 0 log weights and 0 biases, as the sources say, but got 1 and 0}}
-  %0 = "attn.stream"(%q, %q, %q, %w, %q) <{operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0>, scale = 1.0, sources = [#attn.source<ranges = [], mask = <none>, log_weight = false, bias = false>]}> : (tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4xf32>, tensor<1x1x4x8xf32>) -> tensor<1x1x4x8xf32>
+  %0 = "attn.stream"(%q, %q, %q, %w, %q) <{operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0>, scale = 1.0, sources = [#attn.source<ranges = [(b)[rows, n] -> (0, rows)], mask = <none>, log_weight = false, bias = false>]}> : (tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4xf32>, tensor<1x1x4x8xf32>) -> tensor<1x1x4x8xf32>
   return
 }
 
@@ -404,7 +404,7 @@ func.func @f(%q: tensor<1x1x4x8xf32>, %w: tensor<1x1x4xf32>, %i: index) {
 
 func.func @f(%q: tensor<1x1x4x8xf32>, %w: tensor<1x1x4xf32>, %i: index) {
   // expected-error @below {{'attn.stream' op expects first_row and num_rows together}}
-  %0 = "attn.stream"(%q, %q, %q, %i, %q) <{operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 1, 0>, scale = 1.0, sources = [#attn.source<ranges = [], mask = <none>, log_weight = false, bias = false>]}> : (tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, index, tensor<1x1x4x8xf32>) -> tensor<1x1x4x8xf32>
+  %0 = "attn.stream"(%q, %q, %q, %i, %q) <{operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 1, 0>, scale = 1.0, sources = [#attn.source<ranges = [(b)[rows, n] -> (0, rows)], mask = <none>, log_weight = false, bias = false>]}> : (tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, index, tensor<1x1x4x8xf32>) -> tensor<1x1x4x8xf32>
   return
 }
 
@@ -412,7 +412,7 @@ func.func @f(%q: tensor<1x1x4x8xf32>, %w: tensor<1x1x4xf32>, %i: index) {
 
 func.func @f(%q: tensor<1x1x4x8xf32>, %w: tensor<1x1x4xf32>, %i: index) {
   // expected-error @below {{'attn.stream' op expects first_row and num_rows together}}
-  %0 = "attn.stream"(%q, %q, %q, %i, %q) <{operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 0>, scale = 1.0, sources = [#attn.source<ranges = [], mask = <none>, log_weight = false, bias = false>]}> : (tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, index, tensor<1x1x4x8xf32>) -> tensor<1x1x4x8xf32>
+  %0 = "attn.stream"(%q, %q, %q, %i, %q) <{operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 0>, scale = 1.0, sources = [#attn.source<ranges = [(b)[rows, n] -> (0, rows)], mask = <none>, log_weight = false, bias = false>]}> : (tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, index, tensor<1x1x4x8xf32>) -> tensor<1x1x4x8xf32>
   return
 }
 
@@ -420,7 +420,7 @@ func.func @f(%q: tensor<1x1x4x8xf32>, %w: tensor<1x1x4xf32>, %i: index) {
 
 func.func @f(%q: tensor<1x1x4x8xf32>, %w: tensor<1x1x4xf32>, %i: index) {
   // expected-error @below {{'attn.stream' op operand count (4) does not match with the total size (5) specified in attribute 'operandSegmentSizes'}}
-  %0 = "attn.stream"(%q, %q, %q, %q) <{operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1>, scale = 1.0, sources = [#attn.source<ranges = [], mask = <none>, log_weight = false, bias = false>]}> : (tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>) -> tensor<1x1x4x8xf32>
+  %0 = "attn.stream"(%q, %q, %q, %q) <{operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1>, scale = 1.0, sources = [#attn.source<ranges = [(b)[rows, n] -> (0, rows)], mask = <none>, log_weight = false, bias = false>]}> : (tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>) -> tensor<1x1x4x8xf32>
   return
 }
 
@@ -428,7 +428,7 @@ func.func @f(%q: tensor<1x1x4x8xf32>, %w: tensor<1x1x4xf32>, %i: index) {
 
 func.func @f(%q: tensor<1x1x4x8xf32>, %w: tensor<1x1x4xf32>, %i: index) {
   // expected-error @below {{'attn.stream' op expects one operand in segment 0 of operandSegmentSizes, but got 0}}
-  %0 = "attn.stream"(%q, %q) <{operandSegmentSizes = array<i32: 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, scale = 1.0, sources = [#attn.source<ranges = [], mask = <none>, log_weight = false, bias = false>]}> : (tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>) -> tensor<1x1x4x8xf32>
+  %0 = "attn.stream"(%q, %q) <{operandSegmentSizes = array<i32: 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, scale = 1.0, sources = [#attn.source<ranges = [(b)[rows, n] -> (0, rows)], mask = <none>, log_weight = false, bias = false>]}> : (tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>) -> tensor<1x1x4x8xf32>
   return
 }
 
@@ -436,7 +436,7 @@ func.func @f(%q: tensor<1x1x4x8xf32>, %w: tensor<1x1x4xf32>, %i: index) {
 
 func.func @f(%q: tensor<1x1x4x8xf32>, %w: tensor<1x1x4xf32>, %i: index) {
   // expected-error @below {{'attn.stream' op operand #3 must be rank-3 tensor or memref of f32, f64, bf16 or f16, but got 'tensor<1x1x4x8xf32>'}}
-  %0 = "attn.stream"(%q, %q, %q, %q) <{operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1>, scale = 1.0, sources = [#attn.source<ranges = [], mask = <none>, log_weight = false, bias = false>]}> : (tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>) -> tensor<1x1x4x8xf32>
+  %0 = "attn.stream"(%q, %q, %q, %q) <{operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1>, scale = 1.0, sources = [#attn.source<ranges = [(b)[rows, n] -> (0, rows)], mask = <none>, log_weight = false, bias = false>]}> : (tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>) -> tensor<1x1x4x8xf32>
   return
 }
 

@@ -128,14 +128,14 @@ func.func @stream(%q: tensor<1x2x64x16xf32>, %o: tensor<1x2x64x16xf32>) -> tenso
 }
 
 // Log weights and biases belong to the sources that have them, in order; a
-// source may have several ranges or none.
+// source may have several ranges.
 // CHECK-LABEL: func @stream_everything(
 // CHECK-SAME: %[[Q:[^:]*]]: tensor<1x4x64x16xf16>, %[[K:[^:]*]]: tensor<1x2x64x16xf16>, %[[S:[^:]*]]: tensor<1x2x8x16xf16>,
 // CHECK-SAME: %[[W0:[^:]*]]: tensor<1x1x64xf16>, %[[W2:[^:]*]]: tensor<1x2x8xf32>, %[[B1:[^:]*]]: tensor<1x4x64x8xf16>, %[[B2:[^:]*]]: tensor<1x1x1x8xf32>,
 // CHECK-SAME: %[[I:[^:]*]]: index, %[[N:[^:]*]]: index
 // CHECK: %{{.*}}:2 = attn.stream query(%[[Q]] : tensor<1x4x64x16xf16>)
 // CHECK-NEXT: source(%[[K]], %[[K]] : tensor<1x2x64x16xf16>, tensor<1x2x64x16xf16>) log_weight(%[[W0]] : tensor<1x1x64xf16>) ranges [#[[$NEAR]], #[[$EVEN]]] mask <causal, window = 20>
-// CHECK-NEXT: source(%[[S]], %[[S]] : tensor<1x2x8x16xf16>, tensor<1x2x8x16xf16>) bias(%[[B1]] : tensor<1x4x64x8xf16>) ranges [] mask <window = 7>
+// CHECK-NEXT: source(%[[S]], %[[S]] : tensor<1x2x8x16xf16>, tensor<1x2x8x16xf16>) bias(%[[B1]] : tensor<1x4x64x8xf16>) ranges [#[[$ALL]]] mask <window = 7>
 // CHECK-NEXT: source(%[[S]], %[[S]] : tensor<1x2x8x16xf16>, tensor<1x2x8x16xf16>) log_weight(%[[W2]] : tensor<1x2x8xf32>) bias(%[[B2]] : tensor<1x1x1x8xf32>) ranges [#[[$ALL]]]
 // CHECK-NEXT: tile(%[[I]] of %[[N]]) outs(%{{.*}}, %{{.*}} : tensor<1x4x64x16xf16>, tensor<1x4x64xf32>)
 // CHECK-SAME: {block = 16 : i64, my.note = "kept", scale = 2.500000e-01 : f64, tiles = #attn.tiles<query = 64, key = 32, lanes = 16, vectors = 2, keys = 8, columns = 4>}
@@ -145,7 +145,7 @@ func.func @stream_everything(%q: tensor<1x4x64x16xf16>, %k: tensor<1x2x64x16xf16
     %o: tensor<1x4x64x16xf16>, %l: tensor<1x4x64xf32>) -> (tensor<1x4x64x16xf16>, tensor<1x4x64xf32>) {
   %0, %lse = attn.stream query(%q : tensor<1x4x64x16xf16>)
       source(%k, %k : tensor<1x2x64x16xf16>, tensor<1x2x64x16xf16>) log_weight(%w0 : tensor<1x1x64xf16>) ranges [#near, #even] mask <causal, window = 20>
-      source(%s, %s : tensor<1x2x8x16xf16>, tensor<1x2x8x16xf16>) bias(%b1 : tensor<1x4x64x8xf16>) ranges [] mask <window = 7>
+      source(%s, %s : tensor<1x2x8x16xf16>, tensor<1x2x8x16xf16>) bias(%b1 : tensor<1x4x64x8xf16>) ranges [#all] mask <window = 7>
       source(%s, %s : tensor<1x2x8x16xf16>, tensor<1x2x8x16xf16>) log_weight(%w2 : tensor<1x2x8xf32>) bias(%b2 : tensor<1x1x1x8xf32>) ranges [#all] mask <none>
       tile(%i of %n) outs(%o, %l : tensor<1x4x64x16xf16>, tensor<1x4x64xf32>)
       {block = 16 : i64, scale = 0.25, my.note = "kept", tiles = #attn.tiles<query = 64, key = 32, lanes = 16, vectors = 2, keys = 8, columns = 4>}
@@ -180,12 +180,12 @@ func.func @stream_dynamic_memref(%q: memref<?x?x?x16xf64, strided<[?, ?, ?, 1], 
   return
 }
 
-// A source described in generic form, with no ranges and with two.
+// A source described in generic form, with one range and with two.
 // CHECK-LABEL: func @source_attribute(
-// CHECK-SAME: a.none = #attn.source<ranges = [], mask = <none>, log_weight = true, bias = false>
+// CHECK-SAME: a.one = #attn.source<ranges = [(d0)[s0, s1] -> (0, s0)], mask = <none>, log_weight = true, bias = false>
 // CHECK-SAME: a.two = #attn.source<ranges = [(d0)[s0, s1] -> (0, 1), (d0)[s0, s1] -> (d0, s1)], mask = <causal, window = 2>, log_weight = false, bias = true>
 func.func @source_attribute() attributes {
-    a.none = #attn.source<ranges = [], mask = <none>, log_weight = true, bias = false>,
+    a.one = #attn.source<ranges = [(b)[rows, n] -> (0, rows)], mask = <none>, log_weight = true, bias = false>,
     a.two = #attn.source<ranges = [(b)[rows, n] -> (0, 1), (b)[rows, n] -> (b, n)], mask = <causal, window = 2>, log_weight = false, bias = true>} {
   return
 }
@@ -207,10 +207,10 @@ func.func @stream_of_table(%q: tensor<2x4x?x16xf32>, %c: tensor<1x1x8x16xf32>, %
 }
 
 // CHECK-LABEL: func @table_source_attribute(
-// CHECK-SAME: a.codes = #attn.source<ranges = [], mask = <none>, log_weight = false, bias = false codes = true>
+// CHECK-SAME: a.codes = #attn.source<ranges = [(d0)[s0, s1] -> (0, s0)], mask = <none>, log_weight = false, bias = false codes = true>
 // CHECK-SAME: a.local = #attn.source<ranges = [(d0)[s0, s1] -> (d0, s1)], mask = <none>, log_weight = false, bias = true local_bias = true>
 func.func @table_source_attribute() attributes {
-    a.codes = #attn.source<ranges = [], mask = <none>, log_weight = false, bias = false codes = true>,
+    a.codes = #attn.source<ranges = [(b)[rows, n] -> (0, rows)], mask = <none>, log_weight = false, bias = false codes = true>,
     a.local = #attn.source<ranges = [(b)[rows, n] -> (b, n)], mask = <none>, log_weight = false, bias = true local_bias = true>} {
   return
 }

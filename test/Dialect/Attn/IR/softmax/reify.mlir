@@ -35,7 +35,7 @@ func.func @dense(%q: tensor<?x?x?x8xf32>, %k: tensor<?x?x?x8xf32>, %o: tensor<?x
 // CHECK: return %[[H]]
 func.func @stream(%q: tensor<?x?x?x8xf32>, %o: tensor<?x?x?x8xf32>) -> index {
   %c1 = arith.constant 1 : index
-  %0 = attn.stream query(%q : tensor<?x?x?x8xf32>) source(%q, %q : tensor<?x?x?x8xf32>, tensor<?x?x?x8xf32>) ranges []
+  %0 = attn.stream query(%q : tensor<?x?x?x8xf32>) source(%q, %q : tensor<?x?x?x8xf32>, tensor<?x?x?x8xf32>) ranges [affine_map<(b)[rows, n] -> (0, rows)>]
       outs(%o : tensor<?x?x?x8xf32>) {scale = 1.0} -> tensor<?x?x?x8xf32>
   %h = tensor.dim %0, %c1 : tensor<?x?x?x8xf32>
   return %h : index

@@ -177,14 +177,14 @@ func.func @gradients_of_sources(%q: tensor<1x2x4x8xf32>, %l: tensor<1x2x4xf32>, 
 // CANON: attn.stream query
 // CANON-NEXT: source({{.*}}) ranges
 // CANON-NEXT: outs(
-func.func @empty_source(%q: tensor<1x2x4x8xf32>, %t: tensor<2xf32>) -> tensor<1x2x4x8xf32> {
+func.func @empty_source(%q: tensor<1x2x4x8xf32>, %z: tensor<1x2x0x8xf32>, %t: tensor<2xf32>) -> tensor<1x2x4x8xf32> {
   %0 = attn.stream query(%q : tensor<1x2x4x8xf32>)
-      source(%q, %q : tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>) score {
+      source(%z, %z : tensor<1x2x0x8xf32>, tensor<1x2x0x8xf32>) score {
       ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index, %x: tensor<2xf32>):
         %e = tensor.extract %x[%h] : tensor<2xf32>
         %t0 = arith.addf %s, %e : f32
         attn.yield %t0 : f32
-      } ranges []
+      } ranges [#all]
       source(%q, %q : tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>) ranges [#all]
       captures(%t : tensor<2xf32>) outs(%q : tensor<1x2x4x8xf32>) {scale = 0.5} -> tensor<1x2x4x8xf32>
   return %0 : tensor<1x2x4x8xf32>
@@ -200,13 +200,13 @@ func.func @empty_source(%q: tensor<1x2x4x8xf32>, %t: tensor<2xf32>) -> tensor<1x
 // CANON-NEXT: score {
 // CANON: math.exp
 // CANON: outs(
-func.func @other_source(%q: tensor<1x2x4x8xf32>) -> tensor<1x2x4x8xf32> {
+func.func @other_source(%q: tensor<1x2x4x8xf32>, %z: tensor<1x2x0x8xf32>) -> tensor<1x2x4x8xf32> {
   %0 = attn.stream query(%q : tensor<1x2x4x8xf32>)
-      source(%q, %q : tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>) score {
+      source(%z, %z : tensor<1x2x0x8xf32>, tensor<1x2x0x8xf32>) score {
       ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index):
         %t0 = math.sin %s : f32
         attn.yield %t0 : f32
-      } ranges []
+      } ranges [#all]
       source(%q, %q : tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>) score {
       ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index):
         %t0 = math.tanh %s : f32

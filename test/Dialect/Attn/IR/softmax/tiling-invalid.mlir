@@ -87,7 +87,7 @@ func.func @stream_dynamic_memref(%q: memref<?x?x?x16xf32>, %o: memref<?x?x?x16xf
   // expected-error @below {{to tile operation}}
   // expected-error @below {{failed to generate tiling loops}}
   // expected-note @below {{when applied to this op}}
-  attn.stream query(%q : memref<?x?x?x16xf32>) source(%q, %q : memref<?x?x?x16xf32>, memref<?x?x?x16xf32>) ranges [] outs(%o : memref<?x?x?x16xf32>) {scale = 1.0}
+  attn.stream query(%q : memref<?x?x?x16xf32>) source(%q, %q : memref<?x?x?x16xf32>, memref<?x?x?x16xf32>) ranges [affine_map<(b)[rows, n] -> (0, rows)>] outs(%o : memref<?x?x?x16xf32>) {scale = 1.0}
   return
 }
 

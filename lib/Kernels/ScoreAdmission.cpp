@@ -8,6 +8,7 @@
 
 #include "fovea/Kernels/ScoreAdmission.h"
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
+#include "fovea/Kernels/FloorRemainder.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -158,6 +159,8 @@ private:
   Bounds computeInteger(Operation *op);
   Bounds computeCondition(Operation *op);
   Bounds compare(arith::CmpIOp op);
+  Bounds boundRemainder(Operation *op);
+  bool followsKey(Value value);
   Bounds readRange(tensor::ExtractOp op);
   Bounds reduceRow(Value memref, SmallVector<Value> at, unsigned dim,
                    Interval range);
@@ -267,6 +270,8 @@ ScoreAdmission::Evaluator::computeInteger(Operation *op) {
     Value result = b.clone(*op, mapping)->getResult(0);
     return {result, result};
   }
+  if (Bounds rest = boundRemainder(op); rest.low)
+    return rest;
   // Wider integers hold the same number.
   Type type = op->getResult(0).getType();
   if (isa<arith::IndexCastOp, arith::ExtSIOp>(op) &&
@@ -326,6 +331,29 @@ ScoreAdmission::Evaluator::computeInteger(Operation *op) {
                 b.max(operands[0].high, operands[1].high)};
       })
       .Default([](Operation *) { return Bounds(); });
+}
+
+/// Whether `value` goes up or down by one from key to key.
+bool ScoreAdmission::Evaluator::followsKey(Value value) {
+  if (value == body.block->getArgument(score_argument::Key))
+    return true;
+  Operation *op = value.getDefiningOp();
+  if (!isa_and_present<arith::AddIOp, arith::SubIOp>(op))
+    return false;
+  Value lhs = op->getOperand(0), rhs = op->getOperand(1);
+  return (followsKey(lhs) && !keyed.contains(rhs)) ||
+         (followsKey(rhs) && !keyed.contains(lhs));
+}
+
+/// Keys of a tile have every remainder by a small number: nothing is to be
+/// computed for each.
+ScoreAdmission::Bounds
+ScoreAdmission::Evaluator::boundRemainder(Operation *op) {
+  constexpr int64_t kMost = 16; // as few keys as are looked at together
+  std::optional<FloorRemainder> rest = matchFloorRemainder(op->getResult(0));
+  if (!rest || rest->divisor > kMost || !followsKey(rest->number))
+    return {};
+  return {b.index(0), b.index(rest->divisor - 1)};
 }
 
 ScoreAdmission::Bounds

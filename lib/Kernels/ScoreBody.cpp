@@ -8,6 +8,7 @@
 
 #include "fovea/Kernels/ScoreBody.h"
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
+#include "fovea/Kernels/FloorRemainder.h"
 #include "fovea/Kernels/VectorMath.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
@@ -72,6 +73,11 @@ private:
                                 const ConstantIntRanges &range);
   std::optional<Lanes> compareRamps(Operation &op, ArrayRef<Lanes> operands,
                                     const ConstantIntRanges &range);
+  Value splitRamp(const Lanes &ramp, int64_t divisor, bool negates,
+                  int64_t rest, Value &lanes);
+  std::optional<Lanes> takeRemainder(Operation &op);
+  std::optional<Lanes> compareRemainder(Operation &op,
+                                        const ConstantIntRanges &range);
   Value addProduct(Operation &op, ArrayRef<Value> operands);
   Lanes vectorize(Operation &op, ArrayRef<Lanes> operands,
                   const ConstantIntRanges &range);
@@ -141,6 +147,10 @@ ScoreBody::Lanes ScoreBody::Evaluator::evaluate(Operation &op) {
   if (!llvm::all_of(operands, isUniform)) {
     if (std::optional<Lanes> ramp = addRamps(op, operands, range))
       return *ramp;
+    if (std::optional<Lanes> found = takeRemainder(op))
+      return *found;
+    if (std::optional<Lanes> found = compareRemainder(op, range))
+      return *found;
     if (std::optional<Lanes> found = compareRamps(op, operands, range))
       return *found;
     return vectorize(op, operands, range);
@@ -224,6 +234,80 @@ ScoreBody::Evaluator::compareRamps(Operation &op, ArrayRef<Lanes> operands,
       b, comparison.getPredicate(),
       arith::ConstantOp::create(b, b.getI32VectorAttr(numbers)),
       vector::BroadcastOp::create(b, type, distance));
+  return Lanes{result, /*isWide=*/false, range, Lanes::Vector};
+}
+
+/// The remainder of the base of a ramp, in every lane, which neighbouring
+/// entries share. `lanes` are what each is further on, or with `negates` what
+/// that is less than `rest`, both modulo `divisor`.
+Value ScoreBody::Evaluator::splitRamp(const Lanes &ramp, int64_t divisor,
+                                      bool negates, int64_t rest,
+                                      Value &lanes) {
+  Value base = ramp.getBase(), own;
+  if (llvm::isPowerOf2_64(divisor))
+    own = arith::AndIOp::create(b, base, b.index(divisor - 1));
+  else
+    own = b.sub(base, b.mul(b.floorDiv(base, b.index(divisor)), divisor));
+  SmallVector<int32_t> numbers;
+  for (int64_t lane = 0; lane < b.getLanes(); ++lane) {
+    int64_t further = ramp.offset + lane * ramp.step;
+    numbers.push_back(
+        floorRemainder(negates ? rest - further : further, divisor));
+  }
+  lanes = arith::ConstantOp::create(b, b.getI32VectorAttr(numbers));
+  return vector::BroadcastOp::create(
+      b, vectorOf(b.getI32Type()),
+      arith::IndexCastOp::create(b, b.getI32Type(), own));
+}
+
+/// What is left of a position behind a multiple, if `op` is that.
+std::optional<ScoreBody::Lanes>
+ScoreBody::Evaluator::takeRemainder(Operation &op) {
+  std::optional<FloorRemainder> remainder =
+      matchFloorRemainder(op.getResult(0));
+  if (!remainder)
+    return std::nullopt;
+  const Lanes &number = state.lanes.at(remainder->number);
+  if (number.kind != Lanes::Ramp)
+    return std::nullopt;
+  auto splat = [&](int64_t value) -> Value {
+    return arith::ConstantOp::create(
+        b, b.getI32VectorAttr(SmallVector<int32_t>(b.getLanes(), value)));
+  };
+  int64_t divisor = remainder->divisor;
+  Value lanes, base = splitRamp(number, divisor, /*negates=*/false, 0, lanes);
+  Value sum = arith::AddIOp::create(b, base, lanes);
+  // The sum is less than two divisors: below zero it is large without a sign.
+  if (llvm::isPowerOf2_64(divisor))
+    sum = arith::AndIOp::create(b, sum, splat(divisor - 1));
+  else
+    sum = arith::MinUIOp::create(b, sum,
+                                 arith::SubIOp::create(b, sum, splat(divisor)));
+  return Lanes{sum, /*isWide=*/true, getRange(0, divisor - 1), Lanes::Vector};
+}
+
+/// Whether a remainder is some constant, if `op` asks that: one comparison of
+/// constants with what neighbouring entries share.
+std::optional<ScoreBody::Lanes>
+ScoreBody::Evaluator::compareRemainder(Operation &op,
+                                       const ConstantIntRanges &range) {
+  auto comparison = dyn_cast<arith::CmpIOp>(op);
+  if (!comparison ||
+      !llvm::is_contained({arith::CmpIPredicate::eq, arith::CmpIPredicate::ne},
+                          comparison.getPredicate()))
+    return std::nullopt;
+  std::optional<RemainderEquality> equality =
+      matchRemainderEquality(comparison.getLhs(), comparison.getRhs());
+  if (!equality)
+    return std::nullopt;
+  auto [number, divisor] = equality->remainder;
+  const Lanes &ramp = state.lanes.at(number);
+  if (ramp.kind != Lanes::Ramp)
+    return std::nullopt;
+  Value lanes,
+      base = splitRamp(ramp, divisor, /*negates=*/true, equality->rest, lanes);
+  Value result =
+      arith::CmpIOp::create(b, comparison.getPredicate(), base, lanes);
   return Lanes{result, /*isWide=*/false, range, Lanes::Vector};
 }
 

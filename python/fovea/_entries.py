@@ -32,16 +32,17 @@ def trace_entries(
     if score is None and admit is None and segments is None:
         return NO_SCORE
     if segments is not None:
-        admit = _within(prefix, segments, admit, q, k, lengths, query_lengths)
+        if admit is not None and not callable(admit):
+            raise ValueError(f"{prefix}admit: found {type(admit).__name__}, needed a function of (b, h, i, j)")
+        arrays = _arrays_of(prefix, segments, q, k, lengths, query_lengths)
+        if score is None and admit is None:
+            return _trace_segments(arrays, q, convert, prefix)
+        admit = _within(arrays, admit)
     return trace_score(score, q, convert, admit, prefix, getattr(q, "shape", ())[:2])
 
 
-def _within(
-    prefix: str, segments: Any, admit: AdmitFunction | None, q: Any, k: Any, lengths: Any, query_lengths: Any
-) -> AdmitFunction:
-    """`admit` for the entries of one segment."""
-    if admit is not None and not callable(admit):
-        raise ValueError(f"{prefix}admit: found {type(admit).__name__}, needed a function of (b, h, i, j)")
+def _arrays_of(prefix: str, segments: Any, q: Any, k: Any, lengths: Any, query_lengths: Any) -> list[Any]:
+    """The numbers of queries and of keys, and the segments of either."""
     ids = [each if hasattr(each, "shape") else np.asarray(each) for each in check.pair(f"{prefix}segments", segments)]
     for side, (each, of) in enumerate(zip(ids, (q, k))):
         needed = (of.shape[0], of.shape[2])
@@ -49,12 +50,46 @@ def _within(
             raise ValueError(f"{prefix}segments[{side}]: found element type {each.dtype}, needed a signed integer type")
         if tuple(each.shape) not in (needed, (1, needed[1])):
             raise ValueError(f"{prefix}segments[{side}]: found shape {tuple(each.shape)}, needed {needed}")
-    # The numbers of queries and keys are read, too: another one is no other kernel.
+    # Numbers of queries and keys are read, too: another one is no other kernel.
     counts = [
-        capture(np.array([of.shape[2]], np.int32) if given is None else given)
-        for of, given in ((q, query_lengths), (k, lengths))
+        np.array([of.shape[2]], np.int32) if given is None else given for of, given in ((q, query_lengths), (k, lengths))
     ]
-    queries, keys = map(capture, ids)
+    return [*counts, *ids]
+
+
+#: Regions of segments alone, by what they follow from: the body, and which of the arrays it reads.
+_known: dict[Any, tuple[str | None, list[int]]] = {}
+_MOST_KNOWN = 256
+
+
+def _trace_segments(arrays: list[Any], q: Any, convert: Callable[[Any], Any], prefix: str) -> TracedScore:
+    """Traced once for each type and extents, which would take as long as a hundred tokens do."""
+    extents = tuple(getattr(q, "shape", ())[:2])
+    shapes = [tuple(getattr(array, "shape", (None,))) for array in arrays]
+    # Frameworks that trace have extents that are no numbers.
+    is_known = all(type(extent) is int for shape in (extents, *shapes) for extent in shape)
+    same = [next(i for i, other in enumerate(arrays) if other is array) for array in arrays]
+    key = (extents, *shapes, *(getattr(array, "dtype", None) for array in (q, *arrays)), *same)
+    if is_known and key in _known:
+        body, read = _known[key]
+        return TracedScore(body, [convert(arrays[number]) for number in read])
+    read = []
+
+    def convert_read(array: Any) -> Any:
+        read.append(next(i for i, other in enumerate(arrays) if other is array))
+        return convert(array)
+
+    traced = trace_score(None, q, convert_read, _within(arrays, None), prefix, extents)
+    if is_known:
+        if len(_known) >= _MOST_KNOWN:
+            _known.clear()
+        _known[key] = traced.body, read
+    return traced
+
+
+def _within(arrays: list[Any], admit: AdmitFunction | None) -> AdmitFunction:
+    """`admit` for the entries of one segment."""
+    *counts, queries, keys = map(capture, arrays)
 
     def within(b: Any, h: Any, i: Any, j: Any) -> Any:
         num_queries, num_keys = (each[b if len(each.array) != 1 else 0] for each in counts)

@@ -38,6 +38,8 @@ def cases(N, M):
         "window": ({"admit": lambda b, h, i, j: (i >= j) & (i - j < 9)}, (i >= j) & (i - j < 9)),
         "prefix": ({"admit": lambda b, h, i, j: (j <= i) | (j < 5)}, (j <= i) | (j < 5)),
         "dilated": ({"admit": lambda b, h, i, j: (i - j) % 4 == 0, "causal": True}, ((i - j) % 4 == 0) & (i >= j)),
+        "remainders": ({"admit": lambda b, h, i, j: ((i - j) % 3 == 1) | ((j - 2) % 6 < 4) & (i % 5 != 2)},
+                       ((i - j) % 3 == 1) | ((j - 2) % 6 < 4) & (i % 5 != 2)),
         "heads": ({"admit": lambda b, h, i, j: (h < 2) | (of_kind[h, j] == 1)},
                   (np.arange(H)[:, None] < 2)[:, None] | kinds[:, None]),
         "kinds": ({"admit": lambda b, h, i, j: captured[b, j] != 1, "window": 40},
@@ -130,6 +132,22 @@ def test_removed_entries_are_not_read(name):
     assert all(np.array_equal(*pair) for pair in zip(mine, gradients, strict=True))
 
 
+@pytest.mark.parametrize("type", ["float32", "bfloat16", "float64"])
+@pytest.mark.parametrize("N", [5, 70])
+def test_queries_that_read_nothing_are_not_read(N, type):
+    q, k, v = make(type, B=B, H=H, G=G, N=N, M=70, D=20)
+    options = {"admit": lambda b, h, i, j: (i % 3 == 1) & (j % 4 != i % 4)}
+    hidden = (np.arange(N) + 70 - N) % 3 != 1
+    results = []
+    d_out = q * 2
+    for fill in (0, np.nan, np.inf):
+        q[:, :, hidden], d_out[:, :, hidden] = fill, fill
+        out, lse = fovea.dense(q, k, v, **options, return_lse=True)
+        results.append((out, *fovea.dense_backward(d_out, q, k, v, out, lse, **options)[1:3]))
+    for found in results[1:]:
+        assert all(np.array_equal(*pair) for pair in zip(found, results[0], strict=True))
+
+
 def skipping(M):
     """Conditions on integers, by which kernels skip tiles, and the same on numbers, by which they do not.
 
@@ -142,6 +160,8 @@ def skipping(M):
         "prefix": (lambda b, h, i, j: ((i - j) // 2048 >= 0) | (j < 33), lambda b, h, i, j: (i * 1.0 >= j) | (j * 1.0 < 33)),
         "blocks": (lambda b, h, i, j: ~(i // 64 != j // 64), lambda b, h, i, j: (i // 64) * 1.0 == j // 64),
         "heads": (lambda b, h, i, j: abs(i - j) < widths[h], lambda b, h, i, j: abs(i - j) * 1.0 < widths[h]),
+        "remainders": (lambda b, h, i, j: (i - j) % 5 == 3, lambda b, h, i, j: (i - j) % 5 * 1.0 == 3),
+        "bands": (lambda b, h, i, j: (i - j + h) % 128 < 20, lambda b, h, i, j: (i - j + h) % 128 * 1.0 < 20),
         "kinds": (lambda b, h, i, j: kinds[b, j] == 2, lambda b, h, i, j: kinds[b, j] * 1.0 == 2),
         "documents": (lambda b, h, i, j: kinds[b, maximum(i, 0)] == kinds[b, j],
                       lambda b, h, i, j: kinds[b, maximum(i, 0)] * 1.0 == kinds[b, j]),
@@ -339,6 +359,20 @@ def test_layouts_and_one_kernel():
         assert np.array_equal(fovea.dense(*swapped, **options, layout="bnhd").swapaxes(1, 2), found)
     # Its own, and one that reads and writes in another order.
     assert _fovea.cache_statistics()[2] - before == 2
+
+
+def test_segments_of_all_kinds():
+    """Each again: regions of segments are kept by what they follow from."""
+    N = 40
+    q, k, v = make(B=B, H=H, G=G, N=N, D=8)
+    lengths = np.array([N, 31])
+    for type, batch, shared, options in itertools.product(
+        ("int8", "int64", "int8"), (1, B), (True, False), ({}, {"lengths": lengths, "query_lengths": lengths})
+    ):
+        ids = documents(N)[:batch].astype(type)
+        found = fovea.dense(q, k, v, segments=(ids, ids if shared else ids.copy()), **options)
+        entries = ids[:, None, :, None] == ids[:, None, None]
+        near(found, reference.dense(q, k, v, bias=bias(entries, N, N), **options), "float32")
 
 
 @pytest.mark.parametrize("type", ["float32", "float64"])

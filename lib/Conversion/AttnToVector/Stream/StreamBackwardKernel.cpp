@@ -196,6 +196,7 @@ void StreamBackwardKernel::emitQueryBlock(Value query, Value numQueries,
   gradientTile =
       packRows({dOutputRows, stagedGradients, packedGradients, valueWidth},
                query, numQueries, /*factor=*/Value());
+  findSpecialQueries();
   prepareRows();
   b.loop(b.index(0), b.index(tiles.getQueryLanes()), 1, [&](Value row) {
     // The rows have room for whole vectors.
@@ -248,6 +249,7 @@ void StreamBackwardKernel::emitTile(Segment tile) {
   forEachRowTile(tile, [&](const RowLoop &rows) {
     scoreGradientRows(tile, ahead.scoreGradients, rows);
   });
+  findSpecialKeys(tile);
   addQueryGradients(tile, ahead.queries);
   // From here on rows are touched that other blocks add to.
   const GradientView &view = views[tile.source];
@@ -259,10 +261,11 @@ void StreamBackwardKernel::emitTile(Segment tile) {
   if (isOrdered)
     turns.wait(b.add(end, tileRows));
   addRowGradients(tile, {scores, gradientTile, valueTarget(tile), valueWidth,
-                         ahead.values});
+                         ahead.values, gradientsAreSpecial});
   addRowGradients(tile,
                   {productGradientsOf(tile), queryTile, keyTarget(tile), width,
-                   ahead.keys, b.splat(op.getScale().convertToDouble()),
+                   ahead.keys, queriesAreSpecial,
+                   b.splat(op.getScale().convertToDouble()),
                    [&](Value offset) { addBiasSquaresAt(tile, offset); }});
   addTermGradients(tile);
   if (isOrdered)
@@ -489,11 +492,10 @@ void StreamBackwardKernel::addQueryGradients(const Segment &tile,
             prefetchInPanel(segment, query, {offset, tileRows},
                             {column, width});
           });
-      if (mayHide(tile))
-        sums = softmax::unlessFinite(b, sums, [&] {
-          onlyVisible = true;
-          return b.loop(low, high, 1, zeros, addRow);
-        });
+      sums = sumVisible(tile, keysAreSpecial, sums, [&] {
+        onlyVisible = true;
+        return b.loop(low, high, 1, zeros, addRow);
+      });
       for (int64_t i = 0; i < step; ++i)
         for (int64_t c = 0; c < count; ++c) {
           Values at = {b.add(query, i), b.add(column, c * lanes)};
@@ -542,11 +544,10 @@ void StreamBackwardKernel::addRowGradients(const Segment &tile,
                 prefetchInPanel(segment, offset, {query, tiles.getQueryLanes()},
                                 {column, product.columns});
             });
-        if (mayHide(tile))
-          sums = softmax::unlessFinite(b, sums, [&] {
-            onlyVisible = true;
-            return b.loop(begin, blockQueries, 1, zeros, addQuery);
-          });
+        sums = sumVisible(tile, product.areSpecial, sums, [&] {
+          onlyVisible = true;
+          return b.loop(begin, blockQueries, 1, zeros, addQuery);
+        });
         for (int64_t i = 0; i < step; ++i)
           addToRow(product.target, targetRow(tile, b.add(offset, i)), column,
                    product.columns, ArrayRef(sums).slice(i * count, count),

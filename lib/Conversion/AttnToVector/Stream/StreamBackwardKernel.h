@@ -143,6 +143,7 @@ private:
     Value weights, rows, target;
     int64_t columns;
     llvm::ArrayRef<Lookahead> ahead;
+    Value areSpecial; // the rows, or null
     Value factor = {};
     /// Called behind each register tile of rows.
     llvm::function_ref<void(Value)> endRows = {};
@@ -181,6 +182,18 @@ private:
   void addTo(Value target, mlir::ValueRange indices, Value scalar);
   Value liveGradients(Value gradients, Value row, Value first);
 
+  // Entries that regions remove (StreamBackwardHidden.cpp).
+  /// Whether some number of rows `rowOf(begin ...)` is not finite.
+  Value hasSpecial(Value rows, int64_t columns, Value begin, Value end,
+                   llvm::function_ref<Value(Value)> rowOf);
+  void findSpecialQueries();
+  void findSpecialKeys(const Segment &tile);
+  /// Sums of products with rows, or `again` where weights of hidden entries
+  /// made them something else. `areSpecial` says whether the rows have what
+  /// does so; null where that is not known.
+  Values sumVisible(const Segment &tile, Value areSpecial,
+                    mlir::ValueRange sums, llvm::function_ref<Values()> again);
+
   /// Calls `body(column, count)` for tiles of `count` vectors of columns.
   void forEachColumns(int64_t columns,
                       llvm::function_ref<void(Value, int64_t)> body);
@@ -210,6 +223,9 @@ private:
   // The present item, head and query block.
   llvm::SmallVector<GradientView> views;
   Value dOutputRows, dLseRow, dQueryRows, queryTile, gradientTile, chunkEnd;
+  /// Whether these, and the keys of the present tile, have numbers that are not
+  /// finite; null where nobody asks.
+  Value queriesAreSpecial, gradientsAreSpecial, keysAreSpecial;
 };
 
 } // namespace fovea::attn

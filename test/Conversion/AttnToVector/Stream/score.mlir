@@ -57,3 +57,63 @@ func.func @causal(%i: index, %q: memref<1x1x16x16xf32>, %k: memref<1x1x4096x16xf
       {scale = 0.25 : f64, tiles = #attn.tiles<query = 16, key = 128, lanes = 8, vectors = 2, keys = 4, columns = 4>}
   return
 }
+
+// -----
+
+// A remainder of how far entries are apart is taken once for a register tile,
+// and every tile has all of them: none is looked at by parts.
+
+// CHECK-LABEL: func @dilated
+// CHECK-NOT: arith.floordivsi
+// CHECK: %[[REST:.+]] = arith.andi %{{.+}}, %c3
+// CHECK: %[[NARROW:.+]] = arith.index_cast %[[REST]] : index to i32
+// CHECK: %[[APART:.+]] = vector.broadcast %[[NARROW]] : i32 to vector<8xi32>
+// CHECK-COUNT-4: arith.cmpi eq, %[[APART]], %{{.+}} : vector<8xi32>
+// CHECK-NOT: arith.cmpi eq, %[[APART]]
+// CHECK: return
+func.func @dilated(%i: index, %q: memref<1x1x16x16xf32>, %k: memref<1x1x4096x16xf32>, %o: memref<1x1x16x16xf32>) {
+  %n = arith.constant 4096 : index
+  attn.stream query(%q : memref<1x1x16x16xf32>)
+      source(%k, %k : memref<1x1x4096x16xf32>, memref<1x1x4096x16xf32>) ranges [affine_map<(b)[rows, n] -> (0, rows)>]
+      score {
+      ^bb0(%s: f32, %b: index, %h: index, %p: index, %j: index):
+        %zero = arith.constant 0 : index
+        %four = arith.constant 4 : index
+        %apart = arith.subi %p, %j : index
+        %quotient = arith.floordivsi %apart, %four : index
+        %multiple = arith.muli %quotient, %four : index
+        %rest = arith.subi %apart, %multiple : index
+        %admits = arith.cmpi eq, %rest, %zero : index
+        %removed = arith.constant 0xFF800000 : f32
+        %t = arith.select %admits, %s, %removed : f32
+        attn.yield %t : f32
+      }
+      tile(%i of %n) outs(%o : memref<1x1x16x16xf32>)
+      {scale = 0.25 : f64, tiles = #attn.tiles<query = 16, key = 128, lanes = 8, vectors = 2, keys = 4, columns = 4>}
+  return
+}
+
+// -----
+
+// Keys are looked through once for a tile of a gradient, rather than each sum.
+
+// CHECK-LABEL: func @gradient
+// CHECK: %[[SPECIAL:.+]] = vector.reduction <or>
+// CHECK: scf.if %{{.+}} -> {{.*}}vector<8xf32>
+// CHECK: arith.cmpf ord
+// CHECK: return
+func.func @gradient(%q: memref<1x2x128x16xf32>, %l: memref<1x2x128xf32>, %d: memref<1x2x128x16xf32>,
+                    %dq: memref<1x2x128x16xf32>, %dk: memref<1x2x128x16xf32>, %dv: memref<1x2x128x16xf32>) {
+  attn.stream_backward query(%q : memref<1x2x128x16xf32>)
+      source(%q, %q : memref<1x2x128x16xf32>, memref<1x2x128x16xf32>) ranges [affine_map<(b)[rows, n] -> (0, rows)>]
+      score {
+      ^bb0(%s: f32, %b: index, %h: index, %p: index, %j: index):
+        %term = arith.constant 0.5 : f32
+        %t = arith.addf %s, %term : f32
+        attn.yield %t : f32
+      }
+      forward(%q, %l : memref<1x2x128x16xf32>, memref<1x2x128xf32>) gradient(%d : memref<1x2x128x16xf32>)
+      outs(%dq, %dk, %dv : memref<1x2x128x16xf32>, memref<1x2x128x16xf32>, memref<1x2x128x16xf32>)
+      {scale = 1.0 : f64, tiles = #attn.tiles<query = 16, key = 64, lanes = 8, vectors = 2, keys = 4, columns = 4>}
+  return
+}

@@ -13,51 +13,26 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-__all__ = ["has_unknown_extents", "write_extents"]
+from ._rewriting import ARITHMETIC, read_list, read_number
+from ._stablehlo_sort import SortWriter
 
-#: What is rewritten.
-_OPERATIONS = re.compile(r"\bstablehlo\.(?:get_dimension_size|dynamic_reshape|dynamic_broadcast_in_dim|dynamic_iota|real_dynamic_slice)")
-_ASSERTION = "shape_assertion"
+__all__ = ["ExtentWriter"]
+
+_ASSERTION, _WINDOWS = "shape_assertion", "stablehlo.dynamic_reduce_window"
 #: Shapes have no more dimensions.
 _MOST_ELEMENTS = 16
-_ARITHMETIC: dict[str, tuple[str, Callable[[int, int], int]]] = {
-    "add": ("arith.addi", lambda a, b: a + b),
-    "subtract": ("arith.subi", lambda a, b: a - b),
-    "multiply": ("arith.muli", lambda a, b: a * b),
-    "maximum": ("arith.maxsi", max),
-    "minimum": ("arith.minsi", min),
-}
 #: As arith.cmpi numbers signed predicates.
 _PREDICATES = {"EQ": 0, "NE": 1, "LT": 2, "LE": 3, "GT": 4, "GE": 5}
 
 
-def has_unknown_extents(text: str) -> bool:
-    return _OPERATIONS.search(text) is not None
+class ExtentWriter(SortWriter):
+    """A scalar is a number or a value of type index."""
 
-
-class _Writer:
-    """Rewrites one block. A scalar is a number or a value of type index."""
-
-    def __init__(self, ir: Any, is_checked: bool):
-        self.ir = ir
-        self.index = ir.IndexType.get()
+    def __init__(self, ir: Any, module: Any):
+        super().__init__(ir, module)
         #: Whether the program has said of dimensions that are not known that none is 1 and repeated.
-        self.is_checked = is_checked
+        self.is_checked = "jax.uses_shape_polymorphism" in module.operation.attributes
         self.known: dict[Any, list[Any]] = {}
-
-    # ---- Operations ----
-
-    def make(self, name: str, results: Sequence[Any], operands: Sequence[Any], attributes: dict[str, Any] | None = None) -> Any:
-        op = self.ir.Operation.create(name, results=list(results), operands=list(operands), attributes=attributes or {})
-        return op.results[0] if results else None
-
-    def integer(self, number: int, type: Any) -> Any:
-        return self.ir.IntegerAttr.get(type, number)
-
-    def value(self, scalar: Any) -> Any:
-        if not isinstance(scalar, int):
-            return scalar
-        return self.make("arith.constant", [self.index], [], {"value": self.integer(scalar, self.index)})
 
     def shape(self, scalars: Sequence[Any]) -> Any:
         type = self.ir.RankedTensorType.get([len(scalars)], self.index)
@@ -86,49 +61,18 @@ class _Writer:
             return [self.extent(op.operands[0], dim)]
         if name in ("convert", "reshape") and str(self.ir.RankedTensorType(op.operands[0].type).element_type)[0] in "iu":
             return self.scalars(op.operands[0])
+        if name == "broadcast_in_dim" and count == 1:
+            return self.scalars(op.operands[0])
         if name == "concatenate":
             return [each for operand in op.operands for each in self.scalars(operand)]
         if name == "slice":
             bounds = [list(self.ir.DenseI64ArrayAttr(op.attributes[each])) for each in ("start_indices", "limit_indices", "strides")]
             return self.scalars(op.operands[0])[slice(*(each[0] for each in bounds))]
-        if name in _ARITHMETIC:
+        if name in ARITHMETIC:
             return [self.combine(name, a, b) for a, b in zip(*map(self.scalars, op.operands))]
-        return [self.element(value, type, number) for number in range(count)]
-
-    def element(self, value: Any, type: Any, number: int) -> Any:
-        indices = [self.value(number)] if type.rank else []
-        element = self.make("tensor.extract", [type.element_type], [value, *indices])
-        return self.make("arith.index_cast", [self.index], [element])
-
-    def extent(self, tensor: Any, dim: int) -> Any:
-        type = self.ir.RankedTensorType(tensor.type)
-        if not type.is_dynamic_dim(dim):
-            return type.get_dim_size(dim)
-        return self.make("tensor.dim", [self.index], [tensor, self.value(dim)])
-
-    def combine(self, name: str, a: Any, b: Any) -> Any:
-        operation, fold = _ARITHMETIC[name]
-        if isinstance(a, int) and isinstance(b, int):
-            return fold(a, b)
-        if name in ("add", "subtract") and isinstance(b, int) and b == 0:
-            return a
-        return self.make(operation, [self.index], [self.value(a), self.value(b)])
+        return [self.element_at(value, [number] if type.rank else []) for number in range(count)]
 
     # ---- Rewriting ----
-
-    def rewrite(self, op: Any) -> bool:
-        """Whether something else is in the place of the operation."""
-        kind = op.name.removeprefix("stablehlo.")
-        rewriter = getattr(self, f"write_{kind}", None)
-        if rewriter is None or not op.name.startswith("stablehlo."):
-            return False
-        with self.ir.InsertionPoint(op), op.location:
-            result = rewriter(op)
-        if result is False:
-            return False
-        if result is not None:
-            op.results[0].replace_all_uses_with(result)
-        return True
 
     def write_get_dimension_size(self, op: Any) -> Any:
         type = self.ir.RankedTensorType(op.results[0].type)
@@ -167,22 +111,94 @@ class _Writer:
             self.combine("subtract", limit, start) if type.is_dynamic_dim(dim) else type.get_dim_size(dim)
             for dim, (start, limit) in enumerate(zip(starts, limits))
         ]
-        unknown = self.ir.ShapedType.get_dynamic_size()
+        return self.extract(op.operands[0], starts, sizes, type.shape)
 
-        def split(scalars: list[Any]) -> tuple[list[Any], Any]:
-            values = [each for each in scalars if not isinstance(each, int)]
-            numbers = [each if isinstance(each, int) else unknown for each in scalars]
-            return values, self.ir.DenseI64ArrayAttr.get(numbers)
+    def write_dynamic_gather(self, op: Any) -> Any:
+        """Of one place it is a slice. Where slices begin is held within the array."""
+        tensor, places = op.operands[:2]
+        type, index_type = (self.ir.RankedTensorType(each.type) for each in (op.results[0], places))
+        sizes, numbers = list(self.scalars(op.operands[2])), op.attributes["dimension_numbers"]
+        batches, index_batches = read_list(numbers, "operand_batching_dims"), read_list(numbers, "start_indices_batching_dims")
+        starts, vector = read_list(numbers, "start_index_map"), read_number(numbers, "index_vector_dim")
+        if index_type.rank <= 1 and vector == 0 and not batches:
+            offsets: list[Any] = [0] * len(sizes)
+            for dim, start in zip(starts, self.scalars(places)):
+                (offsets[dim],) = self.hold(tensor, [start], [sizes[dim]], dim)
+            return self.extract(tensor, offsets, sizes, type.shape)
+        windows = read_list(numbers, "offset_dims")
+        kept = [dim for dim in range(len(sizes)) if dim not in batches and dim not in read_list(numbers, "collapsed_slice_dims")]
+        rows = [dim for dim in range(index_type.rank) if dim != vector]
+        extents = {dim: sizes[each] for dim, each in zip(windows, kept)}
+        extents.update(zip((dim for dim in range(type.rank) if dim not in windows), (self.extent(places, dim) for dim in rows)))
 
-        (offset_values, offsets), (size_values, extents) = split(starts), split(sizes)
-        attributes = {
-            "operandSegmentSizes": self.ir.DenseI32ArrayAttr.get([1, len(offset_values), len(size_values), 0]),
-            "static_offsets": offsets, "static_sizes": extents, "static_strides": self.ir.DenseI64ArrayAttr.get([1] * len(starts)),
-        }  # fmt: skip
-        return self.make("tensor.extract_slice", [type], [op.operands[0], *offset_values, *size_values], attributes)
+        def place(result: Sequence[Any]) -> list[Any]:
+            row = [result[dim] for dim in range(type.rank) if dim not in windows]
+            at: list[Any] = [0] * len(sizes)
+            for dim, each in zip(batches, index_batches):
+                at[dim] = row[rows.index(each)]
+            for number, dim in enumerate(starts):
+                index = [number if each == vector else row[rows.index(each)] for each in range(index_type.rank)]
+                (at[dim],) = self.hold(tensor, [self.element_at(places, index)], [sizes[dim]], dim)
+            for dim, each in zip(windows, kept):
+                at[each] = self.combine("add", self.value(at[each]), result[dim])
+            return at
+
+        return self.generate(type, [extents[dim] for dim in range(type.rank)], tensor, place)
+
+    def write_dynamic_slice(self, op: Any) -> Any:
+        tensor, *starts = op.operands
+        if self.ir.RankedTensorType(tensor.type).has_static_shape:
+            return False
+        sizes = list(self.ir.DenseI64ArrayAttr(op.attributes["slice_sizes"]))
+        return self.extract(tensor, self.hold(tensor, [self.scalars(each)[0] for each in starts], sizes), sizes)
+
+    def write_dynamic_update_slice(self, op: Any) -> Any:
+        tensor, piece, *starts = op.operands
+        types = [self.ir.RankedTensorType(each.type) for each in (tensor, piece)]
+        if all(each.has_static_shape for each in types):
+            return False
+        sizes = [self.extent(piece, dim) for dim in range(types[1].rank)]
+        return self.insert(piece, tensor, self.hold(tensor, [self.scalars(each)[0] for each in starts], sizes), sizes)
+
+    def write_reverse(self, op: Any) -> Any:
+        (tensor,) = op.operands
+        type = self.ir.RankedTensorType(tensor.type)
+        if type.has_static_shape:
+            return False
+        extents = [self.extent(tensor, dim) for dim in range(type.rank)]
+        turned = list(self.ir.DenseI64ArrayAttr(op.attributes["dimensions"]))
+
+        def place(at: Sequence[Any]) -> list[Any]:
+            last = [self.combine("subtract", each, 1) for each in extents]
+            return [self.combine("subtract", self.value(last[dim]), each) if dim in turned else each for dim, each in enumerate(at)]
+
+        return self.generate(type, extents, tensor, place)
+
+    def generate(self, type: Any, extents: Sequence[Any], tensor: Any, place: Callable[[Sequence[Any]], Sequence[Any]]) -> Any:
+        """A tensor whose elements are at `place(indices)` of another."""
+        unknown = [self.value(each) for dim, each in enumerate(extents) if type.is_dynamic_dim(dim)]
+        op = self.make_all("tensor.generate", [type], unknown, regions=1)
+        block = op.regions[0].blocks.append(*[self.index] * type.rank)
+        with self.ir.InsertionPoint(block):
+            at = [self.value(each) for each in place(list(block.arguments))]
+            self.make("tensor.yield", [], [self.make("tensor.extract", [type.element_type], [tensor, *at])])
+        return op.results[0]
+
+    def hold(self, tensor: Any, starts: Sequence[Any], sizes: Sequence[Any], first: int = 0) -> list[Any]:
+        """Where a slice begins, from a dimension on, moved so that it is within the array."""
+        found: list[Any] = []
+        for dim, (start, size) in enumerate(zip(starts, sizes), first):
+            if not isinstance(start, int) or start:
+                last = self.combine("subtract", self.extent(tensor, dim), size)
+                start = self.combine("minimum", self.combine("maximum", start, 0), last)
+            found.append(start)
+        return found
 
     def write_custom_call(self, op: Any) -> Any:
-        if self.ir.StringAttr(op.attributes["call_target_name"]).value != _ASSERTION:
+        target = self.ir.StringAttr(op.attributes["call_target_name"]).value
+        if target == _WINDOWS:
+            return self.write_windows(op)
+        if target != _ASSERTION:
             return False
         comparison = op.operands[0].owner
         if isinstance(comparison, self.ir.Block) or comparison.name != "stablehlo.compare":
@@ -201,30 +217,26 @@ class _Writer:
         test = self.make("arith.cmpi", [i1], [self.value(left), self.value(right)], {"predicate": number})
         self.make("cf.assert", [], [test], {"msg": self.ir.StringAttr.get(message)})
 
-
-def _write_block(ir: Any, block: Any, is_checked: bool) -> None:
-    writer = _Writer(ir, is_checked)
-    done = []
-    for op in list(block.operations):
-        for region in op.operation.regions:
-            for inner in region.blocks:
-                _write_block(ir, inner, is_checked)
-        if writer.rewrite(op.operation):
-            done.append(op)
-    for op in reversed(done):
-        op.operation.erase()
-
-
-def write_extents(text: str) -> str:
-    """The module, in generic form, without operations on extents that torch-mlir-opt leaves."""
-    from torch_mlir import ir
-
-    with ir.Context() as context, ir.Location.unknown():
-        context.allow_unregistered_dialects = True
-        module = ir.Module.parse(text)
-        is_checked = "jax.uses_shape_polymorphism" in module.operation.attributes
-        for function in module.body.operations:
-            for region in function.operation.regions:
-                for block in region.blocks:
-                    _write_block(ir, block, is_checked)
-        return str(module.operation.get_asm(print_generic_op_form=True))
+    def write_windows(self, op: Any) -> Any:
+        """Cumulative ones alone."""
+        if len(op.operands) != 7:
+            return False
+        extents, strides, base, dilations, padding = map(self.scalars, op.operands[2:])
+        wide = [dim for dim, extent in enumerate(extents) if not isinstance(extent, int) or extent != 1]
+        if any(each != 1 for each in (*strides, *base, *dilations)) or len(wide) != 1:
+            return False
+        (dim,) = wide
+        low, high = padding[2 * dim : 2 * dim + 2]
+        others = padding[: 2 * dim] + padding[2 * dim + 2 :]
+        is_backward = isinstance(low, int) and low == 0
+        within = high if is_backward else low
+        if any(not isinstance(each, int) or each for each in (*others, low if is_backward else high)) or within == 0:
+            return False
+        name = self.ir.FlatSymbolRefAttr(self.ir.ArrayAttr(op.attributes["called_computations"])[0]).value
+        (block,) = self.ir.SymbolTable(self.module.operation)[name].regions[0].blocks
+        extent = self.extent(op.operands[0], dim)
+        reach = self.combine("add", within, 1)
+        for each in extents[dim], reach:
+            self.check(0, extent, each, "windows that are not cumulative have unknown extents")
+        found = self.accumulate(op.operands[0], block, dim, is_backward)
+        return False if found is None else found

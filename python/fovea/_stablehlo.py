@@ -6,30 +6,46 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from . import _fovea
-from ._extents import has_unknown_extents, write_extents
+from ._extents import ExtentWriter
+from ._rewriting import rewrite
+from ._stablehlo_ops import FunctionWriter
 from ._torch_mlir import run_passes
 
 __all__ = ["to_linalg"]
 
 _SIMPLIFICATION = ("--inline", "--stablehlo-aggressive-simplification", "--canonicalize")
-_LEGALIZATION = ("--stablehlo-legalize-to-linalg", "--canonicalize", "--cse", "--canonicalize")
+_LEGALIZATION = ("--inline", "--stablehlo-legalize-to-linalg", "--canonicalize", "--cse", "--canonicalize")
 #: In which no dialect needs to be known.
 _GENERIC = "--mlir-print-op-generic"
+#: What torch-mlir-opt has no linalg for, and is rewritten.
+_REWRITTEN = re.compile(
+    r"\b(?:stablehlo\.(?:get_dimension_size|dynamic_reshape|dynamic_broadcast_in_dim|dynamic_iota|dynamic_gather|real_dynamic_slice"
+    r"|dynamic_slice|dynamic_update_slice|while|if|case|composite|sort|scatter|reduce_window|dynamic_reduce_window)|chlo\.top_k)\b"
+    r"|\breverse\b.*\?|\balgorithm = <"
+)
+
+
+def _run(passes: Sequence[str], source: str = "-", text: str | None = None) -> str:
+    # JAX says how results are spread over devices in a dialect that the tool does not know.
+    return run_passes(["--allow-unregistered-dialect", *passes], "StableHLO", source, text)
 
 
 def to_linalg(source: str = "-", text: str | None = None) -> str:
     """The module of a file, or of a text, in linalg."""
-    found = run_passes(_SIMPLIFICATION, "StableHLO", source, text)
-    if has_unknown_extents(found):
-        found = write_extents(run_passes([_GENERIC], "StableHLO", text=found))
-    found = run_passes(_LEGALIZATION, "StableHLO", text=found)
+    found = _run(_SIMPLIFICATION, source, text)
+    if _REWRITTEN.search(found):
+        found = rewrite(_run([_GENERIC], text=found), ExtentWriter)
+    found = _run(_LEGALIZATION, text=found)
+    if "chlo." in found:
+        found = rewrite(_run([_GENERIC], text=found), FunctionWriter)
     # The tool leaves what it does not know.
     if left := re.search(r"\bstablehlo\.(?:get_dimension_size|dynamic_\w+|\w+_dynamic_\w+)", found):
         raise _fovea.FoveaError(
             f"found extents that are not known, in {left.group()}, of which torch-mlir-opt makes no linalg: needed known shapes"
         )
-    if left := re.search(r"\b(?:stablehlo|chlo)\.\w+", found):
+    if left := re.search(r"\b(?:stablehlo\.custom_call @\w+|(?:stablehlo|chlo)\.\w+)", found):
         raise _fovea.FoveaError(f"torch-mlir-opt has no linalg for {left.group()}")
     return found

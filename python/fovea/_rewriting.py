@@ -1,0 +1,154 @@
+# Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Rewriting of IR in Python, by the bindings that come with torch-mlir."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+__all__ = ["ARITHMETIC", "Writer", "read_list", "read_number", "rewrite"]
+
+ARITHMETIC: dict[str, tuple[str, Callable[[int, int], int]]] = {
+    "add": ("arith.addi", lambda a, b: a + b),
+    "subtract": ("arith.subi", lambda a, b: a - b),
+    "multiply": ("arith.muli", lambda a, b: a * b),
+    "maximum": ("arith.maxsi", max),
+    "minimum": ("arith.minsi", min),
+}
+
+
+class Writer:
+    """Rewrites the operations of one block, each by a method `write_<name>`, where stablehlo needs no prefix.
+
+    A method returns what takes the place of the results: a value, a list of them, or None for no results. False leaves
+    the operation as it is.
+    """
+
+    def __init__(self, ir: Any, module: Any):
+        self.ir = ir
+        self.module = module
+        self.index = ir.IndexType.get()
+
+    def make_all(
+        self, name: str, results: Sequence[Any], operands: Sequence[Any] = (), attributes: dict[str, Any] | None = None, regions: int = 0
+    ) -> Any:
+        return self.ir.Operation.create(name, results=list(results), operands=list(operands), attributes=attributes or {}, regions=regions)
+
+    def make(self, name: str, results: Sequence[Any], operands: Sequence[Any] = (), attributes: dict[str, Any] | None = None) -> Any:
+        """The operation's only result."""
+        op = self.make_all(name, results, operands, attributes)
+        return op.results[0] if results else None
+
+    def integer(self, number: int, type: Any) -> Any:
+        return self.ir.IntegerAttr.get(type, number)
+
+    def value(self, scalar: Any) -> Any:
+        """A number or a value of type index as a value."""
+        if not isinstance(scalar, int):
+            return scalar
+        return self.make("arith.constant", [self.index], [], {"value": self.integer(scalar, self.index)})
+
+    # ---- Extents, numbers or values of type index ----
+
+    def extent(self, tensor: Any, dim: int) -> Any:
+        type = self.ir.RankedTensorType(tensor.type)
+        if not type.is_dynamic_dim(dim):
+            return type.get_dim_size(dim)
+        return self.make("tensor.dim", [self.index], [tensor, self.value(dim)])
+
+    def combine(self, name: str, a: Any, b: Any) -> Any:
+        operation, fold = ARITHMETIC[name]
+        if isinstance(a, int) and isinstance(b, int):
+            return fold(a, b)
+        if name in ("add", "subtract") and isinstance(b, int) and b == 0:
+            return a
+        return self.make(operation, [self.index], [self.value(a), self.value(b)])
+
+    def element_at(self, tensor: Any, place: Sequence[Any]) -> Any:
+        """An element of a tensor of integers."""
+        element = self.make("tensor.extract", [self.ir.RankedTensorType(tensor.type).element_type], [tensor, *map(self.value, place)])
+        return self.make("arith.index_cast", [self.index], [element])
+
+    # ---- Slices ----
+
+    def split(self, scalars: Sequence[Any]) -> tuple[list[Any], Any]:
+        """The values among them, and the numbers with marks in the places of values."""
+        unknown = self.ir.ShapedType.get_dynamic_size()
+        values = [each for each in scalars if not isinstance(each, int)]
+        return values, self.ir.DenseI64ArrayAttr.get([each if isinstance(each, int) else unknown for each in scalars])
+
+    def place(self, tensors: Sequence[Any], offsets: Sequence[Any], sizes: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
+        """Operands and attributes of a slice of neighbours."""
+        (offset_values, static_offsets), (size_values, static_sizes) = self.split(offsets), self.split(sizes)
+        segments = [*([1] * len(tensors)), len(offset_values), len(size_values), 0]
+        return [*tensors, *offset_values, *size_values], {
+            "operandSegmentSizes": self.ir.DenseI32ArrayAttr.get(segments),
+            "static_offsets": static_offsets, "static_sizes": static_sizes,
+            "static_strides": self.ir.DenseI64ArrayAttr.get([1] * len(offsets)),
+        }  # fmt: skip
+
+    def extract(self, tensor: Any, offsets: Sequence[Any], sizes: Sequence[Any], shape: Sequence[int] | None = None) -> Any:
+        """A slice, of the given shape where dimensions of one element are left out."""
+        unknown = self.ir.ShapedType.get_dynamic_size()
+        if shape is None:
+            shape = [each if isinstance(each, int) else unknown for each in sizes]
+        type = self.ir.RankedTensorType.get(shape, self.ir.RankedTensorType(tensor.type).element_type)
+        return self.make("tensor.extract_slice", [type], *self.place([tensor], offsets, sizes))
+
+    def insert(self, piece: Any, tensor: Any, offsets: Sequence[Any], sizes: Sequence[Any]) -> Any:
+        return self.make("tensor.insert_slice", [tensor.type], *self.place([piece, tensor], offsets, sizes))
+
+    def rewrite(self, op: Any) -> bool:
+        """Whether something else is in the place of the operation."""
+        rewriter = getattr(self, "write_" + op.name.removeprefix("stablehlo.").replace(".", "_"), None)
+        if rewriter is None or not op.name.startswith(("stablehlo.", "chlo.")):
+            return False
+        with self.ir.InsertionPoint(op), op.location:
+            found = rewriter(op)
+        if found is False:
+            return False
+        for old, new in zip(op.results, found if isinstance(found, list) else [found]):
+            old.replace_all_uses_with(new)
+        return True
+
+
+def _write_block(kind: type[Writer], ir: Any, module: Any, block: Any) -> None:
+    writer = kind(ir, module)
+    done = []
+    for op in list(block.operations):
+        for region in op.operation.regions:
+            for inner in region.blocks:
+                _write_block(kind, ir, module, inner)
+        if writer.rewrite(op.operation):
+            done.append(op)
+    for op in reversed(done):
+        op.operation.erase()
+
+
+def rewrite(text: str, kind: type[Writer]) -> str:
+    """The module after a writer has rewritten its functions. What the bindings do not know is to be in generic form."""
+    from torch_mlir import ir
+
+    with ir.Context() as context, ir.Location.unknown():
+        context.allow_unregistered_dialects = True
+        module = ir.Module.parse(text)
+        for function in list(module.body.operations):
+            for region in function.operation.regions:
+                for block in region.blocks:
+                    _write_block(kind, ir, module, block)
+        return str(module)
+
+
+def read_list(attribute: Any, name: str) -> list[int]:
+    """The numbers of `name = [...]` in an attribute of StableHLO, or none."""
+    found = re.search(rf"\b{name} = \[([^]]*)\]", str(attribute))
+    return [int(each) for each in found[1].split(",") if each.strip()] if found else []
+
+
+def read_number(attribute: Any, name: str) -> int:
+    """The number of `name = ...` in an attribute of StableHLO, which leaves out 0."""
+    found = re.search(rf"\b{name} = (\d+)", str(attribute))
+    return int(found[1]) if found else 0

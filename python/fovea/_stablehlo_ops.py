@@ -1,0 +1,301 @@
+# Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Operations of StableHLO and CHLO that torch-mlir-opt has no linalg for, as loops and branches of scf."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ._rewriting import Writer, read_list, read_number
+
+__all__ = ["GREATER", "LESS", "LESS_OR_EQUAL", "FunctionWriter", "OperationWriter"]
+
+#: What is computed for each element by itself, so that what a region says of scalars can be said of tensors.
+_ELEMENTWISE = {
+    f"stablehlo.{name}"
+    for name in (
+        "abs add and atan2 bitcast_convert cbrt ceil clamp compare convert cosine divide exponential exponential_minus_one floor is_finite "
+        "log log_plus_one logistic maximum minimum multiply negate not or power remainder round_nearest_afz round_nearest_even rsqrt "
+        "select shift_left shift_right_arithmetic shift_right_logical sign sine sqrt subtract tan tanh xor"
+    ).split()
+}
+#: Predicates of arith.cmpi.
+LESS, LESS_OR_EQUAL, GREATER = 2, 3, 4
+
+
+class OperationWriter(Writer):
+    """While, branches, scatter and cumulative sums."""
+
+    # ---- Pieces ----
+
+    def scalar_type(self, value: Any) -> Any:
+        return self.ir.RankedTensorType(value.type).element_type
+
+    def signless(self, type: Any) -> Any:
+        """Of scf, since torch-mlir-opt changes the types of its own operations alone."""
+        tensor = self.ir.RankedTensorType(type)
+        if not str(tensor.element_type).startswith("ui"):
+            return type
+        element = self.ir.IntegerType.get_signless(self.ir.IntegerType(tensor.element_type).width)
+        return self.ir.RankedTensorType.get(tensor.shape, element)
+
+    def cast(self, value: Any, type: Any) -> Any:
+        return value if value.type == type else self.make("builtin.unrealized_conversion_cast", [type], [value])
+
+    def compare(self, predicate: int, left: Any, right: Any, kind: str = "arith.cmpi") -> Any:
+        number = self.integer(predicate, self.ir.IntegerType.get_signless(64))
+        return self.make(kind, [self.ir.IntegerType.get_signless(1)], [left, right], {"predicate": number})
+
+    def loop(self, count: Any, carried: Sequence[Any], body: Callable[..., Sequence[Any]], first: int = 0) -> list[Any]:
+        """What `body(index, *carried)` leaves after all numbers from `first` to `count`."""
+        types = [each.type for each in carried]
+        op = self.make_all("scf.for", types, [self.value(first), self.value(count), self.value(1), *carried], regions=1)
+        block = op.regions[0].blocks.append(self.index, *types)
+        with self.ir.InsertionPoint(block):
+            self.make("scf.yield", [], body(*block.arguments))
+        return list(op.results)
+
+    def loops(
+        self, counts: Sequence[Any], carried: Sequence[Any], body: Callable[..., Sequence[Any]], place: Sequence[Any] = ()
+    ) -> list[Any]:
+        """What `body(place, *carried)` leaves after all places of loops in one another."""
+        if not counts:
+            return list(body(list(place), *carried))
+        return self.loop(counts[0], carried, lambda number, *inner: self.loops(counts[1:], inner, body, [*place, number]))
+
+    def branch(self, condition: Any, carried: Sequence[Any], body: Callable[[], Sequence[Any]]) -> list[Any]:
+        """What `body` gives where the condition holds, else what there was."""
+        op = self.make_all("scf.if", [each.type for each in carried], [condition], regions=2)
+        for region, results in zip(op.regions, (body, lambda: carried)):
+            with self.ir.InsertionPoint(region.blocks.append()):
+                self.make("scf.yield", [], results())
+        return list(op.results)
+
+    def move(self, source: Any, region: Any, types: Sequence[Any], terminator: str) -> None:
+        """A block of stablehlo as one of scf that yields these types."""
+        block = source.blocks[0]
+        block.append_to(region)
+        end = block.operations[len(block.operations) - 1]
+        with self.ir.InsertionPoint(end):
+            results = [self.cast(each, type) for each, type in zip(end.operands, types)]
+            if terminator == "scf.condition":
+                condition = self.make("tensor.extract", [self.scalar_type(end.operands[0])], [end.operands[0]])
+                results = [condition, *block.arguments]
+            self.make(terminator, [], results)
+        end.operation.erase()
+        for argument in block.arguments:
+            old, new = argument.type, self.signless(argument.type)
+            if old != new:
+                argument.set_type(new)
+                with self.ir.InsertionPoint.at_block_begin(block):
+                    cast = self.make_all("builtin.unrealized_conversion_cast", [old], [argument])
+                uses = [use.owner for use in argument.uses if use.owner != cast and use.owner.name != "scf.condition"]
+                for owner in uses:
+                    for number, operand in enumerate(owner.operands):
+                        if operand == argument:
+                            owner.operands[number] = cast.results[0]
+
+    def apply(self, block: Any, arguments: Sequence[Any]) -> Any:
+        """The result of a region of scalars for each element of tensors, or None."""
+        type = self.ir.RankedTensorType(arguments[0].type)
+        known = dict(zip(block.arguments, arguments))
+
+        def find(value: Any) -> Any:
+            if value in known:
+                return known[value]
+            if not type.rank:
+                return value
+            shape = self.ir.RankedTensorType.get(type.shape, self.scalar_type(value))
+            sizes = [self.extent(arguments[0], dim) for dim in range(type.rank) if type.is_dynamic_dim(dim)]
+            scalar = self.make("tensor.extract", [shape.element_type], [value])
+            known[value] = self.make("tensor.splat", [shape], [scalar, *sizes])
+            return known[value]
+
+        for op in block.operations:
+            operands = [find(each) for each in op.operands]
+            if op.operation.name in ("stablehlo.return", "func.return"):
+                return operands[0] if len(operands) == 1 else None
+            if op.operation.name == "stablehlo.constant":
+                known[op.results[0]] = find(op.operation.clone().results[0])
+            elif op.operation.name in _ELEMENTWISE:
+                new = op.operation.clone()
+                for number, operand in enumerate(operands):
+                    new.operands[number] = operand
+                new.results[0].set_type(self.ir.RankedTensorType.get(type.shape, self.scalar_type(op.results[0])))
+                known[op.results[0]] = new.results[0]
+            else:
+                return None
+        return None
+
+    # ---- Control flow ----
+
+    def write_composite(self, op: Any) -> Any:
+        """What it is made of."""
+        callee = {"callee": op.attributes["decomposition"]}
+        return list(self.make_all("func.call", [each.type for each in op.results], op.operands, callee).results)
+
+    def write_while(self, op: Any) -> Any:
+        types = [self.signless(each.type) for each in op.operands]
+        operands = [self.cast(each, type) for each, type in zip(op.operands, types)]
+        loop = self.make_all("scf.while", types, operands, regions=2)
+        self.move(op.regions[0], loop.regions[0], types, "scf.condition")
+        self.move(op.regions[1], loop.regions[1], types, "scf.yield")
+        return [self.cast(new, old.type) for new, old in zip(loop.results, op.results)]
+
+    def write_if(self, op: Any) -> Any:
+        condition = self.make("tensor.extract", [self.scalar_type(op.operands[0])], [op.operands[0]])
+        return self.choose(op, "scf.if", condition, {}, list(op.regions))
+
+    def write_case(self, op: Any) -> Any:
+        """A number that has no branch takes the last."""
+        *others, last = op.regions
+        number = self.make("tensor.extract", [self.scalar_type(op.operands[0])], [op.operands[0]])
+        number = self.make("arith.index_cast", [self.index], [number])
+        cases = {"cases": self.ir.DenseI64ArrayAttr.get(list(range(len(others))))}
+        return self.choose(op, "scf.index_switch", number, cases, [last, *others])
+
+    def choose(self, op: Any, name: str, choice: Any, attributes: dict[str, Any], branches: Sequence[Any]) -> Any:
+        types = [self.signless(each.type) for each in op.results]
+        new = self.make_all(name, types, [choice], attributes, len(branches))
+        for source, region in zip(branches, new.regions):
+            self.move(source, region, types, "scf.yield")
+        return [self.cast(mine, old.type) for mine, old in zip(new.results, op.results)]
+
+    # ---- Products ----
+
+    def write_dot_general(self, op: Any) -> Any:
+        """An algorithm asks for a type of sums, and allows types of factors that are rounded more than ours."""
+        if "algorithm" not in op.attributes:
+            return False
+        sums = re.search(r"accumulation_type = (\w+)", str(op.attributes["algorithm"]))
+        type = self.ir.RankedTensorType(op.results[0].type)
+        if not sums:
+            return False
+        attributes = {each: op.attributes[each] for each in ("dot_dimension_numbers", "precision_config") if each in op.attributes}
+        summed = self.ir.RankedTensorType.get(type.shape, self.ir.Type.parse(sums[1]))
+        found = self.make("stablehlo.dot_general", [summed], op.operands, attributes)
+        return found if summed == type else self.make("stablehlo.convert", [type], [found])
+
+    # ---- Rows after rows ----
+
+    def write_reduce_window(self, op: Any) -> Any:
+        """Cumulative: each window ends, or begins, at its element and holds all before, or after."""
+        type = self.ir.RankedTensorType(op.operands[0].type)
+        if len(op.operands) != 2:
+            return False
+
+        def numbers(name: str) -> list[int] | None:
+            return list(self.ir.DenseI64ArrayAttr(op.attributes[name])) if name in op.attributes else None
+
+        if any(set(numbers(each) or [1]) != {1} for each in ("window_strides", "base_dilations", "window_dilations")):
+            return False
+        padding = list(self.ir.DenseIntElementsAttr(op.attributes["padding"])) if "padding" in op.attributes else []
+        wide = [dim for dim, extent in enumerate(numbers("window_dimensions") or []) if extent != 1]
+        if len(wide) != 1 or not padding:
+            return False
+        dim, extent = wide[0], type.shape[wide[0]]
+        low, high = padding[2 * dim : 2 * dim + 2]
+        others = padding[: 2 * dim] + padding[2 * dim + 2 :]
+        if any(others) or (numbers("window_dimensions") or [])[dim] != extent or sorted((low, high)) != [0, extent - 1]:
+            return False
+        found = self.accumulate(op.operands[0], op.regions[0].blocks[0], dim, not low)
+        return False if found is None else found
+
+    def accumulate(self, tensor: Any, block: Any, dim: int, is_backward: bool) -> Any:
+        type = self.ir.RankedTensorType(tensor.type)
+        sizes: list[Any] = [self.extent(tensor, each) for each in range(type.rank)]
+        count, sizes[dim] = sizes[dim], 1
+        is_possible = True
+
+        def step(number: Any, sums: Any) -> list[Any]:
+            nonlocal is_possible
+            place, before = number, self.combine("subtract", number, 1)
+            if is_backward:
+                place, before = (self.combine("subtract", self.combine("subtract", count, each), 1) for each in (place, before))
+            offsets = [[at if each == dim else 0 for each in range(type.rank)] for at in (before, place)]
+            found = self.apply(block, [self.extract(sums, each, sizes) for each in offsets])
+            if found is None:
+                is_possible = False
+                return [sums]
+            return [self.insert(found, sums, offsets[1], sizes)]
+
+        (sums,) = self.loop(count, [tensor], step, first=1)
+        return sums if is_possible else None
+
+    # ---- Scatter ----
+
+    def write_scatter(self, op: Any) -> Any:
+        """Updates one after the other. One that does not fit is left out, as XLA leaves it."""
+        if len(op.operands) != 3:
+            return False
+        tensor, indices, updates = op.operands
+        types = [self.ir.RankedTensorType(each.type) for each in op.operands]
+        if self.signless(tensor.type) != tensor.type:
+            return False
+        numbers = op.attributes["scatter_dimension_numbers"]
+        window, inserted = read_list(numbers, "update_window_dims"), read_list(numbers, "inserted_window_dims")
+        batches = read_list(numbers, "input_batching_dims")
+        index_batches = read_list(numbers, "scatter_indices_batching_dims")
+        starts, vector = read_list(numbers, "scatter_dims_to_operand_dims"), read_number(numbers, "index_vector_dim")
+        steps = [dim for dim in range(types[2].rank) if dim not in window]
+        kept = [dim for dim in range(types[0].rank) if dim not in inserted and dim not in batches]
+        sizes: list[Any] = [1] * types[0].rank
+        for dim, place in zip(window, kept):
+            sizes[place] = self.extent(updates, dim)
+        pieces = [self.extent(updates, dim) if dim in window else 1 for dim in range(types[2].rank)]
+        shape = [types[2].shape[dim] for dim in window]
+        is_possible = True
+
+        def update(places: list[Any], sums: Any) -> list[Any]:
+            nonlocal is_possible
+            at = iter(places)
+            vectors = [0 if dim == vector else next(at) for dim in range(types[1].rank)]
+            offsets: list[Any] = [0] * types[0].rank
+            for dim, each in zip(batches, index_batches):
+                offsets[dim] = vectors[each]
+            fits = None
+            for number, dim in enumerate(starts):
+                place = [number if each == vector else at for each, at in enumerate(vectors)]
+                offsets[dim] = self.element_at(indices, place)
+                end = self.combine("add", offsets[dim], sizes[dim])
+                for test in (
+                    self.compare(LESS_OR_EQUAL, self.value(0), offsets[dim]),
+                    self.compare(LESS_OR_EQUAL, end, self.value(self.extent(tensor, dim))),
+                ):
+                    fits = test if fits is None else self.make("arith.andi", [test.type], [fits, test])
+            at = iter(places)
+            piece = [0 if dim in window else next(at) for dim in range(types[2].rank)]
+
+            def write() -> list[Any]:
+                nonlocal is_possible
+                old = self.extract(sums, offsets, sizes, shape)
+                found = self.apply(op.regions[0].blocks[0], [old, self.extract(updates, piece, pieces, shape)])
+                is_possible = is_possible and found is not None
+                return [sums if found is None else self.insert(found, sums, offsets, sizes)]
+
+            return write() if fits is None else self.branch(fits, [sums], write)
+
+        (sums,) = self.loops([self.extent(updates, dim) for dim in steps], [tensor], update)
+        return sums if is_possible else False
+
+
+class FunctionWriter(Writer):
+    """Functions of CHLO as those of math, which torch-mlir-opt does not know."""
+
+    def unary(self, name: str, op: Any) -> Any:
+        return self.make(name, [op.results[0].type], [op.operands[0]] * (2 if name.startswith("arith.mul") else 1))
+
+    def write_chlo_square(self, op: Any) -> Any:
+        element = str(self.ir.RankedTensorType(op.operands[0].type).element_type)
+        return False if element.startswith("complex") else self.unary("arith.muli" if element.startswith("i") else "arith.mulf", op)
+
+
+def _define(name: str) -> None:
+    setattr(FunctionWriter, f"write_chlo_{name}", lambda self, op: self.unary(f"math.{name}", op))
+
+
+for _name in "acos acosh asin asinh atan atanh cosh erf erfc sinh tan".split():
+    _define(_name)

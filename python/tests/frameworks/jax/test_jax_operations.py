@@ -1,0 +1,142 @@
+# Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Operations of JAX that torch-mlir-opt has no linalg for: with known and with unknown extents."""
+
+import shutil
+import sys
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import jax.scipy.special as special
+import numpy as np
+import pytest
+
+import fovea
+import fovea.jax
+
+HAS_TOOL = Path(sys.executable).with_name("torch-mlir-opt").exists() or shutil.which("torch-mlir-opt") is not None
+pytestmark = pytest.mark.skipif(not HAS_TOOL, reason="torch-mlir-opt legalises StableHLO: pip install torch-mlir")
+
+
+def array(*shape, seed=0):
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def compare(found, expected, bound=1e-5):
+    assert jax.tree.structure(found) == jax.tree.structure(expected)
+    for mine, theirs in zip(jax.tree.leaves(found), jax.tree.leaves(expected)):
+        assert mine.shape == theirs.shape and mine.dtype == theirs.dtype
+        np.testing.assert_allclose(np.asarray(mine, np.float64), np.asarray(theirs, np.float64), bound, bound)
+
+
+def scanned(x):
+    return jax.lax.scan(lambda sums, row: (sums * 0.5 + row, sums), x[:, 0], x.swapaxes(0, 1))
+
+
+def normal_pairs(x):
+    """Neither operand is known to be in order."""
+    return x[jnp.arange(x.shape[0]), jnp.argmax(x[:, :, 0], 1)]
+
+
+def unsigned(x):
+    numbers = x.astype(jnp.int32).astype(jnp.uint32)
+    return jax.lax.fori_loop(0, 3, lambda k, y: y * jnp.uint32(3000000000) + jnp.uint32(k), numbers) // 7 < 9
+
+
+def bf16_products(x):
+    x = x.astype(jnp.bfloat16)
+    return jnp.einsum("bij,bkj->bik", x, x, preferred_element_type=jnp.float32)
+
+
+FUNCTIONS = {
+    "variance": lambda x: (x.var(-1), x.std(1)),
+    "gelu": lambda x: (jax.nn.gelu(x, approximate=False), jax.nn.gelu(x)),
+    "erf": lambda x: (special.erf(x), special.erfc(x)),
+    "hyperbolic": lambda x: (jnp.sinh(x), jnp.cosh(x), jnp.arcsinh(x), jnp.arccosh(x + 9), jnp.arctanh(x / 9)),
+    "circular": lambda x: (jnp.tan(x / 9), jnp.arcsin(x / 9), jnp.arccos(x / 9), jnp.arctan(x)),
+    "square": lambda x: (jnp.square(x), jnp.square(x.astype(jnp.int32))),
+    "while": lambda x: jax.lax.while_loop(lambda state: state[1].max() < 9, lambda state: (state[0] + 1, state[1] * 1.5), (0, jnp.abs(x))),
+    "counted": lambda x: jax.lax.fori_loop(0, 3, lambda number, y: y * 2 + number, x),
+    "scan": scanned,
+    "either": lambda x: jax.lax.cond(x[0, 0, 0] > 0, lambda y: y, lambda y: -y, x),
+    "beyond": lambda x: [jax.lax.switch(jnp.int32(k), [jnp.sin, jnp.cos, jnp.tanh], x) for k in (-1, 0, 1, 2, 7)],
+    "unsigned": unsigned,
+    "sums": lambda x: (jnp.cumsum(x, 1), jax.lax.cumsum(x, 1, reverse=True), jnp.cumsum(x, 2)),
+    "other cumulative": lambda x: (jnp.cumprod(x, 1), jax.lax.cummax(x, 1), jax.lax.cummin(x, 1), jax.lax.cumlogsumexp(x, 1)),
+    "pooling": lambda x: jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, (1, 1, 2), (1, 1, 2), "VALID"),
+    "sort": lambda x: (jnp.sort(x), jnp.sort(x, 1), jnp.argsort(x, descending=True), jnp.median(x, -1)),
+    "equals": lambda x: (jnp.argsort(jnp.round(x), 1), jax.lax.top_k(jnp.round(x), 7), jnp.lexsort((x, jnp.round(x)))),
+    "NaN": lambda x: (jnp.sort(jnp.sqrt(x)), jnp.argsort(jnp.sqrt(x)), jax.lax.top_k(jnp.sqrt(x), 8)),
+    "integers": lambda x: (jnp.sort((x * 9).astype(jnp.int32)), jax.lax.top_k((x * 9).astype(jnp.int32), 3)),
+    "greatest": lambda x: (jax.lax.top_k(x, 1), jax.lax.top_k(x, 8), jax.lax.top_k(x.astype(jnp.bfloat16), 3)),
+    "set": lambda x: (x.at[:, 0].set(0.0), x.at[:, -1].add(x[:, 0]), x.at[0].multiply(2.0)),
+    "add": lambda x: x.at[:, jnp.array([0, 0, 1, 9999, -1])].add(1.0),
+    "greatest of each": lambda x: x.at[jnp.array([0, 0]), jnp.array([1, 0])].max(1.0),
+    "slices": lambda x: (x[:, 1:], x[:, :-1], x[:, -1], x[:, :1], x[:, 1:-1], x[:, ::2], x[:, ::-1]),
+    "shifted": lambda x: (jnp.roll(x, 1, 1), jnp.pad(x, ((0, 0), (1, 0), (0, 0))), jnp.concatenate([x[:, 1:], x[:, :1]], 1)),
+    "rows": lambda x: (jnp.take(x, jnp.array([0, 1]), axis=1), normal_pairs(x), jax.vmap(lambda y: y[jnp.argmax(y[:, 0])])(x)),
+    "along": lambda x: jnp.take_along_axis(x, jnp.argsort(x, 1), 1),
+    "bf16 products": bf16_products,
+}  # fmt: skip
+KNOWN_ALONE = {"pooling"}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_known_extents(name):
+    fast = fovea.jax.compile(FUNCTIONS[name])
+    for shape in (2, 3, 8), (1, 13, 8):
+        x = jnp.asarray(array(*shape))
+        compare(fast(x), FUNCTIONS[name](x))
+
+
+@pytest.mark.parametrize("name", [each for each in FUNCTIONS if each not in KNOWN_ALONE])
+def test_unknown_extents(name):
+    batch, length = jax.export.symbolic_shape("b, n", constraints=["n >= 3"])
+    program = fovea.import_jax(FUNCTIONS[name], jax.ShapeDtypeStruct((batch, length, 8), jnp.float32))
+    for shape in (2, 3, 8), (1, 13, 8):
+        x = array(*shape)
+        expected = FUNCTIONS[name](jnp.asarray(x))
+        found = program(x)
+        compare(list(found) if isinstance(found, (tuple, list)) else [found], jax.tree.leaves(expected))
+
+
+def test_layers_in_a_loop():
+    """The attention of all layers is one, inside."""
+
+    def layer(x, weights):
+        q, k, v = jnp.split((x @ weights["qkv"]).reshape(*x.shape[:2], 4, 24), 3, -1)
+        x = x + jax.nn.dot_product_attention(q, k, v, is_causal=True).reshape(x.shape)
+        return x + jax.nn.gelu(x @ weights["up"], approximate=False) @ weights["down"], None
+
+    def model(weights, x):
+        return jax.lax.scan(layer, x, weights)[0]
+
+    shapes = {"qkv": (3, 32, 96), "up": (3, 32, 64), "down": (3, 64, 32)}
+    weights = {name: jnp.asarray(array(*shape, seed=number) / 8) for number, (name, shape) in enumerate(shapes.items())}
+    x = jnp.asarray(array(2, 17, 32))
+    compare(fovea.jax.compile(model)(weights, x), model(weights, x), 1e-4)
+
+
+def test_long_lines():
+    x = jnp.asarray(array(2, 5000))
+    compare(fovea.jax.compile(lambda x: (jnp.sort(x), jax.lax.top_k(x, 50)))(x), (jnp.sort(x), jax.lax.top_k(x, 50)), 0)
+
+
+def test_attention_of_bf16():
+    def attend(q):
+        return jax.nn.dot_product_attention(q, q, q, is_causal=True)
+
+    q = jnp.asarray(array(2, 13, 2, 8), jnp.bfloat16)
+    compare(fovea.jax.compile(attend)(q), attend(q), 2e-2)
+
+
+def test_what_is_left_is_named():
+    for function, name in (
+        (lambda x: jnp.fft.fft(x).real, "stablehlo.fft"),
+        (special.digamma, "chlo.digamma"),
+        (jnp.linalg.cholesky, "custom_call @lapack_spotrf"),
+    ):
+        with pytest.raises(fovea.FoveaError, match=name):
+            fovea.jax.compile(function)(jnp.eye(4))

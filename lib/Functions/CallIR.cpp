@@ -19,6 +19,7 @@
 #include "mlir/IR/BuiltinOps.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
+#include <limits>
 
 using namespace mlir;
 using namespace fovea;
@@ -161,6 +162,34 @@ Value Call::makeEmpty(OpBuilder &b, RankedTensorType type, Declared declared,
   return tensor::EmptyOp::create(b, b.getUnknownLoc(), type, extents);
 }
 
+/// Integers of 64 bits as the 32 that an operation takes. What does not fit
+/// stays out of all bounds, which checks of the operation tell.
+static Value narrow(OpBuilder &b, Value wide) {
+  Location loc = b.getUnknownLoc();
+  auto type = cast<RankedTensorType>(wide.getType());
+  Value init = tensor::EmptyOp::create(
+      b, loc, tensor::getMixedSizes(b, loc, wide), b.getI32Type());
+  SmallVector<AffineMap> maps(2, b.getMultiDimIdentityMap(type.getRank()));
+  SmallVector<utils::IteratorType> loops(type.getRank(),
+                                         utils::IteratorType::parallel);
+  auto bound = [&](OpBuilder &nested, int64_t value) -> Value {
+    return arith::ConstantIntOp::create(nested, loc, value, /*width=*/64);
+  };
+  using Limits = std::numeric_limits<int32_t>;
+  return linalg::GenericOp::create(
+             b, loc, init.getType(), wide, init, maps, loops,
+             [&](OpBuilder &nested, Location, ValueRange elements) {
+               Value number = arith::MaxSIOp::create(
+                   nested, loc, elements[0], bound(nested, Limits::min()));
+               number = arith::MinSIOp::create(nested, loc, number,
+                                               bound(nested, Limits::max()));
+               number = arith::TruncIOp::create(nested, loc,
+                                                nested.getI32Type(), number);
+               linalg::YieldOp::create(nested, loc, number);
+             })
+      .getResult(0);
+}
+
 SmallVector<Value>
 Call::buildBody(OpBuilder &b, bool isOpen, ValueRange functionArguments,
                 ValueRange inits, ArrayRef<NamedAttribute> named,
@@ -170,7 +199,11 @@ Call::buildBody(OpBuilder &b, bool isOpen, ValueRange functionArguments,
   SmallVector<Value> operands;
   for (int value : values) {
     if (value >= 0) {
-      operands.push_back(functionArguments[value]);
+      Value argument = functionArguments[value];
+      const attn::OperandSpec *spec = declarations[value].spec;
+      bool isWide = spec && spec->elements == attn::ElementRule::I32 &&
+                    arguments[value].elementType == ElementType::I64;
+      operands.push_back(isWide ? narrow(b, argument) : argument);
       continue;
     }
     const Computed &computed = computedValues[~value];

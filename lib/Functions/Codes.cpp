@@ -25,7 +25,8 @@ Codes::Codes(Checker &check, StringRef name, const TensorRef &given,
     array = memory.getRef();
     return;
   }
-  narrow(check, name, target);
+  if (!isNarrowedByKernel(given, target))
+    narrow(check, name, target);
 }
 
 /// Where codes lie among codewords, operations check.

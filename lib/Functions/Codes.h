@@ -13,8 +13,8 @@
 
 namespace fovea::functions {
 
-/// An array of codes as operations take it: of i32, or a copy of one of i64.
-/// Owns the copy: lives as long as the call.
+/// An array of codes as calls take it: of i32, or of i64 where the kernel
+/// narrows it; otherwise a copy. Owns the copy: lives as long as the call.
 class Codes {
 public:
   /// Any other array is left as it is.
@@ -25,7 +25,17 @@ public:
     return array.elementType == ElementType::I32 ||
            array.elementType == ElementType::I64;
   }
-  const TensorRef &get() const { return array; }
+  /// The argument, checked as that of an operand, given by name or declaration.
+  template <typename Operand>
+  Argument get(Checker &check, const Operand &operand,
+               llvm::StringRef name) const {
+    TensorRef narrowed = array;
+    if (array.elementType == ElementType::I64)
+      narrowed.elementType = ElementType::I32;
+    Argument argument = check.operand(operand, name, narrowed);
+    argument.elementType = array.elementType;
+    return argument;
+  }
 
 private:
   void narrow(Checker &check, llvm::StringRef name, Target target);

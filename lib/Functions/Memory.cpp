@@ -214,9 +214,10 @@ bool functions::isOnDevice(const void *data, Target target) {
          device >= 0;
 }
 
-bool functions::isCaptured(const void *data, Target target) {
-  return isOnDevice(data, target) &&
-         fovea_rt_gpu_is_capturing(FOVEA_RT_GPU_CUDA);
+bool functions::isNarrowedByKernel(const TensorRef &array, Target target) {
+  return array.elementType == ElementType::I64 &&
+         Argument("", array).hasContiguousRows() &&
+         (target == Target::GPUEmulator || isOnDevice(array.data, target));
 }
 
 void functions::checkOnHost(Checker &check, StringRef name, const void *data,

@@ -64,7 +64,7 @@ runUpdate(const TensorRef &k, const TensorRef &codes, const TensorRef &sums,
   Checker check("codebook_update");
   Codes narrow(check, "codes", codes, options.target);
   Argument keys = checkKeys(check, k),
-           keyCodes = check.operand("codes", "codes", narrow.get());
+           keyCodes = narrow.get(check, "codes", "codes");
   check.match("codes", "shape", keyCodes.shape,
               ArrayRef(keys.shape).drop_back());
   Argument keySums = checkSets(check, "sums", sums, keys);

@@ -112,8 +112,7 @@ void StreamArguments::addRows(const Source &source, const Twine &name,
               name + "bias: found it beside listed positions, needed none");
   Declared declared{attn::getSourceContract().find("rows"), number};
   lists.emplace_back(check, list, *source.rows, target);
-  rows.push_back(
-      {check.operand(*declared.spec, list, lists.back().get()), declared});
+  rows.push_back({lists.back().get(check, *declared.spec, list), declared});
   if (check.hasFailed())
     return;
   const auto &shape = rows.back().argument.shape;

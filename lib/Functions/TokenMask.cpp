@@ -117,8 +117,11 @@ SequenceLengths::SequenceLengths(Checker &check, StringRef name,
     argument.emplace(name, memory.getRef());
     return;
   }
-  if (!isRead && lengths.elementType == ElementType::I32 &&
-      lengths.isContiguous() && isCaptured(lengths.data, target)) {
+  bool isKernels =
+      lengths.elementType == ElementType::I64
+          ? isNarrowedByKernel(*given, target)
+          : lengths.isContiguous() && isOnDevice(lengths.data, target);
+  if (!isRead && isKernels) {
     argument = lengths;
     return;
   }

@@ -37,13 +37,14 @@ private:
   std::optional<Argument> argument;
 };
 
-/// Numbers of rows of the entries of a batch, as i32 [B]. Owns those that it
-/// had to make: lives as long as the call. While a graph is captured, numbers
-/// of 32 bits on a device stay there, and kernels alone check them.
+/// Numbers of rows of the entries of a batch, as i32 [B], or i64 where the
+/// kernel narrows them. Owns those that it had to make: lives as long as the
+/// call. Numbers on a device stay there, and kernels alone check them.
 class SequenceLengths {
 public:
   /// Checks lengths that a caller gave, if any: they are at most `most`. With
-  /// `isRead` the host reads them, which it cannot while a graph is captured.
+  /// `isRead` the host reads them wherever they lie, which it cannot while a
+  /// graph is captured.
   SequenceLengths(Checker &check, llvm::StringRef name,
                   const std::optional<TensorRef> &given, int64_t batch,
                   int64_t most, Target target, bool isRead = true);

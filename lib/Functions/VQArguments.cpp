@@ -16,9 +16,9 @@ using namespace fovea::functions;
 
 /// Keys are numbers, or codes.
 static Argument checkKeys(Checker &check, const TensorRef &k,
-                          ElementType data) {
+                          const Codes &codes, ElementType data) {
   if (!isFloat(k.elementType) && Codes::areCodes(k))
-    return check.operand("codes", "k", k);
+    return codes.get(check, "codes", "k");
   check.check(isFloat(k.elementType),
               "k: found element type " + getArrayTypeName(k.elementType) +
                   ", needed that of q, or int32 or int64 for codes");
@@ -36,7 +36,7 @@ VQArguments functions::checkVQArguments(Checker &check,
   Codes codes(check, "k", keys, options.target);
   Argument q = check.operand("query", "q", queries);
   Argument v = check.operand("value", "v", values);
-  Argument k = checkKeys(check, codes.get(), q.elementType);
+  Argument k = checkKeys(check, keys, codes, q.elementType);
   Argument codebook = check.operand("codebook", "codebook", words);
   check.notEmpty(q);
   check.notEmpty(v);

@@ -25,7 +25,7 @@ struct VQArguments {
   std::optional<Argument> bias;
   int64_t block, memory;
 
-  bool keysAreCodes() const { return k.elementType == ElementType::I32; }
+  bool keysAreCodes() const { return k.elementType != q.elementType; }
   Shape output() const {
     return {q.shape[0], q.shape[1], q.shape[2], v.shape[3]};
   }

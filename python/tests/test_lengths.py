@@ -114,3 +114,15 @@ def test_errors(type):
             fovea.dense(*arrays, **{name: np.zeros(3, type)})
         with pytest.raises(ValueError, match=f"^{name}: found element type float32"):
             fovea.dense(*arrays, **{name: np.zeros(2, np.float32)})
+
+
+def test_lengths_of_int64_on_a_gpu():
+    """Kernels narrow them, and check them then."""
+    arrays = make("float32", B=2, H=4, G=2, N=40, M=70)
+    for name, most in (("lengths", 70), ("query_lengths", 40)):
+        wide, narrow = ({name: np.array([most, 7], kind)} for kind in (np.int64, np.int32))
+        assert np.array_equal(*(fovea.dense(*arrays, **each, target="gpu-sim") for each in (wide, narrow)))
+        for found, clamped in ((most + 1, most + 1), (-1, -1), (1 << 32, 2147483647), (-(1 << 40), -2147483648)):
+            wide[name][1] = found
+            with pytest.raises(fovea.FoveaError, match=rf"{name}\[0, 0, 1\] must be at least 0 and below {most + 1}, but got {clamped}"):
+                fovea.dense(*arrays, **wide, target="gpu-sim")

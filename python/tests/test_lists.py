@@ -209,4 +209,6 @@ def test_errors():
             fails(match, rows=wrong, unit=8, target=target, error=fovea.FoveaError)
     wrong = lists.astype(np.int64)
     wrong[0, 0, 0, 0] = 1 << 40
+    narrowed = r"rows of source 0\[0, 0, 0, 0\] must be -1, or at least 0 and below 5, but got 2147483647"
+    fails(narrowed, rows=wrong, unit=8, target="gpu-sim", error=fovea.FoveaError)
     fails(r"^sources\[0\]\.rows: found 1099511627776, needed codes of 32 bits", rows=wrong)

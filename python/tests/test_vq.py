@@ -86,6 +86,41 @@ def test_windows_and_decoding_continue(type, memory, with_bias, target):
     check(np.concatenate(outs, axis=2), expected, type)
 
 
+@pytest.mark.parametrize("target", ["cpu", "gpu-sim"])
+def test_decoding_in_parts(target):
+    """More rows than single queries on a GPU read in one part, before and after blocks go to the cache."""
+    block = 300
+    q, k, v = make(H=4, G=2, N=1210)
+    codebook = make_codebook(2, 6, 16)
+    codes = np.random.default_rng(3).integers(0, 6, (1, 2, 1210), np.int32)
+    expected = reference.vq(q, codes, v, codebook, block=block)
+    for low in (0, 299, 300, 597, 600, 1198):
+        state = None
+        if low:
+            cut = [np.ascontiguousarray(x[:, :, :low]) for x in (q, codes, v)]
+            _, state = fovea.vq(*cut, codebook, block=block, return_state=True)
+        for token in range(low, low + 3):
+            cut = [np.ascontiguousarray(x[:, :, token : token + 1]) for x in (q, codes, v)]
+            out, state = fovea.vq_decode(*cut, codebook, state, block=block, target=target)
+            check(out, expected[:, :, token : token + 1])
+
+
+def test_refuses_positions_that_are_none():
+    """Kernels of a GPU check what the host does not read."""
+    q, k, v = make(N=4)
+    codebook = make_codebook(2, 5, 16)
+    state = fovea.vq(q, k, v, codebook, block=4, return_state=True)[1]
+    token = [np.ascontiguousarray(x[:, :, :1]) for x in (q, k, v)]
+    kept = [part.copy() for part in state]
+    for wrong, clamped in ((2147483647, 2147483647), (1 << 40, 2147483647)):
+        message = rf"position of state\[0, 0, 0\] must be at least 0 and below 2147483647, but got {clamped}"
+        state.position[...] = wrong
+        with pytest.raises(fovea.FoveaError, match="attn.vq_decode: " + message):
+            fovea.vq_decode(*token, codebook, state, block=4, target="gpu-sim")
+        assert state.position == wrong
+        assert all(np.array_equal(part, before) for part, before in zip(state[:4], kept[:4]))
+
+
 def test_decoding_from_nothing(target):
     q, k, v = make(N=9)
     codebook = make_codebook(2, 5, 16)
@@ -140,6 +175,7 @@ def test_nan_key_has_code_0(target):
     check(found, reference.vq(q, codes, v, codebook, block=4))
 
 
+@pytest.mark.parametrize("target", ["cpu", "reference", "gpu-sim"])
 def test_codes_of_int64(target):
     """The same numbers; those that have no 32 bits are refused."""
     q, k, v = make(N=20)
@@ -159,11 +195,15 @@ def test_codes_of_int64(target):
     for one, other in zip(*(fovea.codebook_update(k, kind, sums, counts, target=target)
                             for kind in (codes, codes.astype(np.int32)))):  # fmt: skip
         assert np.array_equal(one, other)
-    codes[0, 1, 7] += 1 << 32
-    with pytest.raises(ValueError, match=f"k: found {codes[0, 1, 7]}, needed codes of 32 bits"):
-        fovea.vq(q, codes, v, codebook, block=4, target=target)
-    with pytest.raises(ValueError, match="codes: found .*, needed codes of 32 bits"):
-        fovea.codebook_update(k, codes, sums, counts, target=target)
+    for wrong, clamped in (((1 << 32) + codes[0, 1, 7], 2147483647), (-(1 << 32), -2147483648)):
+        codes[0, 1, 7] = wrong
+        # Kernels narrow codes, and check them then.
+        narrowed = rf"codes\[0, 1, 7\] must be .* below 5, but got {clamped}"
+        error = fovea.FoveaError if target == "gpu-sim" else ValueError
+        with pytest.raises(error, match=narrowed if target == "gpu-sim" else f"k: found {wrong}, needed codes of 32 bits"):
+            fovea.vq(q, codes, v, codebook, block=4, target=target)
+        with pytest.raises(error, match=narrowed if target == "gpu-sim" else "codes: found .*, needed codes of 32 bits"):
+            fovea.codebook_update(k, codes, sums, counts, target=target)
 
 
 @pytest.mark.parametrize("type", ["float16", "bfloat16"])

@@ -84,6 +84,30 @@ def test_vq_in_windows_and_decoded():
     assert error(np.concatenate(parts, axis=2), expected[:, :, : cut + 9]) < 2e-3
 
 
+@pytest.mark.parametrize("memory", [0, 1, 3])
+def test_decoding_from_nothing(memory):
+    """Blocks that begin, end and go to the cache, and the ring of blocks that begins anew."""
+    block, N = 3, 26
+    q, k, v = normal(1, 4, N, 16), normal(1, 2, N, 16), normal(1, 2, N, 8)
+    codebook, bias = normal(2, 5, 16), normal(1, 4, N, (memory + 1) * block)
+    expected = reference.vq(q, k, v, codebook, block=block, memory=memory, bias=bias)
+    state, kept = None, None
+    for t in range(N):
+        row = slice(t, t + 1)
+        one, state = fovea.vq_decode(
+            *(x[:, :, row] for x in (q, k, v)), codebook, state, bias=bias[:, :, row], block=block, memory=memory,
+            target="gpu-sim",
+        )  # fmt: skip
+        assert error(one, expected[:, :, row]) < 2e-3
+        # As a CPU keeps it.
+        _, kept = fovea.vq_decode(
+            *(x[:, :, row] for x in (q, k, v)), codebook, kept, bias=bias[:, :, row], block=block, memory=memory
+        )
+        assert state.position == t + 1 == kept.position
+        for part, other in zip(state, kept):
+            assert np.allclose(part, other, atol=1e-5)
+
+
 def test_gradients_of_vq_in_windows():
     """From the last window to the first, each given what the next one gives its
     state: those of the whole sequence."""

@@ -76,9 +76,6 @@ def call(name):
     for mask in ("mask", "query_mask", "key_mask"):
         if isinstance(options.get(mask), np.ndarray):
             del options[mask]
-    if name.startswith("selected"):
-        # Codes of 64 bits are narrowed by the host.
-        arguments = [each.astype(np.int32) if np.asarray(each).dtype == np.int64 else each for each in arguments]
     arguments, options = to_device(tuple(arguments)), to_device(options)
 
     def run():
@@ -99,7 +96,7 @@ READS, HOST = "the host reads or writes numbers of this function", "an array lie
 #: What no graph can hold, with the reason.
 REFUSED = {
     "commitment_loss_backward": HOST,
-    # The position of a state.
+    # The position of a state, and a state that is made when there is none.
     "vq_backward": READS, "vq_decode": HOST,
 }  # fmt: skip
 
@@ -151,40 +148,15 @@ def test_arrays_of_the_host_cannot_be_in_a_graph():
     assert capture(None) == ""
 
 
-def test_codes_of_64_bits_cannot_be_in_a_graph():
-    rows = to_device(np.zeros((1, 1, 37, 2), np.int64))
-    q, k, v = (to_device(np.zeros((1, 1, 37, 24), np.float32)) for _ in range(3))
+def in_a_graph(function, *arguments, **options):
+    """A call on a stream that captures, after one that does not; what the driver noticed."""
 
     def run():
         with fovea.gpu_stream(STREAM):
-            fovea.selected(q, k, v, rows, target="gpu")
+            function(*arguments, **options, target="gpu")
 
     run()
-    capture(STREAM)
-    with pytest.raises(fovea.FoveaError, match=READS + ", which a CUDA graph"):
-        run()
-    assert capture(None) == ""
-
-
-def dense_with_lengths(q, k, v, lengths, queries, **options):
-    return fovea.dense(q, k, v, lengths=lengths, query_lengths=queries, target="gpu", **options)
-
-
-def stream_with_lengths(q, k, v, lengths, queries, **options):
-    return fovea.stream(q, [fovea.Source(k, v, lengths=lengths, **options)], query_lengths=queries, target="gpu")
-
-
-def lengths_in_a_graph(function, kind, **options):
-    """A call with lengths on the GPU, on a stream that captures; what the driver noticed."""
-    q, k, v = (to_device(np.zeros((2, 1, 37, 24), np.float32)) for _ in range(3))
-    lengths, queries = (DeviceArray(np.array(each, kind)) for each in ([37, 5], [2, 37]))
-
-    def run():
-        with fovea.gpu_stream(STREAM):
-            function(q, k, v, lengths, queries, **options)
-
-    run()
-    capture(STREAM)
+    assert capture(STREAM) == ""
     try:
         run()
     finally:
@@ -192,18 +164,64 @@ def lengths_in_a_graph(function, kind, **options):
     return faults
 
 
+@pytest.mark.parametrize("kind", [np.int32, np.int64])
+def test_codes_in_a_graph(kind):
+    """Kernels narrow codes of 64 bits, wherever their rows lie."""
+    q, k, v = (to_device(np.zeros((1, 2, 37, 24), np.float32)) for _ in range(3))
+    codebook, rows = DeviceArray(np.zeros((2, 5, 24), np.float32)), DeviceArray(np.zeros((1, 1, 37, 2), kind))
+    codes = DeviceArray(np.zeros((1, 2, 37), kind))
+    out, lse = (DeviceArray(np.zeros(shape, np.float32)) for shape in ((1, 2, 37, 24), (1, 2, 37)))
+    sums, counts = (DeviceArray(np.zeros(shape, np.float32)) for shape in ((2, 5, 24), (2, 5)))
+    assert in_a_graph(fovea.selected, q, k, v, rows) == ""
+    assert in_a_graph(fovea.vq, q, codes, v, codebook, block=8, return_state=True) == ""
+    assert in_a_graph(fovea.vq_backward, v, q, codes, v, codebook, out, lse, block=8) == ""
+    assert in_a_graph(fovea.codebook_update, k, codes, sums, counts) == ""
+
+
+DECODING = {
+    "codes": {}, "codes of 64 bits": {"kind": np.int64}, "keys": {"kind": np.float32}, "absent tokens": {"padded": True},
+    "one block": {"memory": 0}, "several blocks": {"memory": 3}, "bias": {"bias": True}, "squared relu": {"weighting": "squared_relu"},
+    "parts": {"block": 300}, "absent tokens in parts": {"block": 300, "padded": True},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", DECODING)
+def test_decoding_in_a_graph(case):
+    """Kernels read the position of the state."""
+    options = {"block": 8, "memory": 1, "kind": np.int32, "bias": False, **DECODING[case]}
+    kind, kept = options.pop("kind"), (options["memory"] + 1) * options["block"]
+    numbers = {"q": (1, 4, 1, 16), "v": (1, 2, 1, 24), "codebook": (2, 5, 16), "mean": (1, 2, 5, 24), "values": (1, 2, kept, 24)}
+    q, v, codebook, mean, values = (DeviceArray(np.zeros(shape, np.float32)) for shape in numbers.values())
+    k = DeviceArray(np.zeros((1, 2, 1, 16) if kind is np.float32 else (1, 2, 1), kind))
+    count, codes = (DeviceArray(np.zeros(shape, np.int32)) for shape in ((1, 2, 5), (1, 2, kept)))
+    state = fovea.VQState(mean, count, codes, values, DeviceArray(np.array(11)))
+    if options.pop("bias"):
+        options["bias"] = DeviceArray(np.zeros((1, 4, 1, kept), np.float32))
+    assert in_a_graph(fovea.vq_decode, q, k, v, codebook, state, **options) == ""
+
+
+def dense_with_lengths(q, k, v, lengths, queries, **options):
+    return fovea.dense(q, k, v, lengths=lengths, query_lengths=queries, **options)
+
+
+def stream_with_lengths(q, k, v, lengths, queries, target, **options):
+    return fovea.stream(q, [fovea.Source(k, v, lengths=lengths, **options)], query_lengths=queries, target=target)
+
+
+def lengths_in_a_graph(function, kind, **options):
+    """A call with lengths on the GPU, on a stream that captures; what the driver noticed."""
+    q, k, v = (to_device(np.zeros((2, 1, 37, 24), np.float32)) for _ in range(3))
+    lengths, queries = (DeviceArray(np.array(each, kind)) for each in ([37, 5], [2, 37]))
+    return in_a_graph(function, q, k, v, lengths, queries, **options)
+
+
 WITH_LENGTHS = [dense_with_lengths, stream_with_lengths]
 
 
+@pytest.mark.parametrize("kind", [np.int32, np.int64])
 @pytest.mark.parametrize("function", WITH_LENGTHS)
-def test_lengths_in_a_graph(function):
-    assert lengths_in_a_graph(function, np.int32) == ""
-
-
-@pytest.mark.parametrize("function", WITH_LENGTHS)
-def test_lengths_of_64_bits_cannot_be_in_a_graph(function):
-    with pytest.raises(fovea.FoveaError, match=READS + ", which a CUDA graph"):
-        lengths_in_a_graph(function, np.int64)
+def test_lengths_in_a_graph(function, kind):
+    assert lengths_in_a_graph(function, kind) == ""
 
 
 @pytest.mark.parametrize("function", WITH_LENGTHS)

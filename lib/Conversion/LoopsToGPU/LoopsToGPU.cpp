@@ -8,6 +8,7 @@
 
 #include "GPUSerialLoops.h"
 #include "GuardLaunches.h"
+#include "SinkLoads.h"
 #include "fovea/Conversion/Passes.h"
 #include "fovea/Kernels/GPU/GPUKernelBuilder.h"
 #include "fovea/Kernels/GPU/GPULaunch.h"
@@ -45,6 +46,7 @@ static void launchParallel(scf::ParallelOp loop) {
   gpu::LaunchOp launch =
       createLaunch(b, loc, b.ceilDiv(iterations.total, kNumThreads),
                    kNumThreads, /*sharedBytes=*/0);
+  launch->setAttr(kFlatLaunchAttrName, builder.getUnitAttr());
   b.setInsertionPointToStart(&launch.getBody().front());
   Value number = b.add(b.mul(launch.getBlockIds().x, kNumThreads),
                        launch.getThreadIds().x);
@@ -104,6 +106,7 @@ struct LoopsToGPUPass : fovea::attn::impl::LoopsToGPUPassBase<LoopsToGPUPass> {
     }
     for (scf::ForOp loop : serialLoops)
       launchSerialLoop(loop, kNumThreads);
+    wrapHostStores(getOperation());
     SmallVector<scf::ParallelOp> loops;
     WalkResult result =
         getOperation().walk<WalkOrder::PreOrder>([&](Operation *op) {
@@ -123,6 +126,7 @@ struct LoopsToGPUPass : fovea::attn::impl::LoopsToGPUPassBase<LoopsToGPUPass> {
     if (result.wasInterrupted())
       return signalPassFailure();
     llvm::for_each(loops, launchParallel);
+    sinkHostLoads(getOperation());
     guardLaunches(getOperation());
   }
 

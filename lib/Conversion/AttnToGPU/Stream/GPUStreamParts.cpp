@@ -18,6 +18,7 @@
 #include "GPUStreamKernel.h"
 #include "fovea/Kernels/HeadRows.h"
 #include "fovea/Kernels/SoftmaxAlgebra.h"
+#include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
@@ -32,6 +33,21 @@ static constexpr int64_t kPartRows = 256;
 /// as a GPU runs at once.
 static constexpr int64_t kMostParts = 128;
 
+/// How many rows a source has, at most: where a view of fewer rows than a
+/// constant is read, the constant, which a graph knows when it is captured.
+static Value boundRows(KernelBuilder &b, Value memref) {
+  auto view = memref.getDefiningOp<memref::SubViewOp>();
+  if (!view || view.getDroppedDims().any())
+    return b.extent(memref, 2);
+  auto size = dyn_cast<Value>(view.getMixedSizes()[2]);
+  auto least = size ? size.getDefiningOp<affine::AffineMinOp>() : nullptr;
+  if (least)
+    for (AffineExpr expr : least.getMap().getResults())
+      if (auto constant = dyn_cast<AffineConstantExpr>(expr))
+        return b.index(constant.getValue());
+  return b.extent(memref, 2);
+}
+
 /// How many rows a query reads, at most.
 static Value countRows(KernelBuilder &b, StreamOp op,
                        const RangeAnalysis &ranges) {
@@ -42,7 +58,7 @@ static Value countRows(KernelBuilder &b, StreamOp op,
       total = b.add(total, b.mul(entries, source.attr.getUnit()));
       continue;
     }
-    Value extent = b.extent(source.getRowsOperand(), 2);
+    Value extent = boundRows(b, source.getRowsOperand());
     MaskAttr mask = source.attr.getMask();
     for (size_t range = 0; range < source.attr.getRanges().size(); ++range) {
       std::optional<int64_t> length = ranges.getMaxLength(index, range);

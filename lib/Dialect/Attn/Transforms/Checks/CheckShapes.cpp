@@ -16,6 +16,7 @@
 #include "fovea/Dialect/Attn/Transforms/Passes.h"
 #include "fovea/Kernels/RuntimeCalls.h"
 #include "fovea/Kernels/StreamRanges.h"
+#include "fovea/Kernels/TargetFacts.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Affine/Utils.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -23,6 +24,7 @@
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "llvm/ADT/TypeSwitch.h"
 #include "llvm/Support/FormatVariadic.h"
+#include <limits>
 
 namespace fovea::attn {
 #define GEN_PASS_DEF_CHECKSHAPESPASS
@@ -207,12 +209,34 @@ private:
       }
   }
 
+  /// As a code, of 32 bits.
+  static void checkPositionOnDevice(ImplicitLocOpBuilder &b, Operation *op,
+                                    Value position) {
+    using Limits = std::numeric_limits<int32_t>;
+    auto constant = [&](int64_t value) -> Value {
+      return arith::ConstantOp::create(b, b.getI64IntegerAttr(value));
+    };
+    Value found = tensor::ExtractOp::create(b, position, ValueRange());
+    found = arith::MaxSIOp::create(b, found, constant(Limits::min()));
+    found = arith::MinSIOp::create(b, found, constant(Limits::max()));
+    found = arith::TruncIOp::create(b, b.getI32Type(), found);
+    Value list = tensor::FromElementsOp::create(
+        b, RankedTensorType::get({1, 1, 1}, b.getI32Type()), found);
+    CheckCodesOp::create(
+        b, list, arith::ConstantIndexOp::create(b, Limits::max()),
+        (op->getName().getStringRef() + ": position of state").str());
+  }
+
   /// Windows and blocks are cut out of the sequence at the position of a state.
   static void emitPositionCheck(Operation *op, RuntimeCalls &calls) {
     Value position = getPosition(op);
     if (!position)
       return;
     ImplicitLocOpBuilder b(op->getLoc(), op);
+    // No host reads it there.
+    if (isForGPU(op) && isa<VQDecodeOp>(op) &&
+        isa<RankedTensorType>(position.getType()))
+      return checkPositionOnDevice(b, op, position);
     Value found =
         isa<MemRefType>(position.getType())
             ? memref::LoadOp::create(b, position).getResult()

@@ -1,0 +1,105 @@
+// RUN: fovea-opt %s --attn-loops-to-gpu --canonicalize --split-input-file | FileCheck %s
+
+// A number that says where a kernel writes is loaded by the kernel.
+// CHECK-LABEL: func.func @place
+// CHECK-NOT: memref.load
+// CHECK: gpu.launch
+// CHECK: memref.load %arg0[] : memref<i64>
+// CHECK: affine.apply
+// CHECK: memref.store
+// CHECK: return
+func.func @place(%position: memref<i64>, %row: memref<1x8xf32>, %rows: memref<16x8xf32>) {
+  %loaded = memref.load %position[] : memref<i64>
+  %number = arith.index_cast %loaded : i64 to index
+  %at = affine.apply affine_map<()[s0] -> (s0 mod 16)>()[%number]
+  %view = memref.subview %rows[%at, 0] [1, 8] [1, 1] : memref<16x8xf32> to memref<1x8xf32, strided<[8, 1], offset: ?>>
+  memref.copy %row, %view : memref<1x8xf32> to memref<1x8xf32, strided<[8, 1], offset: ?>>
+  return
+}
+
+// -----
+
+// Threads and memory are those of the bound.
+// CHECK-LABEL: func.func @bound
+// CHECK-NOT: memref.load
+// CHECK: memref.alloc() : memref<12000xi8>
+// CHECK: gpu.launch blocks({{.*}}) in (%{{.*}} = %c12,
+// CHECK: %[[LOADED:.*]] = memref.load %arg0[] : memref<i64>
+// CHECK: %[[INDEX:.*]] = arith.index_cast %[[LOADED]]
+// CHECK: %[[SIZE:.*]] = affine.min {{.*}}[%[[INDEX]]]
+// CHECK: memref.view %{{.*}}[%c0][%[[SIZE]]] : memref<{{.*}}xi8> to memref<?x10xf32>
+// CHECK: gpu.launch blocks({{.*}}) in (%{{.*}} = %c12,
+// CHECK: memref.load %arg0[] : memref<i64>
+// CHECK: memref.dealloc %{{.*}} : memref<{{.*}}xi8>
+func.func @bound(%position: memref<i64>, %rows: memref<300x10xf32>, %more: memref<300x10xf32>) {
+  %loaded = memref.load %position[] : memref<i64>
+  %number = arith.index_cast %loaded : i64 to index
+  %size = affine.min affine_map<()[s0] -> (s0, 300)>()[%number]
+  %view = memref.subview %rows[0, 0] [%size, 10] [1, 1] : memref<300x10xf32> to memref<?x10xf32, strided<[10, 1]>>
+  %to = memref.subview %more[0, 0] [%size, 10] [1, 1] : memref<300x10xf32> to memref<?x10xf32, strided<[10, 1]>>
+  %twice = memref.alloc(%size) : memref<?x10xf32>
+  linalg.add ins(%view, %view : memref<?x10xf32, strided<[10, 1]>>, memref<?x10xf32, strided<[10, 1]>>) outs(%twice : memref<?x10xf32>)
+  linalg.add ins(%view, %twice : memref<?x10xf32, strided<[10, 1]>>, memref<?x10xf32>) outs(%to : memref<?x10xf32, strided<[10, 1]>>)
+  memref.dealloc %twice : memref<?x10xf32>
+  return
+}
+
+// -----
+
+// So are decisions; the number is written by a kernel as well.
+// CHECK-LABEL: func.func @decision
+// CHECK-NOT: scf.if
+// CHECK: gpu.launch
+// CHECK: memref.load %arg0[] : memref<i64>
+// CHECK: arith.cmpi eq
+// CHECK: scf.if
+// CHECK: arith.addf
+// CHECK: gpu.launch
+// CHECK: memref.load %arg0[] : memref<i64>
+// CHECK: memref.store %{{.*}}, %arg0[] : memref<i64>
+func.func @decision(%position: memref<i64>, %a: memref<20x30xf32>) {
+  %loaded = memref.load %position[] : memref<i64>
+  %number = arith.index_cast %loaded : i64 to index
+  %c7 = arith.constant 7 : index
+  %isLast = arith.cmpi eq, %number, %c7 : index
+  scf.if %isLast {
+    linalg.add ins(%a, %a : memref<20x30xf32>, memref<20x30xf32>) outs(%a : memref<20x30xf32>)
+  }
+  %c1 = arith.constant 1 : i64
+  %next = arith.addi %loaded, %c1 : i64
+  memref.store %next, %position[] : memref<i64>
+  return
+}
+
+// -----
+
+// Not what a kernel would read after another one has written it,
+// CHECK-LABEL: func.func @written
+// CHECK: memref.load %arg0[] : memref<i64>
+// CHECK: gpu.launch
+func.func @written(%position: memref<i64>, %row: memref<1x8xf32>, %rows: memref<16x8xf32>) {
+  %loaded = memref.load %position[] : memref<i64>
+  %number = arith.index_cast %loaded : i64 to index
+  %c1 = arith.constant 1 : i64
+  %next = arith.addi %loaded, %c1 : i64
+  memref.store %next, %position[] : memref<i64>
+  %view = memref.subview %rows[%number, 0] [1, 8] [1, 1] : memref<16x8xf32> to memref<1x8xf32, strided<[8, 1], offset: ?>>
+  memref.copy %row, %view : memref<1x8xf32> to memref<1x8xf32, strided<[8, 1], offset: ?>>
+  return
+}
+
+// -----
+
+// nor what says how much memory there must be, without a bound.
+// CHECK-LABEL: func.func @unbounded
+// CHECK: memref.load %arg0[] : memref<i64>
+// CHECK: memref.alloc(%{{.*}}) : memref<?x10xf32>
+func.func @unbounded(%position: memref<i64>, %rows: memref<?x10xf32>) {
+  %loaded = memref.load %position[] : memref<i64>
+  %number = arith.index_cast %loaded : i64 to index
+  %twice = memref.alloc(%number) : memref<?x10xf32>
+  linalg.add ins(%rows, %rows : memref<?x10xf32>, memref<?x10xf32>) outs(%twice : memref<?x10xf32>)
+  linalg.add ins(%rows, %twice : memref<?x10xf32>, memref<?x10xf32>) outs(%rows : memref<?x10xf32>)
+  memref.dealloc %twice : memref<?x10xf32>
+  return
+}

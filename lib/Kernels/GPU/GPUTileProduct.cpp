@@ -209,11 +209,12 @@ static int64_t getKeptOffset() {
                                         SquareTile::kSize);
 }
 
-SquareTile::SquareTile(GPUKernelBuilder &builder, F32Math math)
+SquareTile::SquareTile(GPUKernelBuilder &builder, F32Math math, int64_t numKept)
     : b(builder), multiplier(builder, math, kSize) {
   for (int64_t i : {0, 1})
-    tiles[i] = b.sharedBuffer(getKeptOffset() + i * kTileBytes,
-                              {kSize, kStride}, b.getF32Type());
+    tiles[i] = i < numKept ? b.sharedBuffer(getKeptOffset() + i * kTileBytes,
+                                            {kSize, kStride}, b.getF32Type())
+                           : tiles[0];
 }
 
 SquareTile::Columns SquareTile::divideColumns(int64_t width) {
@@ -226,8 +227,8 @@ SquareTile::Columns SquareTile::divideColumns(int64_t width) {
           static_cast<int64_t>(llvm::divideCeil(numParts, numBlocks))};
 }
 
-int64_t SquareTile::getSharedBytes() {
-  return getKeptOffset() + 2 * kTileBytes;
+int64_t SquareTile::getSharedBytes(int64_t numKept) {
+  return getKeptOffset() + numKept * kTileBytes;
 }
 
 Values SquareTile::multiply(int64_t depth, Element left, Element right) {

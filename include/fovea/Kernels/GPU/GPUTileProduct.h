@@ -78,8 +78,8 @@ struct WeighedEntry {
 /// A block of threads that computes 64 x 64 numbers, as the sums of a
 /// TileMultiplier lie, and may put them in shared memory: to be the left factor
 /// of another product, or for any thread to read. There is room for two such
-/// tiles. Threads work on them in loops that are not unrolled, so that sums of
-/// other products have the registers.
+/// tiles, or for one of either kind. Threads work on them in loops that are not
+/// unrolled, so that sums of other products have the registers.
 class SquareTile {
 public:
   using Value = mlir::Value;
@@ -102,9 +102,9 @@ public:
   };
   static Columns divideColumns(int64_t width);
   static constexpr int64_t kNumThreads = kSize / kFragmentRows * kWarpSize;
-  static int64_t getSharedBytes();
+  static int64_t getSharedBytes(int64_t numKept = 2);
 
-  SquareTile(GPUKernelBuilder &builder, F32Math math);
+  SquareTile(GPUKernelBuilder &builder, F32Math math, int64_t numKept = 2);
 
   Values makeSums() { return multiplier.makeSums(); }
   /// `left right^T`, whose rows lie side by side in memory.

@@ -209,8 +209,8 @@ void LagSums::emitDistances() {
   OpBuilder::InsertionGuard guard(b);
   GPUKernelBuilder k(b.getLoc(), b, SquareTile::kNumThreads);
   Values at = beginBlocks(k, {b.batches, b.heads, numBlocks},
-                          SquareTile::getSharedBytes());
-  SquareTile tile(k, b.math);
+                          SquareTile::getSharedBytes(/*numKept=*/1));
+  SquareTile tile(k, b.math, /*numKept=*/1);
   k.loop(k.index(0), b.numBases, 1, [&](Value segment) {
     k.storeScalar(k.scalar(0.0), lagSums,
                   {at[0], at[1], segment, at[2], k.toIndex(k.thread())});

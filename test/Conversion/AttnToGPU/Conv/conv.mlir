@@ -84,7 +84,9 @@ func.func @recover(%q: memref<1x4x100x16xf32>, %k: memref<1x2x100x16xf32>, %b: m
 // CHECK: gpu.launch blocks({{.*}}) in (%{{.*}} = %c10,
 // CHECK: nvvm.mma.sync
 // CHECK: scf.parallel
+// Of the last kernel, 16 kB for factors and a tile of sums, whose rows are odd.
 // CHECK: gpu.launch blocks({{.*}}) in (%{{.*}} = %c10,
+// CHECK-SAME: dynamic_shared_memory_size %c33024_i32
 // CHECK: nvvm.mma.sync
 // CHECK: math.exp2
 // CHECK: scf.parallel

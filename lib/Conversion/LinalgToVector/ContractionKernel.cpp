@@ -35,6 +35,29 @@ bool Contraction::Operand::isContiguousAlong(unsigned loop) const {
          cast<MemRefType>(memref.getType()).isLastDimUnitStride();
 }
 
+/// The loop along each dimension of `memref`; none where that is no permutation
+/// of loops, and no panels of columns as packConstants() makes them.
+static std::optional<Contraction::Operand> matchOperand(Value memref,
+                                                        AffineMap map) {
+  Contraction::Operand operand;
+  operand.memref = memref;
+  ArrayRef<AffineExpr> results = map.getResults();
+  if (std::optional<PanelMap> panels = PanelMap::match(map)) {
+    operand.panelColumns = panels->columns;
+    for (AffineExpr expr : results.drop_back(3))
+      operand.loops.push_back(cast<AffineDimExpr>(expr).getPosition());
+    llvm::append_range(
+        operand.loops,
+        ArrayRef{panels->columnLoop, panels->depthLoop, panels->columnLoop});
+    return operand;
+  }
+  if (!map.isProjectedPermutation())
+    return std::nullopt;
+  for (AffineExpr expr : results)
+    operand.loops.push_back(cast<AffineDimExpr>(expr).getPosition());
+  return operand;
+}
+
 std::optional<Contraction> Contraction::match(linalg::LinalgOp op) {
   if (!op.hasPureBufferSemantics() || op.getNumDpsInputs() != 2 ||
       op.getNumDpsInits() != 1 || !isSumOfProducts(op))
@@ -47,13 +70,11 @@ std::optional<Contraction> Contraction::match(linalg::LinalgOp op) {
     if (!type || !isa<Float16Type, BFloat16Type, Float32Type, Float64Type>(
                      type.getElementType()))
       return std::nullopt;
-    if (!map.isProjectedPermutation())
-      return std::nullopt;
     isDouble |= type.getElementType().isF64();
-    Operand &parts = operands.emplace_back();
-    parts.memref = operand.get();
-    for (AffineExpr expr : map.getResults())
-      parts.loops.push_back(cast<AffineDimExpr>(expr).getPosition());
+    std::optional<Operand> parts = matchOperand(operand.get(), map);
+    if (!parts)
+      return std::nullopt;
+    operands.push_back(*parts);
   }
   if (operands[2].loops.empty() || op.getNumReductionLoops() == 0)
     return std::nullopt;
@@ -62,6 +83,8 @@ std::optional<Contraction> Contraction::match(linalg::LinalgOp op) {
     std::swap(operands[0], operands[1]);
   if (!operands[1].has(columnLoop) || operands[0].has(columnLoop) ||
       !operands[2].isContiguousAlong(columnLoop))
+    return std::nullopt;
+  if (operands[0].panelColumns || operands[2].panelColumns)
     return std::nullopt;
 
   MLIRContext *context = op.getContext();

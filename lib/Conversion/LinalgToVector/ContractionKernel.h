@@ -31,6 +31,9 @@ struct Contraction {
   struct Operand {
     mlir::Value memref;
     llvm::SmallVector<unsigned> loops;
+    /// Where the right operand is packed, the columns of a panel: its last
+    /// dimensions are panels, the depth, and the columns of each.
+    int64_t panelColumns = 0;
 
     bool has(unsigned loop) const { return llvm::is_contained(loops, loop); }
     /// Whether neighbours along `loop` are neighbours in memory.
@@ -56,6 +59,10 @@ struct Contraction {
   /// By which an elementwise operation takes the sums, instead of the output.
   mlir::OpOperand *epilogue = nullptr;
 };
+
+/// Vectors of columns in a panel of the right operand, of `columns` ones: sums
+/// are of these and of a few rows.
+int64_t getPanelVectors(RegisterFile registers, int64_t lanes, int64_t columns);
 
 /// Emits `contraction` for few rows, or for many.
 void emitContraction(const Contraction &contraction, mlir::OpBuilder &builder,

@@ -29,7 +29,7 @@ using namespace fovea::attn;
 
 bool fovea::attn::isReadableInPlace(const Contraction &contraction) {
   const Contraction::Operand &right = contraction.right;
-  return contraction.outerDepthLoops.empty() &&
+  return contraction.outerDepthLoops.empty() && !right.panelColumns &&
          (right.isContiguousAlong(contraction.columnLoop) ||
           (right.isContiguousAlong(contraction.depthLoop) &&
            contraction.left.isContiguousAlong(contraction.depthLoop)));

@@ -17,6 +17,7 @@
 // operand is laid out. It lies in the first cache, and what is next of the
 // right operand comes to the second one meanwhile, where the block of the left
 // operand stays for all panels. Few rows would not pay for it (FewRows.cpp).
+// Constants are in such panels already (PackConstants.cpp), and read there.
 //
 //===----------------------------------------------------------------------===//
 
@@ -41,6 +42,14 @@ static constexpr int64_t kMaxTaskVectors = 16, kMinTasks = 16,
 static constexpr int64_t kUnroll = 4, kLine = 64, kMaxAtOnce = 4,
                          kTurns = kBlock / kUnroll;
 
+int64_t fovea::attn::getPanelVectors(RegisterFile registers, int64_t lanes,
+                                     int64_t columns) {
+  int64_t most = registers.count >= 32 ? 4 : 2;
+  if (ShapedType::isDynamic(columns))
+    return most;
+  return std::clamp<int64_t>(llvm::divideCeil(columns, lanes), 1, most);
+}
+
 namespace {
 class PanelKernel : public ContractionKernel {
 public:
@@ -51,6 +60,8 @@ private:
   void emitProducts() override;
   void emitBlock(Value low, Value count);
   void packLeft(Value low, Value count);
+  Values findPanel(Value column);
+  Values inPanel(Value depth, Value column);
   void packPanel(Value low, Value count);
   void prefetchNext(Value turn);
   void emitTile(Value firstRow, int64_t numRows, Value low, Value count);
@@ -62,7 +73,11 @@ private:
   int64_t panelVectors, tileRows;
   /// The rows that whole tiles leave, where they are known: of the last chunk.
   std::optional<int64_t> restRows;
+  /// The panel, or the right operand where that is made of panels.
   Value panel, leftRows;
+  /// Where the present panel is in it, and the first step of the block.
+  Values panelPlace;
+  Value blockLow;
   /// The present panel: its first column in the task, and how many it has.
   Value panelColumn, panelCount;
   /// The panel that is packed next.
@@ -75,8 +90,10 @@ PanelKernel::PanelKernel(const Contraction &contraction, OpBuilder &builder,
     : ContractionKernel(contraction, builder, registers) {
   // 24 sums of 32 registers leave room for a row of the panel and a factor.
   int64_t accumulators = registers.count >= 32 ? 24 : 12;
-  setTaskColumns(/*maxVectors=*/registers.count >= 32 ? 4 : 2);
-  panelVectors = vectors;
+  panelVectors = right.panelColumns
+                     ? right.panelColumns / lanes
+                     : getPanelVectors(registers, lanes,
+                                       op.getStaticLoopRanges()[columnLoop]);
   tileRows = std::min(kMaxTileRows, accumulators / panelVectors);
   taskRows = kTaskRows / tileRows * tileRows;
   if (!rowLoop) {
@@ -114,7 +131,8 @@ void PanelKernel::planTasks() {
 }
 
 void PanelKernel::emitProducts() {
-  panel = b.scratch({kBlock, getPanelColumns()}, state);
+  panel = right.panelColumns ? right.memref
+                             : b.scratch({kBlock, getPanelColumns()}, state);
   // Narrow factors are converted once, not in every product.
   bool converts = getElementTypeOrSelf(left.memref) != state;
   leftRows = converts ? b.scratch({taskRows, kBlock}, state) : Value();
@@ -140,12 +158,15 @@ void PanelKernel::emitBlock(Value low, Value count) {
   if (leftRows)
     packLeft(low, count);
   int64_t columns = getPanelColumns();
+  blockLow = low;
   b.loop(b.index(0), numColumns, columns, [&](Value column) {
     panelColumn = column;
     panelCount = isMultiple(columnLoop, columns)
                      ? b.index(columns)
                      : b.min(b.sub(numColumns, column), columns);
-    packPanel(low, count);
+    panelPlace = findPanel(panelColumn);
+    if (!right.panelColumns)
+      packPanel(low, count);
     // After the last panel comes the first one of the next block, and after the
     // last block the next task.
     Value endColumn = b.add(column, columns), endDepth = b.add(low, kBlock);
@@ -159,6 +180,25 @@ void PanelKernel::emitBlock(Value low, Value count) {
       emitTile(row, numRows, low, count);
     });
   });
+}
+
+/// Where the panel that begins at `column` is among those of the operand.
+PanelKernel::Values PanelKernel::findPanel(Value column) {
+  if (!right.panelColumns)
+    return {};
+  Values place =
+      llvm::map_to_vector(ArrayRef(right.loops).drop_back(3),
+                          [&](unsigned loop) { return position[loop]; });
+  place.push_back(b.div(b.add(firstColumn, column), getPanelColumns()));
+  return place;
+}
+
+/// The place of step `depth` of the block, and a column of the panel.
+PanelKernel::Values PanelKernel::inPanel(Value depth, Value column) {
+  Values place = panelPlace;
+  place.push_back(right.panelColumns ? b.add(blockLow, depth) : depth);
+  place.push_back(column);
+  return place;
 }
 
 void PanelKernel::packLeft(Value low, Value count) {
@@ -245,8 +285,9 @@ void PanelKernel::packPanel(Value low, Value count) {
 }
 
 /// Asks for the lines of the next panel that are those of turn `turn` among all
-/// tiles. Its rows lie apart, so that packing it would wait for memory.
+/// tiles. Its rows may lie apart, so that packing it would wait for memory.
 void PanelKernel::prefetchNext(Value turn) {
+  bool isPacked = right.panelColumns;
   bool byDepth = right.isContiguousAlong(depthLoop);
   if (!byDepth && !right.isContiguousAlong(columnLoop))
     return;
@@ -263,6 +304,12 @@ void PanelKernel::prefetchNext(Value turn) {
     Value line = b.min(b.add(b.mul(turn, together), i), lines - 1);
     Value row = b.div(line, perRow);
     Value at = b.mul(b.rem(line, perRow), elements);
+    if (isPacked) {
+      Values place = findPanel(nextColumn);
+      place.append({b.add(nextDepth, row), at});
+      b.prefetch(panel, place, /*locality=*/2);
+      continue;
+    }
     position[depthLoop] = b.add(nextDepth, byDepth ? at : row);
     setColumn(b.add(nextColumn, byDepth ? row : at));
     b.prefetch(right.memref, indices(right), /*locality=*/2);
@@ -294,7 +341,7 @@ void PanelKernel::emitTile(Value tileRow, int64_t tileRows, Value low,
   auto step = [&](Value at, ValueRange running) {
     Values next(running), columns;
     for (int64_t v = 0; v < panelVectors; ++v)
-      columns.push_back(b.loadVector(panel, {at, b.index(v * lanes)}));
+      columns.push_back(b.loadVector(panel, inPanel(at, b.index(v * lanes))));
     position[depthLoop] = b.add(low, at);
     for (int64_t i = 0; i < tileRows; ++i) {
       Value row = b.add(tileRow, i);

@@ -25,6 +25,19 @@ namespace fovea::attn {
 mlir::Value emitConvolutionAsProduct(mlir::OpBuilder &builder,
                                      mlir::linalg::LinalgOp op);
 
+/// How the right factor of a product is read that lies in panels of columns:
+/// `(outer loops..., n floordiv columns, k, n mod columns)`.
+struct PanelMap {
+  unsigned columnLoop, depthLoop;
+  int64_t columns;
+
+  static std::optional<PanelMap> match(mlir::AffineMap map);
+};
+
+/// Packs factors of products with many rows that are constants into panels of
+/// columns, in the order in which the products read them.
+void packConstants(mlir::Operation *root, RegisterFile registers);
+
 /// Emits a register-tiled product before `op` and returns true, when `op` sums
 /// products of two floating-point operands over permutations of its loops.
 bool emitLinalgContraction(mlir::linalg::LinalgOp op, RegisterFile registers);

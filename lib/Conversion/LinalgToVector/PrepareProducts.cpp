@@ -320,6 +320,12 @@ struct PrepareProductsPass
       if (isProduct(op))
         separateInit(builder, op);
     });
+    if (isForGPU(getOperation()))
+      return;
+    FailureOr<CPUFacts> cpu = CPUFacts::of(getOperation());
+    if (failed(cpu))
+      return signalPassFailure();
+    packConstants(getOperation(), cpu->getRegisters());
   }
 
 private:

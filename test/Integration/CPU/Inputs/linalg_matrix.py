@@ -51,8 +51,11 @@ def run_product(index, case):
     start = np.asarray(normal(rng, [sizes[x] for x in output] or [1], out_dtype))
     start = start.reshape([sizes[x] for x in output])
 
+    is_constant = case.get("constant", False)
+
     def shape(names, kind):
-        extents = [None if case["dynamic"] else sizes[x] for x in names]
+        is_dynamic = case["dynamic"] and not (is_constant and names == right)
+        extents = [None if is_dynamic else sizes[x] for x in names]
         return tensor(extents, kind)
 
     l, r, o = shape(left, dtype), shape(right, dtype), shape(output, out_dtype)
@@ -65,13 +68,19 @@ def run_product(index, case):
 
     (x, x_text), (y, y_text) = widen("x"), widen("y")
     maps = ", ".join(map_of(names, order) for names in (left, right, output))
+    factor, resource = f", %b: {r}", ""
+    if is_constant:
+        factor = ""
+        data = f"0x{arrays[1].itemsize:02x}000000{arrays[1].tobytes().hex()}"
+        resource = f'{{-# dialect_resources: {{ builtin: {{ b: "{data}" }} }} #-}}\n'
+    constant = f"  %b = arith.constant dense_resource<b> : {r}\n" if is_constant else ""
     text = (
-        f"func.func @f(%a: {l}, %b: {r}, %c: {o}) -> {o} {{\n"
+        f"func.func @f(%a: {l}{factor}, %c: {o}) -> {o} {{\n{constant}"
         f"  %r = linalg.generic {{indexing_maps = [{maps}], iterator_types = [{kinds}]}}\n"
         f"      ins(%a, %b : {l}, {r}) outs(%c : {o}) {{\n"
         f"  ^bb0(%x: {dtype}, %y: {dtype}, %z: {out_dtype}):\n{x_text}{y_text}"
         f"    %p = arith.mulf {x}, {y} : {out_dtype}\n    %s = arith.addf %z, %p : {out_dtype}\n"
-        f"    linalg.yield %s : {out_dtype}\n  }} -> {o}\n  return %r : {o}\n}}\n"
+        f"    linalg.yield %s : {out_dtype}\n  }} -> {o}\n  return %r : {o}\n}}\n{resource}"
     )
     exact = [x.astype(np.float64) for x in arrays]
     expected = np.asarray(np.einsum(case["product"], *exact) + start.astype(np.float64))
@@ -80,7 +89,8 @@ def run_product(index, case):
     if dtype in ("bf16", "f16") and not case["wide"]:
         if case["product"] in ("k,k->",):
             return
-    compare(text, arrays + [start], expected, out_dtype, case["cpu"], f"product {index} {case}")
+    given = arrays[:1] if is_constant else arrays
+    compare(text, given + [start], expected, out_dtype, case["cpu"], f"product {index} {case}")
 
 
 check.matrix({
@@ -101,6 +111,14 @@ check.matrix({
     "batch": [1, 3], "rows": [1, 2, 3, 4, 5, 7, 8, 9], "columns": [1, 7, 8, 63, 65, 1100], "depth": [1, 7, 8, 63, 65, 1030],
     "dtype": ["f32", "f64", "bf16", "f16"], "wide": [False, True], "cpu": check.usable_cpus(), "dynamic": [False, True],
 }, 7, run_few_rows)
+
+# Those that are packed when compiling, and beside them what is not.
+check.matrix({
+    "product": ["mk,kn->mn", "mk,nk->mn", "km,kn->mn", "bmk,bkn->bmn", "bmk,nk->bmn", "bmk,knb->bmn", "nk,mk->mn", "bmf,fhd->bhmd",
+                "bhmd,hdf->bmf", "k,kn->n"],
+    "sizes": SIZES, "dtype": ["f32", "f64", "bf16"], "wide": [False, True], "cpu": check.usable_cpus(), "dynamic": [False, True],
+    "constant": [True],
+}, 2, run_product)
 
 # ---- Everything else -------------------------------------------------------------
 

@@ -214,6 +214,11 @@ bool functions::isOnDevice(const void *data, Target target) {
          device >= 0;
 }
 
+bool functions::isCaptured(const void *data, Target target) {
+  return isOnDevice(data, target) &&
+         fovea_rt_gpu_is_capturing(FOVEA_RT_GPU_CUDA);
+}
+
 bool functions::isNarrowedByKernel(const TensorRef &array, Target target) {
   return array.elementType == ElementType::I64 &&
          Argument("", array).hasContiguousRows() &&

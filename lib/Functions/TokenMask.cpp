@@ -117,12 +117,15 @@ SequenceLengths::SequenceLengths(Checker &check, StringRef name,
     argument.emplace(name, memory.getRef());
     return;
   }
-  bool isKernels =
-      lengths.elementType == ElementType::I64
-          ? isNarrowedByKernel(*given, target)
-          : lengths.isContiguous() && isOnDevice(lengths.data, target);
+  bool isInGraph = isCaptured(lengths.data, target);
+  bool isKernels = lengths.elementType == ElementType::I64
+                       ? isNarrowedByKernel(*given, target)
+                       : isInGraph && lengths.isContiguous();
   if (!isRead && isKernels) {
     argument = lengths;
+    // An error of this call, where the kernel's would be one of the next.
+    if (!isInGraph && target == Target::GPU)
+      forEachLength(check, lengths, most, target, [](int64_t, int64_t) {});
     return;
   }
   MutableArrayRef<int32_t> numbers = allocate(check, name, batch);

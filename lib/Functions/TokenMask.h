@@ -39,7 +39,8 @@ private:
 
 /// Numbers of rows of the entries of a batch, as i32 [B], or i64 where the
 /// kernel narrows them. Owns those that it had to make: lives as long as the
-/// call. Numbers on a device stay there, and kernels alone check them.
+/// call. While a graph is captured, numbers on a device stay there, and kernels
+/// alone check them.
 class SequenceLengths {
 public:
   /// Checks lengths that a caller gave, if any: they are at most `most`. With

@@ -5,12 +5,14 @@
 pretends: where calls run, on which stream, and where results are.  Kernels do nothing."""
 
 import ctypes
+import importlib.util
 import os
+from pathlib import Path
 
 import numpy as np
 import pytest
 from call_cases import case
-from test_device_arrays import CUDA, DeviceArray
+from test_device_arrays import CUDA, DeviceArray, runtime
 from test_exchange import DESCRIBE, GIVE, STREAM, Described, Table, Tensor, new_capsule
 from test_strides import change
 
@@ -124,6 +126,45 @@ def test_calls_in_a_graph():
         faults = driver.fakeCudaCapture(None)
     assert faults == b""
     assert last_stream() == CURRENT
+
+
+@pytest.mark.parametrize("stream,known", [(0, 1), (0x5000, 0x5000)])
+def test_benchmarks_run_on_the_stream_of_pytorch(stream, known):
+    """PyTorch says 0 of its default stream, which its kernels are on. A call on a stream of the runtime's own
+    would read what they have not written yet, and wait for the device while it is measured."""
+    path = Path(__file__).parents[2] / "benchmarks/gpu/kernel.py"
+    spec = importlib.util.spec_from_file_location("kernel", path)
+    kernel = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(kernel)
+    driver = ctypes.CDLL(os.environ["FOVEA_FAKE_CUDA"])
+    driver.fakeCudaCount.restype, driver.fakeCudaLastFreeStream.restype = ctypes.c_size_t, ctypes.c_void_p
+    benchmark = kernel.Runtime(runtime()._name)
+    library, address, results = benchmark.library, ctypes.c_void_p, []
+    for function in (library.fovea_rt_gpu_begin, library.fovea_rt_gpu_alloc):
+        function.restype = address
+
+    @ctypes.CFUNCTYPE(None, address)
+    def compute(_):
+        queue = address(library.fovea_rt_gpu_begin(0))
+        results.append(address(library.fovea_rt_gpu_alloc(queue, ctypes.c_int64(64))))
+        library.fovea_rt_gpu_fill(queue, results[-1], ctypes.c_int64(16), 4, 7)
+        library.fovea_rt_gpu_end(queue)
+
+    def count_waits():
+        """Of a call whose result is freed."""
+        before = sum(map(driver.fakeCudaCount, (b"cuCtxSynchronize", b"cuStreamSynchronize")))
+        assert library.fovea_rt_invoke(compute, None) == 0
+        assert library.fovea_rt_gpu_release(0, results.pop()) == 0
+        return sum(map(driver.fakeCudaCount, (b"cuCtxSynchronize", b"cuStreamSynchronize"))) - before
+
+    assert count_waits() > 0
+    benchmark.set_stream(stream)
+    try:
+        assert count_waits() == 0
+        # Freed behind what reads the result there.
+        assert driver.fakeCudaLastFreeStream() == known
+    finally:
+        library.fovea_rt_gpu_set_stream(None)
 
 
 def test_other_devices():

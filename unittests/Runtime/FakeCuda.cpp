@@ -27,6 +27,7 @@ EXPORT FakeCuda *fakeCuda() {
 
 /// For tests that do not know the state.
 EXPORT void *fakeCudaLastStream() { return fakeCuda()->lastStream; }
+EXPORT void *fakeCudaLastFreeStream() { return fakeCuda()->lastFreeStream; }
 EXPORT size_t fakeCudaCount(const char *name) {
   return fakeCuda()->count(name);
 }

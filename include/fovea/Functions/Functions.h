@@ -17,6 +17,7 @@
 #include "fovea/Functions/MultipoleCache.h"
 #include "fovea/Functions/Paged.h"
 #include "fovea/Functions/Patterns.h"
+#include "fovea/Functions/PoolState.h"
 #include "fovea/Functions/ResultScopes.h"
 #include "fovea/Functions/Rope.h"
 #include "fovea/Functions/Shapes.h"

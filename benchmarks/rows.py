@@ -8,15 +8,18 @@
 
 Norms, soft-max, gelu, silu, a residual, an embedding and rotary embedding of f32 on one thread, by fovea-run, in the
 thread's own time. Each is beside a copy of an array as large, timed just before: of it is the share of the rate of
-bytes. The floor is the larger of the time of a copy of as many bytes, and of the instructions on units that multiply,
-at the peak of fovea-machine; of it is the share of the time. Figures are medians.
+bytes, and of memcpy, as NumPy copies the array, that of the time of one copy. The floor is the larger of the time of a
+copy of as many bytes, and of the instructions on units that multiply, at the peak of fovea-machine; of it is the share
+of the time. Figures are medians.
 """
 
 import argparse
 import json
 import pathlib
+import statistics
 import subprocess
 import tempfile
+import time
 
 import numpy as np
 
@@ -192,6 +195,18 @@ FOOTER = """
 """
 
 
+def measure_memcpy(array, seconds, choose):
+    """The time of a copy of `array`, as the thread counts it."""
+    target, times, start = np.empty_like(array), [], time.perf_counter()
+    calls = max(1, (8 << 20) // array.nbytes)
+    while time.perf_counter() - start < seconds or len(times) < 3:
+        before = time.thread_time()
+        for _ in range(calls):
+            np.copyto(target, array)
+        times.append((time.thread_time() - before) / calls)
+    return choose(times[1:])
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", type=pathlib.Path, default="build")
@@ -202,7 +217,7 @@ def main():
     machine = subprocess.run([options.build / "bin/fovea-machine", "--threads=1"], check=True, capture_output=True, text=True)
     peak = json.loads(machine.stdout)["f32_gflops"]["one"]["median"]
     print(f"peak {peak:.1f} GFLOP/s\n")
-    print("| rows | columns | operation | ms | GB/s | of a copy | floor, ms | of it |\n|---|---|---|---|---|---|---|---|")
+    print("| rows | columns | operation | ms | GB/s | of a copy | of memcpy | floor, ms | of it |\n|---|---|---|---|---|---|---|---|---|")
     rng = np.random.default_rng(0)
     with tempfile.TemporaryDirectory() as folder:
 
@@ -214,7 +229,7 @@ def main():
             result = subprocess.run(command, check=True, capture_output=True, text=True)
             return json.loads(result.stdout)["bench"]["min_seconds" if options.least else "median_seconds"]
 
-        for shape in (256, 256), (512, 1024), (8192, 1024):
+        for shape in (256, 256), (512, 1024), (8192, 1024), (8192, 4096):
             if max(shape) > options.largest:
                 continue
             arrays = [rng.standard_normal(shape, np.float32), rng.standard_normal(shape, np.float32),
@@ -225,10 +240,12 @@ def main():
             for name, (count, instructions, _) in ROWS.items():
                 copy = measure("copy", shape, arguments)
                 seconds = measure(name, shape, arguments)
+                memcpy = measure_memcpy(arrays[0], options.seconds / 4, min if options.least else statistics.median)
                 bytes_ = count * arrays[0].nbytes
                 # Each such instruction does two operations for an element at the peak.
                 floor = max(count / 2 * copy, 2e-9 * instructions * arrays[0].size / peak)
-                of_copy = f"{100 * count / 2 * copy / seconds:.0f} % | {1e3 * floor:.3f} | {100 * floor / seconds:.0f} %"
+                copies = [100 * count / 2 * copy / seconds, 100 * memcpy / seconds]
+                of_copy = f"{copies[0]:.0f} % | {copies[1]:.0f} % | {1e3 * floor:.3f} | {100 * floor / seconds:.0f} %"
                 rate = 1e-9 * bytes_ / seconds
                 print(f"| {shape[0]} | {shape[1]} | {name} | {1e3 * seconds:.3f} | {rate:.1f} | {of_copy} |", flush=True)
 

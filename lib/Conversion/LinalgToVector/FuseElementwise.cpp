@@ -150,6 +150,8 @@ struct FuseElementwisePass
     // What checks something stays where it was, and again in what it became
     // part of; a loop that does nothing else is then done.
     bool hadChecks = !findChecks().empty();
+    if (!isForGPU(getOperation()))
+      generalizeElementwise();
     RewritePatternSet patterns(&getContext());
     linalg::populateElementwiseOpsFusionPatterns(patterns, isWorthFusing);
     FrozenRewritePatternSet fusions(std::move(patterns));
@@ -176,6 +178,22 @@ struct FuseElementwisePass
   }
 
 private:
+  /// Makes `linalg.negf` and the like the form that fuses.
+  void generalizeElementwise() {
+    SmallVector<linalg::LinalgOp> named;
+    getOperation().walk([&](linalg::LinalgOp op) {
+      if (!isa<linalg::GenericOp>(op) && op.hasPureTensorSemantics() &&
+          linalg::isElementwise(op) &&
+          !op.getBlock()->without_terminator().empty())
+        named.push_back(op);
+    });
+    IRRewriter rewriter(&getContext());
+    for (linalg::LinalgOp op : named) {
+      rewriter.setInsertionPoint(op);
+      (void)linalg::generalizeNamedOp(rewriter, op);
+    }
+  }
+
   /// Operations on tensors whose results nothing reads.
   SmallVector<Operation *> findChecks() {
     SmallVector<Operation *> found;

@@ -38,6 +38,9 @@ static constexpr int64_t kPartialResults = 4;
 /// one before it, and schedulers hold the steps of few.
 static constexpr int64_t kSideBySide = 4;
 
+/// Numbers of f32 in a line of the caches.
+static constexpr int64_t kLineElements = 16;
+
 LoopsKernel::LoopsKernel(linalg::LinalgOp op, OpBuilder &builder,
                          RegisterFile registers)
     : op(op), registers(registers),
@@ -210,6 +213,37 @@ void LoopsKernel::emitRow(OpBuilder &builder, ValueRange at) {
   builder.restoreInsertionPoint(b.saveInsertionPoint());
 }
 
+OpOperand *LoopsKernel::findStream() {
+  for (OpOperand *input : op.getDpsInputOperands()) {
+    AffineMap map = op.getMatchingIndexingMap(input);
+    if (vectorLoop && isa<MemRefType>(input->get().getType()) &&
+        map.isPermutation() && body.isContiguous(*input, *vectorLoop))
+      return input;
+  }
+  return nullptr;
+}
+
+void LoopsKernel::prefetchBeside(const LoopsKernel &other, OpOperand &stream,
+                                 ValueRange at) {
+  // Steps of functions are put in an order of their own.
+  if (!vectorLoop || isReduction(*vectorLoop) || body.hasFunctions() ||
+      other.rows.size() + 1 != other.types.size())
+    return;
+  SmallVector<unsigned> loops;
+  for (AffineExpr expr :
+       linalg::LinalgOp(other.op).getMatchingIndexingMap(&stream).getResults())
+    loops.push_back(cast<AffineDimExpr>(expr).getPosition());
+  prefetch = [this, memref = stream.get(), loops, others = other.rows,
+              vector = *other.vectorLoop, at = Values(at)](Value place) {
+    Values indices = llvm::map_to_vector(loops, [&](unsigned loop) {
+      return loop == vector
+                 ? place
+                 : at[std::distance(others.begin(), llvm::find(others, loop))];
+    });
+    b.prefetch(memref, indices, /*locality=*/3);
+  };
+}
+
 void LoopsKernel::emit() {
   chooseVectorLoop();
   findExtents();
@@ -252,7 +286,7 @@ void LoopsKernel::emitParallel(ArrayRef<unsigned> loops) {
   // Other reductions run within.
   if (reductions.empty())
     body.enterRow(/*isEmpty=*/b.equal(extent, b.index(0)));
-  if (reductions.empty() && body.hasFunctions()) {
+  if (reductions.empty() && (body.hasFunctions() || prefetch)) {
     many = b.add(many, b.roundDown(extent, kSideBySide * lanes));
     emitVectors(low[loop], many, kSideBySide);
   }
@@ -273,8 +307,10 @@ void LoopsKernel::emitVectors(Value from, Value to, int64_t count) {
     for (int64_t number = 0; number < count; ++number) {
       body.position[*vectorLoop] = b.add(iv, number * lanes);
       emitPoint(/*isVector=*/true);
+      if (prefetch && number * lanes % kLineElements == 0)
+        prefetch(body.position[*vectorLoop]);
     }
-    if (count > 1)
+    if (count > 1 && body.hasFunctions())
       b.getInsertionBlock()->getParentOp()->setAttr(kInterleaved,
                                                     b.getUnitAttr());
   });

@@ -43,6 +43,11 @@ public:
   Values beginRows(llvm::ArrayRef<unsigned> rows);
   /// Emits the loops within the row at `at` where `builder` stands.
   void emitRow(mlir::OpBuilder &builder, mlir::ValueRange at);
+  /// An input whose rows lie one after the other, vector by vector, or null.
+  mlir::OpOperand *findStream();
+  /// Has the vectors of emitRow() ask for those of row `at` of a stream, too.
+  void prefetchBeside(const LoopsKernel &other, mlir::OpOperand &stream,
+                      mlir::ValueRange at);
 
 private:
   int64_t countLanes();
@@ -75,6 +80,8 @@ private:
   llvm::SmallVector<mlir::utils::IteratorType> types;
   int64_t lanes;
   LinalgBody body;
+  /// What asks for elements of another row beside the vector at a place.
+  std::function<void(mlir::Value)> prefetch;
   /// Loops that emitRow() leaves to its caller.
   llvm::SmallVector<unsigned> rows;
   /// The loop along which vectors run.

@@ -244,6 +244,20 @@ bool RowGroup::canPass(Operation *op) {
   return true;
 }
 
+/// Has the last step of a row ask for what the first one reads of the next:
+/// a row of a page or more begins where hardware does not look ahead.
+static void prefetchNext(KernelBuilder &b,
+                         ArrayRef<std::unique_ptr<LoopsKernel>> kernels,
+                         ValueRange at, Value extent) {
+  OpOperand *stream = kernels.front()->findStream();
+  if (!stream)
+    return;
+  KernelBuilder::Values next(at);
+  Value last = b.sub(extent, b.index(1));
+  next.back() = b.min(b.add(at.back(), 1), last);
+  kernels.back()->prefetchBeside(*kernels.front(), *stream, next);
+}
+
 void RowGroup::emit() {
   if (members.size() < 2)
     return;
@@ -269,6 +283,7 @@ void RowGroup::emit() {
                           b.loop(low, high, 1, [&](Value row) {
                             KernelBuilder::Values at(ivs.drop_back());
                             at.push_back(row);
+                            prefetchNext(b, kernels, at, extents.back());
                             for (auto &kernel : kernels)
                               kernel->emitRow(b, at);
                           });

@@ -340,3 +340,21 @@ func.func @reshaped(%x: tensor<4x16xf32>) -> tensor<1x4x32xf32> {
   %r = tensor.concat dim(2) %c, %d : (tensor<1x4x16xf32>, tensor<1x4x16xf32>) -> tensor<1x4x32xf32>
   return %r : tensor<1x4x32xf32>
 }
+
+// Operations with a name fuse like others; products and what moves keep theirs.
+
+// CHECK-LABEL: func.func @named(
+//       CHECK:   linalg.transpose
+//       CHECK:   linalg.generic
+//       CHECK:     arith.negf
+//       CHECK:     arith.addf
+//   CHECK-NOT:   linalg.generic
+//       CHECK:   linalg.matmul
+func.func @named(%x: tensor<4x8xf32>, %y: tensor<8x4xf32>, %o: tensor<8x8xf32>) -> tensor<8x8xf32> {
+  %e = tensor.empty() : tensor<4x8xf32>
+  %t = linalg.transpose ins(%y : tensor<8x4xf32>) outs(%e : tensor<4x8xf32>) permutation = [1, 0]
+  %n = linalg.negf ins(%x : tensor<4x8xf32>) outs(%e : tensor<4x8xf32>) -> tensor<4x8xf32>
+  %s = linalg.add ins(%n, %t : tensor<4x8xf32>, tensor<4x8xf32>) outs(%e : tensor<4x8xf32>) -> tensor<4x8xf32>
+  %r = linalg.matmul ins(%y, %s : tensor<8x4xf32>, tensor<4x8xf32>) outs(%o : tensor<8x8xf32>) -> tensor<8x8xf32>
+  return %r : tensor<8x8xf32>
+}

@@ -7,12 +7,14 @@
 #column = affine_map<(i, j) -> (j)>
 
 // CHECK-LABEL: func.func @norm(
+//  CHECK-SAME:   %[[X:[a-z0-9]+]]:
 //       CHECK:   scf.forall
 //       CHECK:     scf.for %[[ROW:.*]] =
 //       CHECK:       arith.addf %{{.*}} : vector<8xf32>
 //       CHECK:       memref.store %{{.*}}, %{{.*}}[%[[ROW]]]
 //       CHECK:       math.rsqrt
 //       CHECK:       vector.store %{{.*}}, %{{.*}}[%[[ROW]], %{{.*}}]
+//       CHECK:       memref.prefetch %[[X]][%{{.*}}, %{{.*}}], read
 //   CHECK-NOT:   scf.forall
 //       CHECK:   memref.dealloc
 //       CHECK:   return

@@ -271,6 +271,22 @@ def test_conditions_beside_masks():
             near(one, other, "float64", 1e-11)
 
 
+@pytest.mark.parametrize("N, M, type, target", [(40, 70, "float32", "cpu"), (70, 40, "bfloat16", "cpu"), (33, 37, "float32", "gpu-sim")])
+def test_conditions_beside_slopes_that_are_masks(N, M, type, target):
+    """Arrays have extents that are not known when compiling."""
+    arrays = make(type, B=B, H=H, G=G, N=N, M=M, D=16)
+    slopes = fovea.capture(np.float32([0.5, 0.25, 0.125, 0.0625]))
+    heats = fovea.capture(np.float32([[1], [0.5]]))
+    options = {"score": lambda s, b, h, i, j: s * heats[b, 0] + slopes[h] * (j - i), "target": target}
+    results = []
+    for mask in ({"causal": True}, {"admit": lambda b, h, i, j: i >= j}):
+        out, lse = fovea.dense(*arrays, **options, **mask, return_lse=True)
+        gradients = fovea.dense_backward(out, *arrays, out, lse, **options, **mask, return_d_captures=True)
+        results.append([out, lse, *gradients[:3], *gradients[-1]])
+    for built_in, function in zip(*results, strict=True):
+        assert np.array_equal(built_in, function, equal_nan=True)
+
+
 def test_conditions_of_sources_that_are_masks():
     q, k, v = make("float64", B=B, H=H, G=G, N=65, D=24)
     _, far_k, far_v = make("float64", B=B, H=H, G=G, N=65, M=9, D=24, seed=3)

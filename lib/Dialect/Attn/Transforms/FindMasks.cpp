@@ -10,6 +10,7 @@
 #include "fovea/Dialect/Attn/IR/PositionMask.h"
 #include "fovea/Dialect/Attn/IR/ScoreRegion.h"
 #include "fovea/Dialect/Attn/Transforms/Passes.h"
+#include "fovea/Kernels/ReadLines.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Matchers.h"
@@ -47,7 +48,7 @@ public:
   /// The entries for which a condition holds, or does not, if they are of this
   /// kind.
   std::optional<PositionMask> match(Literal literal);
-  /// Whether no entry reads a tensor out of bounds.
+  /// Whether no entry reads a tensor out of bounds, or all of a head do.
   bool isWithinBounds();
 
 private:
@@ -159,11 +160,15 @@ bool RegionFacts::isWithinBounds() {
     auto argument = cast<BlockArgument>(read.getTensor());
     auto type = cast<ShapedType>(
         captures[argument.getArgNumber() - score_argument::Captures].getType());
+    // What a whole head reads, such as a slope, is missing for all entries that
+    // a mask leaves as well.
+    bool isOfHead = findReadLines(read) == ReadLines::Head;
     for (auto [index, extent] :
          llvm::zip_equal(read.getIndices(), type.getShape())) {
       ConstantIntRanges range = getRange(index);
-      if (range.smin().isNegative() || ShapedType::isDynamic(extent) ||
-          range.smax().sge(extent))
+      if (range.smin().isNegative() ||
+          (ShapedType::isDynamic(extent) ? !isOfHead
+                                         : range.smax().sge(extent)))
         return false;
     }
   }

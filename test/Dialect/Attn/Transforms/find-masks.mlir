@@ -838,3 +838,53 @@ func.func @sources(%q: tensor<1x2x12x8xf32>, %k: tensor<1x2x12x8xf32>, %o: tenso
     outs(%o : tensor<1x2x12x8xf32>) {scale = 1.0 : f64} -> tensor<1x2x12x8xf32>
   return %a, %c : tensor<1x2x12x8xf32>, tensor<1x2x12x8xf32>
 }
+
+// -----
+
+// Beside a slope of each head, of however many: one that is not there is
+// missing for all that the mask leaves.
+// CHECK-LABEL: func @slopes(
+// CHECK: score
+// CHECK: tensor.extract
+// CHECK-NOT: arith.select
+// CHECK: mask = #attn.mask<causal>
+func.func @slopes(%q: tensor<?x?x?x8xf32>, %k: tensor<?x?x?x8xf32>, %slopes: tensor<?xf32>, %init: tensor<?x?x?x8xf32>) -> tensor<?x?x?x8xf32> {
+  %out = attn.dense ins(%q, %k, %k : tensor<?x?x?x8xf32>, tensor<?x?x?x8xf32>, tensor<?x?x?x8xf32>)
+    score(%slopes : tensor<?xf32>) {
+    ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index, %c: tensor<?xf32>):
+      %removed = arith.constant 0xFF800000 : f32
+      %d = arith.subi %j, %i : index
+      %wide = arith.index_cast %d : index to i64
+      %number = arith.sitofp %wide : i64 to f32
+      %slope = tensor.extract %c[%h] : tensor<?xf32>
+      %term = arith.mulf %slope, %number : f32
+      %sum = arith.addf %s, %term : f32
+      %admits = arith.cmpi sge, %i, %j : index
+      %t = arith.select %admits, %sum, %removed : f32
+      attn.yield %t : f32
+    }
+    outs(%init : tensor<?x?x?x8xf32>) -> tensor<?x?x?x8xf32>
+  return %out : tensor<?x?x?x8xf32>
+}
+
+// -----
+
+// A table by distance may be too short for some of them.
+// CHECK-LABEL: func @table(
+// CHECK: score
+// CHECK: arith.select
+// CHECK-NOT: mask =
+func.func @table(%q: tensor<?x?x?x8xf32>, %k: tensor<?x?x?x8xf32>, %terms: tensor<?xf32>, %init: tensor<?x?x?x8xf32>) -> tensor<?x?x?x8xf32> {
+  %out = attn.dense ins(%q, %k, %k : tensor<?x?x?x8xf32>, tensor<?x?x?x8xf32>, tensor<?x?x?x8xf32>)
+    score(%terms : tensor<?xf32>) {
+    ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index, %c: tensor<?xf32>):
+      %removed = arith.constant 0xFF800000 : f32
+      %term = tensor.extract %c[%j] : tensor<?xf32>
+      %sum = arith.addf %s, %term : f32
+      %admits = arith.cmpi sge, %i, %j : index
+      %t = arith.select %admits, %sum, %removed : f32
+      attn.yield %t : f32
+    }
+    outs(%init : tensor<?x?x?x8xf32>) -> tensor<?x?x?x8xf32>
+  return %out : tensor<?x?x?x8xf32>
+}

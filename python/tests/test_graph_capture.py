@@ -185,19 +185,40 @@ DECODING = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", DECODING)
-def test_decoding_in_a_graph(case):
-    """Kernels read the position of the state."""
+def with_a_state(case, tokens):
+    """Arguments and options of a call with a state on the device."""
     options = {"block": 8, "memory": 1, "kind": np.int32, "bias": False, **DECODING[case]}
     kind, kept = options.pop("kind"), (options["memory"] + 1) * options["block"]
-    numbers = {"q": (1, 4, 1, 16), "v": (1, 2, 1, 24), "codebook": (2, 5, 16), "mean": (1, 2, 5, 24), "values": (1, 2, kept, 24)}
+    numbers = {"q": (1, 4, tokens, 16), "v": (1, 2, tokens, 24), "codebook": (2, 5, 16), "mean": (1, 2, 5, 24), "values": (1, 2, kept, 24)}
     q, v, codebook, mean, values = (DeviceArray(np.zeros(shape, np.float32)) for shape in numbers.values())
-    k = DeviceArray(np.zeros((1, 2, 1, 16) if kind is np.float32 else (1, 2, 1), kind))
+    k = DeviceArray(np.zeros((1, 2, tokens, 16) if kind is np.float32 else (1, 2, tokens), kind))
     count, codes = (DeviceArray(np.zeros(shape, np.int32)) for shape in ((1, 2, 5), (1, 2, kept)))
     state = fovea.VQState(mean, count, codes, values, DeviceArray(np.array(11)))
     if options.pop("bias"):
-        options["bias"] = DeviceArray(np.zeros((1, 4, 1, kept), np.float32))
-    assert in_a_graph(fovea.vq_decode, q, k, v, codebook, state, **options) == ""
+        options["bias"] = DeviceArray(np.zeros((1, 4, tokens, kept), np.float32))
+    return (q, k, v, codebook), state, options
+
+
+@pytest.mark.parametrize("case", DECODING)
+def test_decoding_in_a_graph(case):
+    """Kernels read the position of the state."""
+    arguments, state, options = with_a_state(case, 1)
+    assert in_a_graph(fovea.vq_decode, *arguments, state, **options) == ""
+
+
+@pytest.mark.parametrize("case", sorted(set(DECODING) - {"one block"}))
+@pytest.mark.parametrize("tokens", [2, 9])
+def test_few_tokens_in_a_graph(tokens, case):
+    """From a state, as tokens are verified: with no more than those of the blocks that the state keeps, the cache has
+    one entry more at most, and no loop of the host adds up blocks."""
+    arguments, state, options = with_a_state(case, tokens)
+    assert in_a_graph(fovea.vq, *arguments, state=state, return_state=True, **options) == ""
+
+
+def test_many_tokens_cannot_be_in_a_graph():
+    arguments, state, options = with_a_state("codes", 10)
+    with pytest.raises(fovea.FoveaError, match=READS + ", which a CUDA graph"):
+        in_a_graph(fovea.vq, *arguments, state=state, return_state=True, **options)
 
 
 def dense_with_lengths(q, k, v, lengths, queries, **options):

@@ -31,6 +31,9 @@ enum class DeviceCheck : int32_t {
   Nodes = 5
 };
 constexpr int64_t kFailureWords = 16;
+/// A check of the host that kernels repeat: where they read all that it is for,
+/// it is not needed.
+constexpr llvm::StringLiteral kRepeatedCheckAttrName = "attn.repeated_check";
 
 /// Types of elements that products and maps of tensors have, and what products
 /// are told: the numbers of fovea_rt/gpu.h.

@@ -46,7 +46,6 @@ static void launchParallel(scf::ParallelOp loop) {
   gpu::LaunchOp launch =
       createLaunch(b, loc, b.ceilDiv(iterations.total, kNumThreads),
                    kNumThreads, /*sharedBytes=*/0);
-  launch->setAttr(kFlatLaunchAttrName, builder.getUnitAttr());
   b.setInsertionPointToStart(&launch.getBody().front());
   Value number = b.add(b.mul(launch.getBlockIds().x, kNumThreads),
                        launch.getThreadIds().x);

@@ -15,12 +15,14 @@
 
 #include "SinkLoads.h"
 #include "fovea/Kernels/GPU/GPULaunch.h"
+#include "fovea/Kernels/GPURuntimeCalls.h"
 #include "mlir/Analysis/SliceAnalysis.h"
 #include "mlir/Analysis/TopologicalSortUtils.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
@@ -97,35 +99,42 @@ public:
 
   /// Changes nothing unless kernels can do without the host.
   void run() {
-    if (!collect() || !isReadBeforeWrites())
-      return;
+    collect();
     for (auto [alloc, bytes] : allocs)
-      allocateAtMost(alloc, bytes);
-    for (scf::IfOp op : decisions)
-      decideInLaunches(op);
-    for (auto [launch, blocks] : grids)
-      launch->setOperand(0, blocks);
-    for (gpu::LaunchOp launch : launches)
-      sink(launch);
-    SetVector<Operation *> sorted = topologicalSort(computations);
-    for (Operation *op : llvm::reverse(sorted))
-      if (op->use_empty())
-        op->erase();
+      for (OpOperand &use : alloc->getUses())
+        if (!isa<memref::DeallocOp>(use.getOwner()) && !takeUse(use))
+          return;
+    for (Operation *op : computations)
+      for (OpOperand &use : op->getUses())
+        if (!takeUse(use))
+          return;
+    if (!isReadBeforeWrites())
+      return;
+    rewrite();
   }
 
 private:
-  bool collect();
-  bool collectUse(OpOperand &use);
+  void collect();
+  bool takeUse(OpOperand &use);
   bool isReadBeforeWrites();
+  bool neverRuns(scf::ForOp loop);
   Value findBound(OpBuilder &b, Value value);
   Value findExtentBound(OpBuilder &b, memref::DimOp dim);
+  Value findBound(OpBuilder &b, Operation *affine, AffineExpr expr);
+  Value findLeast(OpBuilder &b, Value value);
+  void rewrite();
   void allocateAtMost(memref::AllocOp alloc, Value bytes);
   void decideInLaunches(scf::IfOp op);
+  void boundBlocks(gpu::LaunchOp launch, Value most);
   void sink(gpu::LaunchOp launch);
 
   bool depends(Value value) {
     Operation *op = value.getDefiningOp();
-    return op && computations.contains(op);
+    return op && (computations.contains(op) || isDependentAlloc(op));
+  }
+  bool isDependentAlloc(Operation *op) {
+    auto alloc = dyn_cast<memref::AllocOp>(op);
+    return alloc && allocs.contains(alloc);
   }
 
   memref::LoadOp load;
@@ -134,35 +143,46 @@ private:
   SetVector<Operation *> computations;
   SetVector<gpu::LaunchOp> launches;
   SetVector<scf::IfOp> decisions;
+  /// Loops that have no iteration, and checks of the host that kernels repeat.
+  SetVector<Operation *> needless;
   /// With the most blocks, and the most bytes.
   llvm::MapVector<gpu::LaunchOp, Value> grids;
   llvm::MapVector<memref::AllocOp, Value> allocs;
 };
 } // namespace
 
-bool LoadSinking::collect() {
+void LoadSinking::collect() {
   computations.insert(load);
-  // Grows.
-  for (size_t i = 0; i < computations.size(); ++i) {
-    if (computations[i]->getParentOfType<LoopLikeOpInterface>())
-      return false;
-    for (OpOperand &use : computations[i]->getUses())
-      if (!collectUse(use))
-        return false;
-  }
-  return true;
+  SmallVector<Operation *> pending = {load};
+  while (!pending.empty())
+    for (Operation *user : pending.pop_back_val()->getUsers()) {
+      if (isInLaunch(user))
+        continue;
+      auto alloc = dyn_cast<memref::AllocOp>(user);
+      if (alloc ? allocs.try_emplace(alloc).second
+                : isComputation(user) && computations.insert(user))
+        pending.push_back(user);
+    }
 }
 
-bool LoadSinking::collectUse(OpOperand &use) {
+/// Whether the host does not need the number for a use.
+bool LoadSinking::takeUse(OpOperand &use) {
   Operation *user = use.getOwner();
+  for (Operation *op = user; op; op = op->getParentOp())
+    if (auto loop = dyn_cast<scf::ForOp>(op); loop && !isInLaunch(op))
+      if (neverRuns(loop)) {
+        needless.insert(loop);
+        return true;
+      }
   if (auto launch = user->getParentOfType<gpu::LaunchOp>()) {
     launches.insert(launch);
     return true;
   }
   OpBuilder b(user);
   if (auto launch = dyn_cast<gpu::LaunchOp>(user)) {
-    if (!launch->hasAttr(kFlatLaunchAttrName) || use.getOperandNumber() != 0)
+    if (use.get() != launch.getGridSizeX() || use.getOperandNumber() != 0)
       return false;
+    launches.insert(launch);
     return (grids[launch] = findBound(b, use.get())) != nullptr;
   }
   if (auto decision = dyn_cast<scf::IfOp>(user)) {
@@ -172,28 +192,23 @@ bool LoadSinking::collectUse(OpOperand &use) {
     return decidesOnLaunches(decision);
   }
   if (auto alloc = dyn_cast<memref::AllocOp>(user)) {
-    int64_t width =
-        llvm::divideCeil(getBits(alloc.getType().getElementType()), 8);
-    Value bytes = arith::ConstantIndexOp::create(b, alloc.getLoc(), width);
+    Location loc = alloc.getLoc();
+    Value bytes = arith::ConstantIndexOp::create(
+        b, loc, llvm::divideCeil(getBits(alloc.getType().getElementType()), 8));
     for (OpFoldResult size : alloc.getMixedSizes()) {
-      Value most = findBound(
-          b, getValueOrCreateConstantIndexOp(b, alloc.getLoc(), size));
+      Value most = findBound(b, getValueOrCreateConstantIndexOp(b, loc, size));
       if (!most)
         return false;
-      bytes = b.createOrFold<arith::MulIOp>(alloc.getLoc(), bytes, most);
+      bytes = b.createOrFold<arith::MulIOp>(loc, bytes, most);
     }
     allocs[alloc] = bytes;
-    // Its users will see a view, which depends on the load.
-    return alloc.getType().getLayout().isIdentity() &&
-           llvm::all_of(alloc->getUses(), [&](OpOperand &other) {
-             return isa<memref::DeallocOp>(other.getOwner()) ||
-                    collectUse(other);
-           });
+    return alloc.getType().getLayout().isIdentity();
   }
-  if (!isComputation(user))
-    return false;
-  computations.insert(user);
-  return true;
+  if (user->hasAttr(kRepeatedCheckAttrName)) {
+    needless.insert(user);
+    return true;
+  }
+  return computations.contains(user);
 }
 
 /// Kernels read what the host would have read.
@@ -205,10 +220,15 @@ bool LoadSinking::isReadBeforeWrites() {
   for (auto it = std::next(load->getIterator()); it != block->end(); ++it) {
     // Launches in the order of the program, those of decisions too.
     WalkResult result = it->walk<WalkOrder::PreOrder>([&](Operation *op) {
+      if (needless.contains(op))
+        return WalkResult::skip();
       auto launch = dyn_cast<gpu::LaunchOp>(op);
-      if (launch && isWritten && launches.contains(launch))
+      // Nor may some threads write what others are still to read.
+      if (launch && launches.contains(launch) &&
+          (isWritten || mayWrite(launch, buffer)))
         return WalkResult::interrupt();
-      if (launch || op->getNumRegions() == 0)
+      // What a loop writes, its next iteration reads.
+      if (launch || op->getNumRegions() == 0 || isa<LoopLikeOpInterface>(op))
         isWritten |= mayWrite(op, buffer);
       return launch ? WalkResult::skip() : WalkResult::advance();
     });
@@ -243,6 +263,70 @@ Value LoadSinking::findExtentBound(OpBuilder &b, memref::DimOp dim) {
       b, getValueOrCreateConstantIndexOp(b, dim.getLoc(), sizes[*index]));
 }
 
+/// What an affine expression of numbers that are not negative is at most.
+Value LoadSinking::findBound(OpBuilder &b, Operation *affine, AffineExpr expr) {
+  Location loc = affine->getLoc();
+  auto constant = [&](int64_t value) -> Value {
+    return arith::ConstantIndexOp::create(b, loc, value);
+  };
+  if (auto number = dyn_cast<AffineConstantExpr>(expr))
+    return constant(number.getValue());
+  if (auto symbol = dyn_cast<AffineSymbolExpr>(expr))
+    return findBound(b, affine->getOperand(symbol.getPosition()));
+  auto binary = dyn_cast<AffineBinaryOpExpr>(expr);
+  if (!binary)
+    return {};
+  auto factor = dyn_cast<AffineConstantExpr>(binary.getRHS());
+  if (factor && expr.getKind() == AffineExprKind::Mul && factor.getValue() < 0)
+    return constant(0);
+  if (factor && expr.getKind() == AffineExprKind::Mod)
+    return constant(factor.getValue() - 1);
+  Value left = findBound(b, affine, binary.getLHS()),
+        right = left ? findBound(b, affine, binary.getRHS()) : Value();
+  if (!right || (expr.getKind() != AffineExprKind::Add && !factor))
+    return {};
+  switch (expr.getKind()) {
+  case AffineExprKind::Add:
+    return b.createOrFold<arith::AddIOp>(loc, left, right);
+  case AffineExprKind::Mul:
+    return b.createOrFold<arith::MulIOp>(loc, left, right);
+  case AffineExprKind::FloorDiv:
+    return b.createOrFold<arith::FloorDivSIOp>(loc, left, right);
+  case AffineExprKind::CeilDiv:
+    return b.createOrFold<arith::CeilDivSIOp>(loc, left, right);
+  default:
+    return {};
+  }
+}
+
+/// Builds `op` of other operands, folded.
+static Value rebuild(OpBuilder &b, Operation *op, ArrayRef<Value> operands) {
+  IRMapping mapping;
+  mapping.map(op->getOperands(), operands);
+  Operation *copy = b.clone(*op, mapping);
+  SmallVector<Value> folded;
+  if (failed(b.tryFold(copy, folded)))
+    return copy->getResult(0);
+  copy->erase();
+  return folded.front();
+}
+
+/// What a number, which counts something, is at least.
+Value LoadSinking::findLeast(OpBuilder &b, Value value) {
+  if (!depends(value))
+    return value;
+  Operation *op = value.getDefiningOp();
+  if (isa<arith::IndexCastOp>(op)) {
+    Value least = findLeast(b, op->getOperand(0));
+    return rebuild(b, op, least);
+  }
+  if (isa<math::CountLeadingZerosOp>(op))
+    if (Value most = findBound(b, op->getOperand(0)))
+      return rebuild(b, op, most);
+  return b.create<arith::ConstantOp>(op->getLoc(),
+                                     b.getZeroAttr(value.getType()));
+}
+
 /// What a number, which counts something, is at most whatever is loaded; null
 /// where that cannot be told.
 Value LoadSinking::findBound(OpBuilder &b, Value value) {
@@ -252,37 +336,122 @@ Value LoadSinking::findBound(OpBuilder &b, Value value) {
   Location loc = op->getLoc();
   if (auto dim = dyn_cast<memref::DimOp>(op))
     return findExtentBound(b, dim);
-  if (auto min = dyn_cast<affine::AffineMinOp>(op)) {
-    std::optional<int64_t> most;
-    for (AffineExpr expr : min.getMap().getResults())
-      if (auto constant = dyn_cast<AffineConstantExpr>(expr))
-        most =
-            std::min(most.value_or(constant.getValue()), constant.getValue());
-    return most ? arith::ConstantIndexOp::create(b, loc, *most).getResult()
-                : Value();
+  AffineMap map;
+  if (auto apply = dyn_cast<affine::AffineApplyOp>(op))
+    map = apply.getMap();
+  else if (isa<affine::AffineMinOp, affine::AffineMaxOp>(op))
+    map = isa<affine::AffineMinOp>(op) ? cast<affine::AffineMinOp>(op).getMap()
+                                       : cast<affine::AffineMaxOp>(op).getMap();
+  if (map) {
+    // Of the least of several numbers one bound will do.
+    bool isMin = isa<affine::AffineMinOp>(op);
+    Value most;
+    for (AffineExpr expr : map.getResults()) {
+      Value bound = map.getNumDims() ? Value() : findBound(b, op, expr);
+      if (!bound && !isMin)
+        return {};
+      if (bound && most)
+        bound = isMin ? b.createOrFold<arith::MinSIOp>(loc, most, bound)
+                      : b.createOrFold<arith::MaxSIOp>(loc, most, bound);
+      most = bound ? bound : most;
+    }
+    return most;
   }
-  // Operations that grow with their operands, of which a divisor and what is
-  // subtracted must be known.
-  bool grows = isa<arith::AddIOp, arith::MulIOp, arith::MaxSIOp, arith::MinSIOp,
-                   arith::IndexCastOp>(op);
-  bool growsWithFirst =
-      isa<arith::SubIOp, arith::DivUIOp, arith::DivSIOp, arith::CeilDivSIOp,
-          arith::CeilDivUIOp, arith::FloorDivSIOp>(op);
-  if (!grows && !(growsWithFirst && !depends(op->getOperand(1))))
-    return {};
-  IRMapping mapping;
-  for (Value operand : op->getOperands()) {
-    Value most = findBound(b, operand);
+  if (isa<arith::SubIOp>(op)) {
+    Value most = findBound(b, op->getOperand(0));
     if (!most)
       return {};
-    mapping.map(operand, most);
+    return rebuild(b, op, {most, findLeast(b, op->getOperand(1))});
   }
-  return b.clone(*op, mapping)->getResult(0);
+  // Operations that grow with their operands, of which a divisor must be known.
+  bool grows = isa<arith::AddIOp, arith::MulIOp, arith::MaxSIOp, arith::MinSIOp,
+                   arith::IndexCastOp>(op);
+  bool growsWithFirst = isa<arith::DivUIOp, arith::DivSIOp, arith::CeilDivSIOp,
+                            arith::CeilDivUIOp, arith::FloorDivSIOp>(op);
+  if (!grows && !(growsWithFirst && !depends(op->getOperand(1))))
+    return {};
+  SmallVector<Value> bounds;
+  for (Value operand : op->getOperands()) {
+    bounds.push_back(findBound(b, operand));
+    if (!bounds.back())
+      return {};
+  }
+  return rebuild(b, op, bounds);
+}
+
+/// Whether a loop has no iteration whatever is loaded.
+bool LoadSinking::neverRuns(scf::ForOp loop) {
+  if (!depends(loop.getUpperBound()) || loop->getNumResults() > 0)
+    return false;
+  if (needless.contains(loop))
+    return true;
+  OpBuilder b(loop);
+  Value most = findBound(b, loop.getUpperBound());
+  std::optional<int64_t> last = most ? getConstantIntValue(most) : std::nullopt,
+                         first = getConstantIntValue(loop.getLowerBound());
+  return last && first && *last <= *first;
 }
 
 //===----------------------------------------------------------------------===//
 // Rewriting
 //===----------------------------------------------------------------------===//
+
+void LoadSinking::rewrite() {
+  // Not of others: those go with them.
+  SmallVector<Operation *> erased;
+  llvm::copy_if(needless, std::back_inserter(erased), [&](Operation *op) {
+    return llvm::none_of(needless, [&](Operation *other) {
+      return other->isProperAncestor(op);
+    });
+  });
+  for (Operation *op : erased) {
+    op->walk([&](Operation *inner) {
+      computations.remove(inner);
+      if (auto launch = dyn_cast<gpu::LaunchOp>(inner)) {
+        launches.remove(launch);
+        grids.erase(launch);
+      } else if (auto alloc = dyn_cast<memref::AllocOp>(inner)) {
+        allocs.erase(alloc);
+      }
+    });
+    op->erase();
+  }
+  for (auto [alloc, bytes] : allocs)
+    allocateAtMost(alloc, bytes);
+  allocs.clear();
+  for (scf::IfOp op : decisions)
+    decideInLaunches(op);
+  for (auto [launch, most] : grids)
+    boundBlocks(launch, most);
+  for (gpu::LaunchOp launch : launches)
+    sink(launch);
+  SetVector<Operation *> sorted = topologicalSort(computations);
+  for (Operation *op : llvm::reverse(sorted))
+    if (op->use_empty())
+      op->erase();
+}
+
+/// Puts what a kernel does under a condition.
+static void guard(gpu::LaunchOp launch,
+                  function_ref<Value(OpBuilder &)> getCondition) {
+  Block &body = launch.getBody().front();
+  OpBuilder b = OpBuilder::atBlockBegin(&body);
+  auto guard = scf::IfOp::create(b, launch.getLoc(), getCondition(b));
+  Block &guarded = *guard.thenBlock();
+  guarded.getOperations().splice(guarded.begin(), body.getOperations(),
+                                 std::next(guard->getIterator()),
+                                 std::prev(body.end()));
+}
+
+/// Blocks of threads behind those that there are do nothing.
+void LoadSinking::boundBlocks(gpu::LaunchOp launch, Value most) {
+  Value count = launch.getGridSizeX();
+  launch.getGridSizeXMutable().assign(most);
+  guard(launch, [&](OpBuilder &b) -> Value {
+    return arith::CmpIOp::create(b, launch.getLoc(), arith::CmpIPredicate::slt,
+                                 launch.getBlockIds().x, count);
+  });
+}
 
 /// As many bytes as there may have to be, and a view of those that there are.
 void LoadSinking::allocateAtMost(memref::AllocOp alloc, Value bytes) {
@@ -302,15 +471,8 @@ void LoadSinking::allocateAtMost(memref::AllocOp alloc, Value bytes) {
 }
 
 void LoadSinking::decideInLaunches(scf::IfOp op) {
-  for (auto launch : op.thenBlock()->getOps<gpu::LaunchOp>()) {
-    Block &body = launch.getBody().front();
-    OpBuilder b = OpBuilder::atBlockBegin(&body);
-    auto guard = scf::IfOp::create(b, op.getLoc(), op.getCondition());
-    Block &guarded = *guard.thenBlock();
-    guarded.getOperations().splice(guarded.begin(), body.getOperations(),
-                                   std::next(guard->getIterator()),
-                                   std::prev(body.end()));
-  }
+  for (auto launch : op.thenBlock()->getOps<gpu::LaunchOp>())
+    guard(launch, [&](OpBuilder &) { return op.getCondition(); });
   op.thenBlock()->getTerminator()->erase();
   op->getBlock()->getOperations().splice(op->getIterator(),
                                          op.thenBlock()->getOperations());

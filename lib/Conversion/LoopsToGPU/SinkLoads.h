@@ -13,10 +13,6 @@
 
 namespace fovea::attn {
 
-/// A launch with a block of threads for each so many of its iterations, whose
-/// other threads do nothing: more blocks do no harm.
-inline constexpr llvm::StringLiteral kFlatLaunchAttrName = "attn.flat";
-
 /// Makes stores of the host, of 64 bits or of what it has loaded, loops of one
 /// iteration: a graph cannot hold them.
 void wrapHostStores(mlir::func::FuncOp function);

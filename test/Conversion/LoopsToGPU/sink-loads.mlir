@@ -56,8 +56,9 @@ func.func @bound(%position: memref<i64>, %rows: memref<300x10xf32>, %more: memre
 // CHECK: arith.addf
 // CHECK: gpu.launch
 // CHECK: memref.load %arg0[] : memref<i64>
-// CHECK: memref.store %{{.*}}, %arg0[] : memref<i64>
-func.func @decision(%position: memref<i64>, %a: memref<20x30xf32>) {
+// CHECK: memref.store %{{.*}}, %arg2[] : memref<i64>
+// CHECK: memref.copy %arg2, %arg0
+func.func @decision(%position: memref<i64>, %a: memref<20x30xf32>, %after: memref<i64>) {
   %loaded = memref.load %position[] : memref<i64>
   %number = arith.index_cast %loaded : i64 to index
   %c7 = arith.constant 7 : index
@@ -67,7 +68,8 @@ func.func @decision(%position: memref<i64>, %a: memref<20x30xf32>) {
   }
   %c1 = arith.constant 1 : i64
   %next = arith.addi %loaded, %c1 : i64
-  memref.store %next, %position[] : memref<i64>
+  memref.store %next, %after[] : memref<i64>
+  memref.copy %after, %position : memref<i64> to memref<i64>
   return
 }
 
@@ -101,5 +103,98 @@ func.func @unbounded(%position: memref<i64>, %rows: memref<?x10xf32>) {
   linalg.add ins(%rows, %rows : memref<?x10xf32>, memref<?x10xf32>) outs(%twice : memref<?x10xf32>)
   linalg.add ins(%rows, %twice : memref<?x10xf32>, memref<?x10xf32>) outs(%rows : memref<?x10xf32>)
   memref.dealloc %twice : memref<?x10xf32>
+  return
+}
+
+// -----
+
+// A loop that has no iteration whatever is loaded needs nothing, nor does a
+// check that kernels repeat.
+// CHECK-LABEL: func.func @never
+// CHECK-NOT: memref.load
+// CHECK-NOT: llvm.call
+// CHECK-NOT: scf.for
+// CHECK: gpu.launch
+// CHECK: memref.load %arg0[] : memref<i64>
+llvm.func @check(i64)
+func.func @never(%position: memref<i64>, %row: memref<1x8xf32>, %rows: memref<16x8xf32>) {
+  %loaded = memref.load %position[] : memref<i64>
+  llvm.call @check(%loaded) {attn.repeated_check} : (i64) -> ()
+  %number = arith.index_cast %loaded : i64 to index
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %count = affine.apply affine_map<()[s0] -> ((s0 mod 8 + 8) floordiv 16)>()[%number]
+  scf.for %i = %c0 to %count step %c1 {
+    %view = memref.subview %rows[%i, 0] [%count, 8] [1, 1] : memref<16x8xf32> to memref<?x8xf32, strided<[8, 1], offset: ?>>
+    linalg.add ins(%view, %view : memref<?x8xf32, strided<[8, 1], offset: ?>>, memref<?x8xf32, strided<[8, 1], offset: ?>>)
+               outs(%view : memref<?x8xf32, strided<[8, 1], offset: ?>>)
+  }
+  %at = affine.apply affine_map<()[s0] -> (s0 mod 16)>()[%number]
+  %to = memref.subview %rows[%at, 0] [1, 8] [1, 1] : memref<16x8xf32> to memref<1x8xf32, strided<[8, 1], offset: ?>>
+  memref.copy %row, %to : memref<1x8xf32> to memref<1x8xf32, strided<[8, 1], offset: ?>>
+  return
+}
+
+// -----
+
+// Where it may have one, the host reads its bound.
+// CHECK-LABEL: func.func @loop
+// CHECK: memref.load %arg0[] : memref<i64>
+// CHECK: scf.for
+// CHECK: gpu.launch
+func.func @loop(%position: memref<i64>, %row: memref<1x8xf32>, %rows: memref<16x8xf32>) {
+  %loaded = memref.load %position[] : memref<i64>
+  %number = arith.index_cast %loaded : i64 to index
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %count = affine.apply affine_map<()[s0] -> ((s0 mod 8 + 9) floordiv 16)>()[%number]
+  scf.for %i = %c0 to %count step %c1 {
+    %view = memref.subview %rows[%i, 0] [1, 8] [1, 1] : memref<16x8xf32> to memref<1x8xf32, strided<[8, 1], offset: ?>>
+    linalg.add ins(%row, %view : memref<1x8xf32>, memref<1x8xf32, strided<[8, 1], offset: ?>>)
+               outs(%view : memref<1x8xf32, strided<[8, 1], offset: ?>>)
+  }
+  return
+}
+
+// -----
+
+// A loop may go through places that follow from a number, unless it writes it.
+// CHECK-LABEL: func.func @places
+// CHECK-NOT: memref.load
+// CHECK: scf.for
+// CHECK-NEXT: gpu.launch
+// CHECK: memref.load %arg0[] : memref<i64>
+// CHECK: return
+// CHECK-LABEL: func.func @written_in_a_loop
+// CHECK: memref.load %arg0[%c0] : memref<1xi64>
+// CHECK: scf.for
+// CHECK: gpu.launch
+#place = affine_map<()[s0, s1] -> ((s0 + s1) mod 16)>
+func.func @places(%position: memref<i64>, %row: memref<1x8xf32>, %rows: memref<16x8xf32>) {
+  %loaded = memref.load %position[] : memref<i64>
+  %number = arith.index_cast %loaded : i64 to index
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c4 = arith.constant 4 : index
+  scf.for %i = %c0 to %c4 step %c1 {
+    %at = affine.apply #place()[%number, %i]
+    %view = memref.subview %rows[%at, 0] [1, 8] [1, 1] : memref<16x8xf32> to memref<1x8xf32, strided<[8, 1], offset: ?>>
+    memref.copy %row, %view : memref<1x8xf32> to memref<1x8xf32, strided<[8, 1], offset: ?>>
+  }
+  return
+}
+func.func @written_in_a_loop(%position: memref<1xi64>, %row: memref<1x8xf32>, %rows: memref<16x8xf32>, %numbers: memref<1xi64>) {
+  %c0 = arith.constant 0 : index
+  %loaded = memref.load %position[%c0] : memref<1xi64>
+  %number = arith.index_cast %loaded : i64 to index
+  %c1 = arith.constant 1 : index
+  %c4 = arith.constant 4 : index
+  scf.for %i = %c0 to %c4 step %c1 {
+    %at = affine.apply #place()[%number, %i]
+    %view = memref.subview %rows[%at, 0] [1, 8] [1, 1] : memref<16x8xf32> to memref<1x8xf32, strided<[8, 1], offset: ?>>
+    linalg.add ins(%row, %view : memref<1x8xf32>, memref<1x8xf32, strided<[8, 1], offset: ?>>)
+               outs(%view : memref<1x8xf32, strided<[8, 1], offset: ?>>)
+    linalg.copy ins(%numbers : memref<1xi64>) outs(%position : memref<1xi64>)
+  }
   return
 }

@@ -14,6 +14,7 @@
 #include "fovea/Dialect/Attn/IR/SourceDistances.h"
 #include "fovea/Dialect/Attn/IR/TreeRules.h"
 #include "fovea/Dialect/Attn/Transforms/Passes.h"
+#include "fovea/Kernels/GPURuntimeCalls.h"
 #include "fovea/Kernels/RuntimeCalls.h"
 #include "fovea/Kernels/StreamRanges.h"
 #include "fovea/Kernels/TargetFacts.h"
@@ -209,7 +210,7 @@ private:
       }
   }
 
-  /// As a code, of 32 bits.
+  /// For where no host reads it: as a code, of 32 bits.
   static void checkPositionOnDevice(ImplicitLocOpBuilder &b, Operation *op,
                                     Value position) {
     using Limits = std::numeric_limits<int32_t>;
@@ -233,10 +234,9 @@ private:
     if (!position)
       return;
     ImplicitLocOpBuilder b(op->getLoc(), op);
-    // No host reads it there.
-    if (isForGPU(op) && isa<VQDecodeOp>(op) &&
-        isa<RankedTensorType>(position.getType()))
-      return checkPositionOnDevice(b, op, position);
+    bool isRepeated = isForGPU(op) && isa<RankedTensorType>(position.getType());
+    if (isRepeated)
+      checkPositionOnDevice(b, op, position);
     Value found =
         isa<MemRefType>(position.getType())
             ? memref::LoadOp::create(b, position).getResult()
@@ -251,6 +251,8 @@ private:
         "{0}: position of state must be from 0 to {1}",
         op->getName().getStringRef(), static_cast<int64_t>(kMostTokens));
     calls.emitCheck(b, "fovea_rt_check_extent", rule, {found, expected});
+    if (isRepeated)
+      op->getPrevNode()->setAttr(kRepeatedCheckAttrName, b.getUnitAttr());
   }
 
   /// The position of the state that `op` is given, or null.

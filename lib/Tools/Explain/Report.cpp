@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Report.h"
+#include "FirstTrips.h"
 #include "FunctionData.h"
 #include "fovea/Analysis/UsefulFlops.h"
 #include "fovea/Dialect/Attn/IR/AttnDialect.h"
@@ -62,12 +63,14 @@ static void explainUnknown(Operation *op, const FunctionData &data,
 }
 
 static std::optional<OperationReport>
-inspectOperation(Operation *op, unsigned number, Extents extents,
+inspectOperation(const FunctionOp &found, Extents extents,
                  const FunctionData &data) {
+  Operation *op = found.op;
   if (!isa<attn::AttnDialect>(op->getDialect()))
     return std::nullopt;
   OperationReport report;
-  report.number = number;
+  report.number = found.number;
+  report.trips = found.trips;
   report.name = op->getName().getStringRef().str();
   report.place = getPlace(op);
   report.flops = countUsefulFlops(op, extents);
@@ -114,12 +117,12 @@ static void inspectFunction(FunctionOpInterface function,
   if (!options.sameAs.empty())
     copy = mergeArguments(function, options.sameAs);
   Extents extents(function, shapes);
-  FunctionData data = findData(function, shapes, options);
-  unsigned number = 0;
-  function->walk([&](Operation *op) {
-    if (auto found = inspectOperation(op, number++, extents, data))
+  FirstTrips first = unrollFirstTrips(function);
+  FunctionData data = findData(first.function, shapes, options);
+  Extents extentsAtFirst(first.function, shapes);
+  for (const FunctionOp &op : first.ops)
+    if (auto found = inspectOperation(op, extentsAtFirst, data))
       report.operations.push_back(std::move(*found));
-  });
   report.flops = countUsefulFlops(function, shapes);
   report.resultBytes = 0;
   function->walk([&](Operation *op) {

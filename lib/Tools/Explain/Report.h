@@ -67,6 +67,9 @@ std::optional<TileList> listTiles(const ScoreMatrix &matrix, int64_t queries,
 struct OperationReport {
   unsigned number;
   std::string name, place;
+  /// How often loops run it, of which this is the first time; none where that
+  /// is not known.
+  std::optional<int64_t> trips = 1;
   std::optional<double> flops;
   /// None without scores, and where extents are not known.
   std::optional<ScoreMatrix> matrix;

@@ -104,6 +104,7 @@ static json::Object makeOperation(const OperationReport &operation,
                                   const Report &report) {
   json::Object object{{"operation", operation.name},
                       {"place", operation.place},
+                      {"trips", orNull(operation.trips)},
                       {"extents_are_known", operation.extentsAreKnown},
                       {"flop", orNull(operation.flops)},
                       {"decisions", makeDecisions(report, operation.number)}};
@@ -114,6 +115,7 @@ static json::Object makeOperation(const OperationReport &operation,
     object["drawn_batch"] = report.batch;
     object["drawn_head"] = report.head;
     object["needed_arguments"] = json::Array(operation.neededArguments);
+    object["not_drawn"] = operation.notComputed;
     json::Array sequences, sources;
     for (auto [keys, pairs, faults] : zip_equal(
              matrix->sequences, operation.pairs, operation.drawing.faults))

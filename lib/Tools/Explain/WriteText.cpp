@@ -144,6 +144,12 @@ static std::string describeNeeded(const OperationReport &operation,
   return "data of " + names + ", which decides on what is read";
 }
 
+static std::string describeTrips(std::optional<int64_t> trips) {
+  return trips ? "the first of " + count(*trips) + " trips of its loops"
+               : "the first trip of its loops, which run as often as data or "
+                 "lengths say";
+}
+
 static void addDecisions(const Report &report,
                          std::optional<unsigned> operation,
                          std::vector<Fact> &facts) {
@@ -172,6 +178,8 @@ std::vector<Fact> explanation::getFacts(const Report &report) {
 std::vector<Fact> explanation::getFacts(const OperationReport &operation,
                                         const Report &report) {
   std::vector<Fact> facts;
+  if (operation.trips != 1)
+    facts.push_back({"explained", describeTrips(operation.trips)});
   if (!operation.extentsAreKnown)
     facts.push_back({"", "an extent does not follow from the arguments: "
                          "nothing more is known"});

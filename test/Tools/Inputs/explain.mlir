@@ -131,3 +131,27 @@ func.func @sequences(%q: tensor<3x2x16x8xf32>, %k: tensor<3x2x16x8xf32>) -> tens
   }
   return %found : tensor<3x2x16x8xf32>
 }
+
+// Blocks of queries, one after the other, with the keys up to their end.
+func.func @blocks(%q: tensor<2x2x64x8xf32>, %k: tensor<2x2x64x8xf32>, %last: index) -> tensor<2x2x64x8xf32> {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c2 = arith.constant 2 : index
+  %c16 = arith.constant 16 : index
+  %end = arith.constant 64 : index
+  %all = tensor.empty() : tensor<2x2x64x8xf32>
+  %found = scf.for %b = %c0 to %c2 step %c1 iter_args(%outer = %all) -> tensor<2x2x64x8xf32> {
+    %blocks = scf.for %i = %c16 to %end step %c16 iter_args(%acc = %outer) -> tensor<2x2x64x8xf32> {
+      %own = tensor.extract_slice %q[%b, 0, %i, 0] [1, 2, 16, 8] [1, 1, 1, 1] : tensor<2x2x64x8xf32> to tensor<1x2x16x8xf32>
+      %stop = arith.addi %i, %c16 : index
+      %keys = tensor.extract_slice %k[%b, 0, 0, 0] [1, 2, %stop, 8] [1, 1, 1, 1] : tensor<2x2x64x8xf32> to tensor<1x2x?x8xf32>
+      %init = tensor.empty() : tensor<1x2x16x8xf32>
+      %out = attn.dense ins(%own, %keys, %keys : tensor<1x2x16x8xf32>, tensor<1x2x?x8xf32>, tensor<1x2x?x8xf32>)
+          outs(%init : tensor<1x2x16x8xf32>) {causal} -> tensor<1x2x16x8xf32>
+      %next = tensor.insert_slice %out into %acc[%b, 0, %i, 0] [1, 2, 16, 8] [1, 1, 1, 1] : tensor<1x2x16x8xf32> into tensor<2x2x64x8xf32>
+      scf.yield %next : tensor<2x2x64x8xf32>
+    }
+    scf.yield %blocks : tensor<2x2x64x8xf32>
+  }
+  return %found : tensor<2x2x64x8xf32>
+}

@@ -188,6 +188,7 @@ func.func @itself(%q: tensor<1x2x12x8xf32>, %k: tensor<1x2x12x8xf32>, %init: ten
 // -----
 
 // A prefix that all queries see.
+// REMARK: [Passed] ConditionsAreMasks | Category:attn.dense | Left=0, Mask="#attn.mask<causal, prefix = 4>", Taken=1
 // CHECK-LABEL: func @prefix(
 // CHECK-NOT: score
 // CHECK: mask = #attn.mask<causal, prefix = 4>

@@ -102,7 +102,7 @@ echo "ruff"
 echo "mypy"
 .venv/bin/mypy || failed+=(mypy)
 echo "clang-tidy: ${#files[@]} files"
-printf '%s\0' "${files[@]}" |
+[ ${#files[@]} -eq 0 ] || printf '%s\0' "${files[@]}" |
   xargs -0 -n1 -P"$(nproc)" "${CLANG_TIDY:-clang-tidy-22}" -p "$build" --quiet --warnings-as-errors='*' ||
   failed+=(clang-tidy)
 if [ ${#failed[@]} -gt 0 ]; then

@@ -10,6 +10,8 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/IRMapping.h"
+#include "llvm/Support/CheckedArithmetic.h"
+#include <limits>
 
 using namespace mlir;
 using namespace fovea;
@@ -21,7 +23,8 @@ static std::optional<int64_t> countTrips(scf::ForOp loop) {
   std::optional<APInt> trips = loop.getStaticTripCount();
   if (!trips)
     return std::nullopt;
-  return trips->getLimitedValue();
+  return static_cast<int64_t>(
+      trips->getLimitedValue(std::numeric_limits<int64_t>::max()));
 }
 
 /// Copies the body of `loop` before it.
@@ -49,9 +52,8 @@ static void copyFirstTrip(scf::ForOp loop, Facts &facts) {
     for (auto [original, copied] : llvm::zip_equal(originals, copies)) {
       FunctionOp fact = facts.lookup(original);
       fact.op = copied;
-      fact.trips = fact.trips && trips
-                       ? std::optional<int64_t>(*fact.trips * *trips)
-                       : std::nullopt;
+      fact.trips = fact.trips && trips ? llvm::checkedMul(*fact.trips, *trips)
+                                       : std::nullopt;
       facts[copied] = fact;
     }
   }

@@ -35,6 +35,13 @@ protected:
   MLIRContext context;
   std::string message;
   ScopedDiagnosticHandler handler;
+  /// All rows of a source.
+  AffineMap allRows() {
+    return AffineMap::get(
+        1, 2,
+        {getAffineConstantExpr(0, &context), getAffineSymbolExpr(0, &context)},
+        &context);
+  }
   std::function<InFlightDiagnostic()> emitter = [this]() {
     return mlir::emitError(UnknownLoc::get(&context));
   };
@@ -57,10 +64,19 @@ TEST_F(AttnAttributesTest, MaskWithoutWindow) {
   EXPECT_FALSE(MaskAttr::get(&context, false, 3).isTrivial());
 }
 
+TEST_F(AttnAttributesTest, SourceRefusesNoRanges) {
+  EXPECT_FALSE(succeeded(SourceAttr::verify(
+      emitError(), ArrayRef<AffineMap>(), MaskAttr::get(&context, false, 0),
+      false, false, false, false, false, false, false, AffineMap(), /*unit=*/0,
+      /*hasListedPositions=*/false, /*hasScore=*/false)));
+  EXPECT_NE(message.find("expected at least one range of a source"),
+            std::string::npos);
+}
+
 TEST_F(AttnAttributesTest, SourceRefusesMissingMask) {
   EXPECT_FALSE(succeeded(SourceAttr::verify(
-      emitError(), ArrayRef<AffineMap>(), MaskAttr(), false, false, false,
-      false, false, false, false, AffineMap(), /*unit=*/0,
+      emitError(), ArrayRef<AffineMap>(allRows()), MaskAttr(), false, false,
+      false, false, false, false, false, AffineMap(), /*unit=*/0,
       /*hasListedPositions=*/false, /*hasScore=*/false)));
   EXPECT_EQ(message, "expected a mask");
 }
@@ -78,14 +94,15 @@ TEST_F(AttnAttributesTest, SourceRefusesRangeOfTwoBlocks) {
 }
 
 TEST_F(AttnAttributesTest, SourceRefusesLocalBiasWithoutOneRange) {
+  AffineMap ranges[] = {allRows(), allRows()};
   EXPECT_FALSE(succeeded(SourceAttr::verify(
-      emitError(), ArrayRef<AffineMap>(), MaskAttr::get(&context, false, 0),
+      emitError(), ranges, MaskAttr::get(&context, false, 0),
       /*hasLogWeight=*/false, /*hasBias=*/true, /*hasCodes=*/false,
       /*hasLocalBias=*/true, /*hasLengths=*/false, /*hasRelative=*/false,
       /*hasDistanceBias=*/false, /*origin=*/AffineMap(), /*unit=*/0,
       /*hasListedPositions=*/false, /*hasScore=*/false)));
   EXPECT_EQ(message, "expected a bias and one range with a local bias, but got "
-                     "0 ranges and a bias");
+                     "2 ranges and a bias");
 }
 
 TEST_F(AttnAttributesTest, TilesCountQueryLanes) {

@@ -19,8 +19,9 @@ using namespace llvm;
 using namespace fovea;
 using namespace fovea::functions;
 
-/// What a source without ranges reads.
+/// What a source without ranges reads, and one whose window is 0.
 static const std::string kAllRows[] = {"(b)[rows, n] -> (0, rows)"};
+static const std::string kNoRows[] = {"(b)[rows, n] -> (0, 0)"};
 
 namespace {
 /// Operands and attributes of both functions, and what was made of arguments:
@@ -202,7 +203,7 @@ void StreamArguments::addSource(const attn::Contract &contract,
     attribute.ranges = kAllRows;
   // A mask says only what it admits.
   if (source.window == 0)
-    attribute.ranges = {};
+    attribute.ranges = kNoRows;
   attribute.hasLogWeight = source.logWeight.has_value();
   attribute.hasBias = source.bias.has_value();
   attribute.hasLengths = source.lengths.has_value();

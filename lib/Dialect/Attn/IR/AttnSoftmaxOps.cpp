@@ -451,6 +451,13 @@ LogicalResult StreamOp::verify() {
   return verifyRangesApart(*this);
 }
 
+/// Whether a range has no row of any block.
+static bool isEmptyRange(AffineMap range) {
+  auto begin = dyn_cast<AffineConstantExpr>(range.getResult(0)),
+       end = dyn_cast<AffineConstantExpr>(range.getResult(1));
+  return begin && end && end.getValue() <= begin.getValue();
+}
+
 namespace {
 /// A source without rows contributes nothing.
 struct DropEmptySources : OpRewritePattern<StreamOp> {
@@ -459,7 +466,8 @@ struct DropEmptySources : OpRewritePattern<StreamOp> {
                                 PatternRewriter &rewriter) const override {
     SmallVector<StreamOp::Source> kept;
     for (StreamOp::Source source : op.getSourceList()) {
-      if (getExtent(source.getRowsOperand(), 2) != 0)
+      if (getExtent(source.getRowsOperand(), 2) != 0 &&
+          !llvm::all_of(source.attr.getRanges(), isEmptyRange))
         kept.push_back(source);
     }
     if (kept.size() == op.getSources().size() || kept.empty())

@@ -129,7 +129,7 @@ func.func @memref_mask(%q: memref<1x1x4x8xf32>, %o: memref<1x1x4x8xf32>) {
 
 // -----
 
-// A source without rows goes, and takes its terms along.
+// A source without rows, or whose ranges have none, goes, and takes its terms along.
 // CHECK-LABEL: func @drop_empty_sources(
 // CHECK-SAME: %[[Q:[^:]*]]: tensor<1x1x4x8xf32>, %[[E:[^:]*]]: tensor<1x1x0x8xf32>, %[[W0:[^:]*]]: tensor<1x1x0xf32>, %[[W1:[^:]*]]: tensor<1x1x4xf32>, %[[B0:[^:]*]]: tensor<1x1x4x0xf32>, %[[B1:[^:]*]]: tensor<1x1x4x4xf32>
 // CHECK: attn.stream query(%[[Q]] : tensor<1x1x4x8xf32>)
@@ -140,6 +140,7 @@ func.func @drop_empty_sources(%q: tensor<1x1x4x8xf32>, %e: tensor<1x1x0x8xf32>, 
   %0 = attn.stream query(%q : tensor<1x1x4x8xf32>)
       source(%e, %e : tensor<1x1x0x8xf32>, tensor<1x1x0x8xf32>) log_weight(%w0 : tensor<1x1x0xf32>) bias(%b0 : tensor<1x1x4x0xf32>)
           ranges [affine_map<(b)[rows, n] -> (0, rows)>]
+      source(%q, %q : tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>) ranges [affine_map<(b)[rows, n] -> (0, 0)>]
       source(%q, %q : tensor<1x1x4x8xf32>, tensor<1x1x4x8xf32>) log_weight(%w1 : tensor<1x1x4xf32>) bias(%b1 : tensor<1x1x4x4xf32>)
           ranges [affine_map<(b)[rows, n] -> (0, rows)>] mask <causal>
       source(%e, %e : tensor<1x1x0x8xf32>, tensor<1x1x0x8xf32>) ranges [affine_map<(b)[rows, n] -> (0, rows)>]

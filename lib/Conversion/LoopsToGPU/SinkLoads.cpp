@@ -323,8 +323,8 @@ Value LoadSinking::findLeast(OpBuilder &b, Value value) {
   if (isa<math::CountLeadingZerosOp>(op))
     if (Value most = findBound(b, op->getOperand(0)))
       return rebuild(b, op, most);
-  return b.create<arith::ConstantOp>(op->getLoc(),
-                                     b.getZeroAttr(value.getType()));
+  return arith::ConstantOp::create(b, op->getLoc(),
+                                   b.getZeroAttr(value.getType()));
 }
 
 /// What a number, which counts something, is at most whatever is loaded; null

@@ -66,6 +66,7 @@ bool isOnDevice(const void *data, Target target);
 
 /// Whether it is on a device where a graph is being captured.
 bool isCaptured(const void *data, Target target);
+
 /// Whether the kernel narrows an argument of 64-bit integers: the host need not
 /// read what lies on a device.
 bool isNarrowedByKernel(const TensorRef &array, Target target);

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ._rewriting import ARITHMETIC, read_list, read_number
+from ._rewriting import ARITHMETIC, SIGNED, read_direction, read_list, read_number
 from ._stablehlo_sort import SortWriter
 
 __all__ = ["ExtentWriter"]
@@ -21,8 +21,6 @@ __all__ = ["ExtentWriter"]
 _ASSERTION, _WINDOWS = "shape_assertion", "stablehlo.dynamic_reduce_window"
 #: Shapes have no more dimensions.
 _MOST_ELEMENTS = 16
-#: As arith.cmpi numbers signed predicates.
-_PREDICATES = {"EQ": 0, "NE": 1, "LT": 2, "LE": 3, "GT": 4, "GE": 5}
 
 
 class ExtentWriter(SortWriter):
@@ -94,7 +92,7 @@ class ExtentWriter(SortWriter):
         unknown = [dim for dim in range(source.rank) if source.is_dynamic_dim(dim)]
         if not self.is_checked:
             for dim in unknown:
-                self.check(0, self.extent(op.operands[0], dim), scalars[dims[dim]], "extents differ, and none is known to be 1")
+                self.check(SIGNED["EQ"], self.extent(op.operands[0], dim), scalars[dims[dim]], "extents differ, and none is known to be 1")
         attributes = {
             "broadcast_dimensions": op.attributes["broadcast_dimensions"],
             "known_nonexpanding_dimensions": self.ir.DenseI64ArrayAttr.get(unknown),
@@ -203,18 +201,15 @@ class ExtentWriter(SortWriter):
         comparison = op.operands[0].owner
         if isinstance(comparison, self.ir.Block) or comparison.name != "stablehlo.compare":
             return False
-        direction = re.search(r"comparison_direction ([A-Z]+)", str(comparison.attributes["comparison_direction"]))
         (left,), (right,) = map(self.scalars, comparison.operands)
         message = self.ir.StringAttr(op.attributes["error_message"]).value if "error_message" in op.attributes else "extents differ"
         # What is in braces are numbers that are not known here.
         message = re.sub(r" ?\(= \{\d+\}\)", "", message.split("Using the following")[0]).strip()
-        self.check(_PREDICATES[direction[1]] if direction else 0, left, right, message)
+        self.check(SIGNED[read_direction(comparison)], left, right, message)
         return None
 
     def check(self, predicate: int, left: Any, right: Any, message: str) -> None:
-        i1 = self.ir.IntegerType.get_signless(1)
-        number = self.integer(predicate, self.ir.IntegerType.get_signless(64))
-        test = self.make("arith.cmpi", [i1], [self.value(left), self.value(right)], {"predicate": number})
+        test = self.compare(predicate, self.value(left), self.value(right))
         self.make("cf.assert", [], [test], {"msg": self.ir.StringAttr.get(message)})
 
     def write_windows(self, op: Any) -> Any:
@@ -237,6 +232,6 @@ class ExtentWriter(SortWriter):
         extent = self.extent(op.operands[0], dim)
         reach = self.combine("add", within, 1)
         for each in extents[dim], reach:
-            self.check(0, extent, each, "windows that are not cumulative have unknown extents")
-        found = self.accumulate(op.operands[0], block, dim, is_backward)
+            self.check(SIGNED["EQ"], extent, each, "windows that are not cumulative have unknown extents")
+        found = self.accumulate(op.operands[0], op.operands[1], block, dim, is_backward)
         return False if found is None else found

@@ -9,7 +9,10 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-__all__ = ["ARITHMETIC", "Writer", "read_list", "read_number", "rewrite"]
+__all__ = ["ARITHMETIC", "SIGNED", "Writer", "read_direction", "read_list", "read_number", "rewrite"]
+
+#: Predicates of arith.cmpi, by directions of StableHLO.
+SIGNED = {"EQ": 0, "NE": 1, "LT": 2, "LE": 3, "GT": 4, "GE": 5}
 
 ARITHMETIC: dict[str, tuple[str, Callable[[int, int], int]]] = {
     "add": ("arith.addi", lambda a, b: a + b),
@@ -50,6 +53,13 @@ class Writer:
         if not isinstance(scalar, int):
             return scalar
         return self.make("arith.constant", [self.index], [], {"value": self.integer(scalar, self.index)})
+
+    def compare(self, predicate: int, left: Any, right: Any, kind: str = "arith.cmpi") -> Any:
+        number = self.integer(predicate, self.ir.IntegerType.get_signless(64))
+        return self.make(kind, [self.ir.IntegerType.get_signless(1)], [left, right], {"predicate": number})
+
+    def both(self, left: Any, right: Any) -> Any:
+        return self.make("arith.andi", [left.type], [left, right])
 
     # ---- Extents, numbers or values of type index ----
 
@@ -140,6 +150,13 @@ def rewrite(text: str, kind: type[Writer]) -> str:
                 for block in region.blocks:
                     _write_block(kind, ir, module, block)
         return str(module)
+
+
+def read_direction(op: Any) -> str:
+    """Of a comparison of StableHLO."""
+    found = re.search(r"comparison_direction ([A-Z]+)", str(op.attributes["comparison_direction"]))
+    assert found is not None, op.attributes["comparison_direction"]
+    return found[1]
 
 
 def read_list(attribute: Any, name: str) -> list[int]:

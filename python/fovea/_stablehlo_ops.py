@@ -9,9 +9,9 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ._rewriting import Writer, read_list, read_number
+from ._rewriting import SIGNED, Writer, read_list, read_number
 
-__all__ = ["GREATER", "LESS", "LESS_OR_EQUAL", "FunctionWriter", "OperationWriter"]
+__all__ = ["FunctionWriter", "OperationWriter"]
 
 #: What is computed for each element by itself, so that what a region says of scalars can be said of tensors.
 _ELEMENTWISE = {
@@ -22,8 +22,6 @@ _ELEMENTWISE = {
         "select shift_left shift_right_arithmetic shift_right_logical sign sine sqrt subtract tan tanh xor"
     ).split()
 }
-#: Predicates of arith.cmpi.
-LESS, LESS_OR_EQUAL, GREATER = 2, 3, 4
 
 
 class OperationWriter(Writer):
@@ -45,14 +43,10 @@ class OperationWriter(Writer):
     def cast(self, value: Any, type: Any) -> Any:
         return value if value.type == type else self.make("builtin.unrealized_conversion_cast", [type], [value])
 
-    def compare(self, predicate: int, left: Any, right: Any, kind: str = "arith.cmpi") -> Any:
-        number = self.integer(predicate, self.ir.IntegerType.get_signless(64))
-        return self.make(kind, [self.ir.IntegerType.get_signless(1)], [left, right], {"predicate": number})
-
-    def loop(self, count: Any, carried: Sequence[Any], body: Callable[..., Sequence[Any]], first: int = 0) -> list[Any]:
-        """What `body(index, *carried)` leaves after all numbers from `first` to `count`."""
+    def loop(self, count: Any, carried: Sequence[Any], body: Callable[..., Sequence[Any]]) -> list[Any]:
+        """What `body(index, *carried)` leaves after all numbers below `count`."""
         types = [each.type for each in carried]
-        op = self.make_all("scf.for", types, [self.value(first), self.value(count), self.value(1), *carried], regions=1)
+        op = self.make_all("scf.for", types, [self.value(0), self.value(count), self.value(1), *carried], regions=1)
         block = op.regions[0].blocks.append(self.index, *types)
         with self.ir.InsertionPoint(block):
             self.make("scf.yield", [], body(*block.arguments))
@@ -98,6 +92,11 @@ class OperationWriter(Writer):
                         if operand == argument:
                             owner.operands[number] = cast.results[0]
 
+    def spread(self, scalar: Any, type: Any, sizes: Sequence[Any]) -> Any:
+        """A tensor of one number, which is in a tensor without dimensions."""
+        number = self.make("tensor.extract", [type.element_type], [scalar])
+        return self.make("tensor.splat", [type], [number, *(each for each in sizes if not isinstance(each, int))])
+
     def apply(self, block: Any, arguments: Sequence[Any]) -> Any:
         """The result of a region of scalars for each element of tensors, or None."""
         type = self.ir.RankedTensorType(arguments[0].type)
@@ -109,9 +108,8 @@ class OperationWriter(Writer):
             if not type.rank:
                 return value
             shape = self.ir.RankedTensorType.get(type.shape, self.scalar_type(value))
-            sizes = [self.extent(arguments[0], dim) for dim in range(type.rank) if type.is_dynamic_dim(dim)]
-            scalar = self.make("tensor.extract", [shape.element_type], [value])
-            known[value] = self.make("tensor.splat", [shape], [scalar, *sizes])
+            sizes = [self.extent(arguments[0], dim) for dim in range(type.rank)]
+            known[value] = self.spread(value, shape, sizes)
             return known[value]
 
         for op in block.operations:
@@ -201,28 +199,29 @@ class OperationWriter(Writer):
         others = padding[: 2 * dim] + padding[2 * dim + 2 :]
         if any(others) or (numbers("window_dimensions") or [])[dim] != extent or sorted((low, high)) != [0, extent - 1]:
             return False
-        found = self.accumulate(op.operands[0], op.regions[0].blocks[0], dim, not low)
+        found = self.accumulate(op.operands[0], op.operands[1], op.regions[0].blocks[0], dim, not low)
         return False if found is None else found
 
-    def accumulate(self, tensor: Any, block: Any, dim: int, is_backward: bool) -> Any:
+    def accumulate(self, tensor: Any, initial: Any, block: Any, dim: int, is_backward: bool) -> Any:
+        """What windows begin with counts once, as XLA has it."""
         type = self.ir.RankedTensorType(tensor.type)
         sizes: list[Any] = [self.extent(tensor, each) for each in range(type.rank)]
         count, sizes[dim] = sizes[dim], 1
+        unknown = self.ir.ShapedType.get_dynamic_size()
+        shape = self.ir.RankedTensorType.get([each if isinstance(each, int) else unknown for each in sizes], type.element_type)
         is_possible = True
 
-        def step(number: Any, sums: Any) -> list[Any]:
+        def step(number: Any, sums: Any, before: Any) -> list[Any]:
             nonlocal is_possible
-            place, before = number, self.combine("subtract", number, 1)
-            if is_backward:
-                place, before = (self.combine("subtract", self.combine("subtract", count, each), 1) for each in (place, before))
-            offsets = [[at if each == dim else 0 for each in range(type.rank)] for at in (before, place)]
-            found = self.apply(block, [self.extract(sums, each, sizes) for each in offsets])
+            place = self.combine("subtract", self.combine("subtract", count, 1), number) if is_backward else number
+            offsets = [place if each == dim else 0 for each in range(type.rank)]
+            found = self.apply(block, [before, self.extract(tensor, offsets, sizes)])
             if found is None:
                 is_possible = False
-                return [sums]
-            return [self.insert(found, sums, offsets[1], sizes)]
+                return [sums, before]
+            return [self.insert(found, sums, offsets, sizes), found]
 
-        (sums,) = self.loop(count, [tensor], step, first=1)
+        sums, _ = self.loop(count, [tensor, self.spread(initial, shape, sizes)], step)
         return sums if is_possible else None
 
     # ---- Scatter ----
@@ -262,10 +261,10 @@ class OperationWriter(Writer):
                 offsets[dim] = self.element_at(indices, place)
                 end = self.combine("add", offsets[dim], sizes[dim])
                 for test in (
-                    self.compare(LESS_OR_EQUAL, self.value(0), offsets[dim]),
-                    self.compare(LESS_OR_EQUAL, end, self.value(self.extent(tensor, dim))),
+                    self.compare(SIGNED["LE"], self.value(0), offsets[dim]),
+                    self.compare(SIGNED["LE"], end, self.value(self.extent(tensor, dim))),
                 ):
-                    fits = test if fits is None else self.make("arith.andi", [test.type], [fits, test])
+                    fits = test if fits is None else self.both(fits, test)
             at = iter(places)
             piece = [0 if dim in window else next(at) for dim in range(types[2].rank)]
 
@@ -285,16 +284,15 @@ class OperationWriter(Writer):
 class FunctionWriter(Writer):
     """Functions of CHLO as those of math, which torch-mlir-opt does not know."""
 
-    def unary(self, name: str, op: Any) -> Any:
-        return self.make(name, [op.results[0].type], [op.operands[0]] * (2 if name.startswith("arith.mul") else 1))
-
     def write_chlo_square(self, op: Any) -> Any:
         element = str(self.ir.RankedTensorType(op.operands[0].type).element_type)
-        return False if element.startswith("complex") else self.unary("arith.muli" if element.startswith("i") else "arith.mulf", op)
+        if element.startswith("complex"):
+            return False
+        return self.make("arith.muli" if element.startswith("i") else "arith.mulf", [op.results[0].type], [op.operands[0]] * 2)
 
 
 def _define(name: str) -> None:
-    setattr(FunctionWriter, f"write_chlo_{name}", lambda self, op: self.unary(f"math.{name}", op))
+    setattr(FunctionWriter, f"write_chlo_{name}", lambda self, op: self.make(f"math.{name}", [op.results[0].type], op.operands))
 
 
 for _name in "acos acosh asin asinh atan atanh cosh erf erfc sinh tan".split():

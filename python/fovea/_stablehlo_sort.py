@@ -5,17 +5,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
-from ._stablehlo_ops import GREATER, LESS, OperationWriter
+from ._rewriting import SIGNED, read_direction
+from ._stablehlo_ops import OperationWriter
 
 __all__ = ["SortWriter"]
 
-#: Predicates of arith.cmpf, and of arith.cmpi with and without signs.
+#: Predicates of arith.cmpf, and of arith.cmpi without signs.
 _FLOAT = {"EQ": 1, "GT": 2, "GE": 3, "LT": 4, "LE": 5, "NE": 13}
-_SIGNED = {"EQ": 0, "NE": 1, "LT": 2, "LE": 3, "GT": 4, "GE": 5}
 _WIDTHS = {"f64": 64, "f32": 32, "f16": 16, "bf16": 16}
 _UNSIGNED = {"EQ": 0, "NE": 1, "LT": 6, "LE": 7, "GT": 8, "GE": 9}
 
@@ -28,9 +27,6 @@ class SortWriter(OperationWriter):
     def true(self) -> Any:
         i1 = self.ir.IntegerType.get_signless(1)
         return self.make("arith.constant", [i1], [], {"value": self.integer(1, i1)})
-
-    def both(self, left: Any, right: Any) -> Any:
-        return self.make("arith.andi", [left.type], [left, right])
 
     def either(self, left: Any, right: Any) -> Any:
         return self.make("arith.ori", [left.type], [left, right])
@@ -49,7 +45,7 @@ class SortWriter(OperationWriter):
     def is_greater(self, left: Any, right: Any) -> Any:
         if self.is_float(left.type):
             left, right = map(self.in_total_order, (left, right))
-        return self.compare(GREATER, left, right)
+        return self.compare(SIGNED["GT"], left, right)
 
     def in_total_order(self, value: Any) -> Any:
         """An integer that is as much less or greater as the number: -NaN, -inf, ..., -0, 0, ..., inf, NaN."""
@@ -83,17 +79,15 @@ class SortWriter(OperationWriter):
 
     def evaluate_one(self, name: str, op: Any, operands: list[Any]) -> Any:
         if name == "compare":
-            match = re.search(r"comparison_direction ([A-Z]+)", str(op.attributes["comparison_direction"]))
+            direction = read_direction(op)
             kind = str(op.attributes["compare_type"]) if "compare_type" in op.attributes else ""
-            if not match:
-                return None
             left, right = operands
             if self.is_float(left.type):
                 if "TOTALORDER" not in kind:
-                    return self.compare(_FLOAT[match[1]], left, right, "arith.cmpf")
+                    return self.compare(_FLOAT[direction], left, right, "arith.cmpf")
                 left, right = map(self.in_total_order, operands)
-            predicates = _UNSIGNED if "UNSIGNED" in kind or str(left.type) == "i1" else _SIGNED
-            return self.compare(predicates[match[1]], left, right)
+            predicates = _UNSIGNED if "UNSIGNED" in kind or str(left.type) == "i1" else SIGNED
+            return self.compare(predicates[direction], left, right)
         if name == "select":
             return self.make("arith.select", [operands[1].type], operands)
         if name == "not" and str(operands[0].type) == "i1":
@@ -122,7 +116,7 @@ class SortWriter(OperationWriter):
             nonlocal is_possible
             found = self.merge(op.regions[0].blocks[0], [self.extract(each, place, lines, shape) for each in sorted_], count)
             is_possible = is_possible and found is not None
-            return [self.insert(new, old, place, lines) for new, old in zip(found or sorted_, sorted_)] if found else list(sorted_)
+            return [self.insert(new, old, place, lines) for new, old in zip(found or [], sorted_)] or list(sorted_)
 
         found = self.loops([1 if number == dim else each for number, each in enumerate(sizes)], tensors, sort_line)
         return found if is_possible else False
@@ -147,7 +141,7 @@ class SortWriter(OperationWriter):
             return [self.make("tensor.extract", [self.scalar_type(each)], [each, at]) for each in sources]
 
         with self.ir.InsertionPoint(before):
-            self.make("scf.condition", [], [self.compare(LESS, before.arguments[0], end), *before.arguments])
+            self.make("scf.condition", [], [self.compare(SIGNED["LT"], before.arguments[0], end), *before.arguments])
         with self.ir.InsertionPoint(after):
             width, *sources = after.arguments
             twice = add(width, width)
@@ -166,8 +160,8 @@ class SortWriter(OperationWriter):
                     if is_less is None:
                         is_possible = False
                         return [left, right, *results]
-                    is_done = self.compare(LESS, left, middle)
-                    is_right = self.both(self.compare(LESS, right, final), self.either(self.negate(is_done), is_less))
+                    is_done = self.compare(SIGNED["LT"], left, middle)
+                    is_right = self.both(self.compare(SIGNED["LT"], right, final), self.either(self.negate(is_done), is_less))
                     at = add(first, number)
                     step = self.make("arith.index_castui", [self.index], [is_right])
                     results = tuple(
@@ -213,22 +207,22 @@ class SortWriter(OperationWriter):
 
             with self.ir.InsertionPoint(before):
                 at, *tensors = before.arguments
-                some = self.compare(GREATER, at, self.value(0))
+                some = self.compare(SIGNED["GT"], at, self.value(0))
                 previous = self.make("arith.subi", [self.index], [at, self.value(1)])
                 safe = self.make("arith.maxsi", [self.index], [previous, self.value(0)])
                 is_less = self.is_greater(mine, read(tensors[0], safe))
-                self.make("scf.condition", [], [self.make("arith.andi", [some.type], [some, is_less]), at, *tensors])
+                self.make("scf.condition", [], [self.both(some, is_less), at, *tensors])
             with self.ir.InsertionPoint(after):
                 at, *tensors = after.arguments
                 previous = self.make("arith.subi", [self.index], [at, self.value(1)])
 
                 # The last of k falls out.
-                fits = self.compare(LESS, at, end)
+                fits = self.compare(SIGNED["LT"], at, end)
                 moved = self.branch(fits, tensors, lambda: [write(each, read(each, previous), at) for each in tensors])
                 self.make("scf.yield", [], [previous, *moved])
             at, *tensors = op.results
             cast = self.make("arith.index_cast", [number_type], [number])
-            fits = self.compare(LESS, at, end)
+            fits = self.compare(SIGNED["LT"], at, end)
             return self.branch(fits, tensors, lambda: [write(tensors[0], mine, at), write(tensors[1], cast, at)])
 
         return self.loops(sizes, found, lambda place, *inner: take(place[:-1], place[-1], *inner))

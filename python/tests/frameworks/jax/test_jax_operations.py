@@ -35,8 +35,8 @@ def scanned(x):
     return jax.lax.scan(lambda sums, row: (sums * 0.5 + row, sums), x[:, 0], x.swapaxes(0, 1))
 
 
-def normal_pairs(x):
-    """Neither operand is known to be in order."""
+def pairs(x):
+    """A row of each entry of the batch."""
     return x[jnp.arange(x.shape[0]), jnp.argmax(x[:, :, 0], 1)]
 
 
@@ -76,7 +76,7 @@ FUNCTIONS = {
     "greatest of each": lambda x: x.at[jnp.array([0, 0]), jnp.array([1, 0])].max(1.0),
     "slices": lambda x: (x[:, 1:], x[:, :-1], x[:, -1], x[:, :1], x[:, 1:-1], x[:, ::2], x[:, ::-1]),
     "shifted": lambda x: (jnp.roll(x, 1, 1), jnp.pad(x, ((0, 0), (1, 0), (0, 0))), jnp.concatenate([x[:, 1:], x[:, :1]], 1)),
-    "rows": lambda x: (jnp.take(x, jnp.array([0, 1]), axis=1), normal_pairs(x), jax.vmap(lambda y: y[jnp.argmax(y[:, 0])])(x)),
+    "rows": lambda x: (jnp.take(x, jnp.array([0, 1]), axis=1), pairs(x), jax.vmap(lambda y: y[jnp.argmax(y[:, 0])])(x)),
     "along": lambda x: jnp.take_along_axis(x, jnp.argsort(x, 1), 1),
     "bf16 products": bf16_products,
 }  # fmt: skip
@@ -130,6 +130,16 @@ def test_attention_of_bf16():
 
     q = jnp.asarray(array(2, 13, 2, 8), jnp.bfloat16)
     compare(fovea.jax.compile(attend)(q), attend(q), 2e-2)
+
+
+def test_windows_that_begin_with_something():
+    """It counts once."""
+
+    def add_up(x):
+        return jax.lax.reduce_window(x, 1.0, jax.lax.add, (1, 4), (1, 1), ((0, 0), (3, 0)))
+
+    x = jnp.asarray(array(3, 4))
+    compare(fovea.jax.compile(add_up)(x), add_up(x))
 
 
 def test_what_is_left_is_named():

@@ -7,12 +7,23 @@ returned, and arguments that may be lists."""
 from __future__ import annotations
 
 import operator
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
 from . import _fovea
 from ._abstract import AbstractArray
+
+
+@contextmanager
+def named(name: str) -> Iterator[None]:
+    """Says of whose value an error within is."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
 
 
 def integer(name: str, value: Any, least: int) -> int:

@@ -34,15 +34,17 @@ def trace_entries(
     if segments is not None:
         if admit is not None and not callable(admit):
             raise ValueError(f"{prefix}admit: found {type(admit).__name__}, needed a function of (b, h, i, j)")
-        arrays = _arrays_of(prefix, segments, q, k, lengths, query_lengths)
+        arrays = _arrays_of(prefix, segments, q, k, lengths, query_lengths, convert)
         if score is None and admit is None:
             return _trace_segments(arrays, q, convert, prefix)
         admit = _within(arrays, admit)
     return trace_score(score, q, convert, admit, prefix, getattr(q, "shape", ())[:2])
 
 
-def _arrays_of(prefix: str, segments: Any, q: Any, k: Any, lengths: Any, query_lengths: Any) -> list[Any]:
-    """The numbers of queries and of keys, and the segments of either."""
+def _arrays_of(
+    prefix: str, segments: Any, q: Any, k: Any, lengths: Any, query_lengths: Any, convert: Callable[[Any], Any]
+) -> list[Any]:
+    """The numbers of queries and of keys, and the segments of either, those given as what they are read as."""
     ids = [each if hasattr(each, "shape") else np.asarray(each) for each in check.pair(f"{prefix}segments", segments)]
     for side, (each, of) in enumerate(zip(ids, (q, k))):
         needed = (of.shape[0], of.shape[2])
@@ -50,9 +52,12 @@ def _arrays_of(prefix: str, segments: Any, q: Any, k: Any, lengths: Any, query_l
             raise ValueError(f"{prefix}segments[{side}]: found element type {each.dtype}, needed a signed integer type")
         if tuple(each.shape) not in (needed, (1, needed[1])):
             raise ValueError(f"{prefix}segments[{side}]: found shape {tuple(each.shape)}, needed {needed}")
+        with check.named(f"{prefix}segments[{side}]"):
+            ids[side] = convert(each)
     # Numbers of queries and keys are read, too: another one is no other kernel.
     counts = [
-        np.array([of.shape[2]], np.int32) if given is None else given for of, given in ((q, query_lengths), (k, lengths))
+        np.array([of.shape[2]], np.int32) if given is None else convert(given)
+        for of, given in ((q, query_lengths), (k, lengths))
     ]
     return [*counts, *ids]
 

@@ -75,10 +75,10 @@ def _decode(pattern: Any, operands: Iterator[Any]) -> Any:
     return pattern
 
 
-def _constant(array: np.ndarray) -> jax.Array:
+def make_constant(array: np.ndarray) -> jax.Array:
     """What JAX holds in a narrower type, unless told otherwise, must fit it."""
     converted = jnp.asarray(array)
-    if array.dtype.kind in "iu" and not np.array_equal(array, converted):
+    if array.dtype.kind in "iu" and not np.array_equal(array, array.astype(converted.dtype)):
         raise ValueError(f"found integers of {array.dtype} that {converted.dtype} cannot hold")
     return converted
 
@@ -192,7 +192,7 @@ def run(name: str, arguments: Sequence[Any]) -> list[jax.Array]:
     """The results of a function of `_fovea`, one after the other."""
     operands: list[Any] = []
     text = _encode(tuple(arguments), operands)
-    operands = [_constant(each) if isinstance(each, np.ndarray) else each for each in operands]
+    operands = [make_constant(each) if isinstance(each, np.ndarray) else each for each in operands]
     call = _plan(name, text, tuple((each.dtype.name, each.shape) for each in operands))
     operands, structs = _with_axes(operands, call.results)
     first = len(call.results) - len(call.updated)

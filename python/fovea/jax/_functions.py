@@ -17,6 +17,7 @@ import numpy as np
 
 import fovea
 
+from .. import _arguments as check
 from .. import _layout
 from .._abstract import AbstractArray
 from .._conv import SlidingGroup
@@ -28,7 +29,7 @@ from .._trace import TracedScore
 from .._vq import VQState, VQStateGradient
 from .._weights import hierarchical_weights, key_weights_from_conv1d
 from ..tree import Tree
-from ._call import is_array, updated_argument
+from ._call import is_array, make_constant, updated_argument
 from ._gradients import apply
 
 __all__ = [
@@ -136,25 +137,27 @@ def _bind(bound: dict[str, Any], signature: inspect.Signature) -> dict[str, Any]
     # The scores of tree_select are those of VIP rows.
     if "admit" in signature.parameters:
         score, admit, segments = (bound.pop(name, None) for name in ("score", "admit", "segments"))
-        q, k, lengths, query_lengths = (_convert(bound.get(name)) for name in ("q", "k", "lengths", "query_lengths"))
+        q, k, lengths, query_lengths = (_convert_named(bound, name) for name in ("q", "k", "lengths", "query_lengths"))
         if "sources" in bound:
-            traced = trace_sources(bound["sources"], SourceArrays(captured=jnp.asarray), q, query_lengths)
+            traced = trace_sources(bound["sources"], SourceArrays(captured=_convert), q, query_lengths)
             bound["sources"] = [
                 dataclasses.replace(source, score=own, admit=None, segments=None) for source, own in zip(bound["sources"], traced)
             ]
         if any(each is not None for each in (score, admit, segments)):
-            bound["score"] = trace_entries(score, admit, segments, q, k, lengths, query_lengths, convert=jnp.asarray)
+            bound["score"] = trace_entries(score, admit, segments, q, k, lengths, query_lengths, convert=_convert)
     for name, value in bound.items():
         if callable(value):
             raise ValueError(f"{name}: found a function, which programs of XLA cannot call, needed an array")
-    return {
-        name: value if name in _STATIC else jax.tree.map(_convert_exactly if name == "state" else _convert, value)
-        for name, value in bound.items()
-    }
+    return {name: value if name in _STATIC else _convert_named(bound, name) for name, value in bound.items()}
+
+
+def _convert_named(bound: dict[str, Any], name: str) -> Any:
+    with check.named(name):
+        return jax.tree.map(_convert_exactly if name == "state" else _convert, bound.get(name))
 
 
 def _convert(value: Any) -> Any:
-    return jnp.asarray(value) if isinstance(value, np.ndarray) else value
+    return make_constant(value) if isinstance(value, np.ndarray) else value
 
 
 def _convert_exactly(value: Any) -> Any:

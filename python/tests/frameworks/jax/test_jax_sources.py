@@ -125,3 +125,22 @@ def test_errors_of_sources():
     ):
         with pytest.raises(ValueError, match=match):
             fovea.jax.stream(arrays["q"], given, block=8)
+
+
+def test_integers_that_jax_narrows():
+    """Two documents whose numbers differ beyond 32 bits are not one document."""
+    q = random("float32", 1, 2, 4, 8)
+    ids = np.array([[0, 0, 2**32, 2**32]])
+    lengths = np.array([2**32 + 1])
+    source = fovea.Source(q, q, segments=(ids, ids))
+    for name, call in (
+        (r"segments\[0\]", lambda: fovea.jax.dense(q, q, q, segments=(ids, ids))),
+        (r"sources\[0\].segments\[0\]", lambda: fovea.jax.stream(q, [source], block=8)),
+        ("lengths", lambda: fovea.jax.dense(q, q, q, lengths=lengths)),
+        ("score", lambda: fovea.jax.dense(q, q, q, score=lambda s, b, h, i, j: s * fovea.capture(lengths)[b])),
+    ):
+        with pytest.raises(ValueError, match=f"^{name}: .*found integers of int64 that int32 cannot hold"):
+            call()
+    with jax.enable_x64(True):
+        found = fovea.jax.dense(q, q, q, segments=(ids, ids))
+    np.testing.assert_array_equal(found, fovea.dense(q, q, q, segments=(ids, ids)))

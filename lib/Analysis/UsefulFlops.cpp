@@ -149,8 +149,10 @@ public:
     if (!extents.isKnown)
       return 0;
     double kept = (double(op.getMemory()) + 1) * op.getBlock();
+    // Each kept token has a relative key.
+    double products = double(c[1]) + (op.getRelativeKeys() ? kept : 0);
     return 2.0 * q[0] * q[1] *
-           (double(q[3]) * c[1] + double(v[3]) * (c[1] + kept));
+           (double(q[3]) * products + double(v[3]) * (c[1] + kept));
   }
 
   /// An outer product for every key and its application to every row, once.

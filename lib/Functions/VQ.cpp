@@ -64,9 +64,7 @@ Expected<VQResult> fovea::vq(const TensorRef &q, const TensorRef &k,
 
   Call call("vq", options.target, options.out);
   addVQInputs(call, arguments);
-  call.operandIf(distances.relativeKeys);
-  call.operandIf(distances.relativeBias);
-  call.operandIf(distances.distanceBias);
+  addVQDistances(call, distances);
   SmallVector<VQStatePart, 5> parts = getVQState(arguments);
   call.operand(state ? checkVQState(check, parts, *state, options.target)
                      : SmallVector<Argument>());
@@ -117,6 +115,7 @@ Expected<OwnedTensor> fovea::vq_decode(const TensorRef &q, const TensorRef &k,
   Checker check("vq_decode");
   VQArguments arguments =
       checkVQArguments(check, q, k, v, codebook, block, options);
+  VQDistanceArguments distances = checkVQDistances(check, arguments, options);
   check.match("q", "length", arguments.q.shape[2], 1);
   SmallVector<VQStatePart, 5> parts = getVQState(arguments);
   // Kept only when everything went well.
@@ -127,6 +126,7 @@ Expected<OwnedTensor> fovea::vq_decode(const TensorRef &q, const TensorRef &k,
       return error;
   Call call("vq_decode", options.target, options.out);
   addVQInputs(call, arguments);
+  addVQDistances(call, distances);
   addVQAttributes(call, check, arguments, options);
   call.result(check, "output", arguments.q.elementType, arguments.output());
   if (!check.hasFailed())

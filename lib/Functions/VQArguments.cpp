@@ -110,6 +110,13 @@ void functions::addVQInputs(Call &call, const VQArguments &arguments) {
   call.operandIf(arguments.bias);
 }
 
+void functions::addVQDistances(Call &call,
+                               const VQDistanceArguments &arguments) {
+  call.operandIf(arguments.relativeKeys);
+  call.operandIf(arguments.relativeBias);
+  call.operandIf(arguments.distanceBias);
+}
+
 void functions::addVQAttributes(Call &call, Checker &check,
                                 const VQArguments &arguments,
                                 const VQFormOptions &options) {

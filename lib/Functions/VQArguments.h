@@ -56,6 +56,7 @@ VQDistanceArguments checkVQDistances(Checker &check,
 
 /// Adds the operands, turning keys into codes where they are none yet.
 void addVQInputs(Call &call, const VQArguments &arguments);
+void addVQDistances(Call &call, const VQDistanceArguments &arguments);
 void addVQAttributes(Call &call, Checker &check, const VQArguments &arguments,
                      const VQFormOptions &options);
 

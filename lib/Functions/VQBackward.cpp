@@ -75,9 +75,7 @@ Expected<VQGradients> fovea::vq_backward(const TensorRef &dOut,
 
   Call call("vq_backward", options.target, options.gradients);
   addVQInputs(call, arguments);
-  call.operandIf(distances.relativeKeys);
-  call.operandIf(distances.relativeBias);
-  call.operandIf(distances.distanceBias);
+  addVQDistances(call, distances);
   const VQState *before =
       options.state && !options.state->isEmpty() ? options.state : nullptr;
   call.operand(before ? checkVQState(check, getVQState(arguments), *before,

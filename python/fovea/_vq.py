@@ -134,6 +134,8 @@ def vq_decode(
     mask: Any = None,
     lengths: Any = None,
     bias: Any = None,
+    relative: tuple[Any, Any] | None = None,
+    distance_bias: Any = None,
     scale: float = 1.0,
     weighting: str = "softmax",
     out: Any = None,
@@ -143,12 +145,13 @@ def vq_decode(
 
     Returns the output [B,H,1,E] and the state after the token.  The arrays of
     `state` are updated in place and are those of the state returned; None is the
-    state before the first token.  The time does not depend on how many tokens came
+    state before the first token.  `bias` [B,H,1,(memory + 1) block], `relative` and
+    `distance_bias` are those of `vq`.  The time does not depend on how many tokens came
     before.
     """
     out, first = _fovea.vq_decode(
-        q, k, v, codebook, block, memory, *check.tokens(mask, lengths), padded, bias, scale, weighting, state,
-        target, out=out,
+        q, k, v, codebook, block, memory, *check.tokens(mask, lengths), padded, bias, relative,
+        distance_bias, scale, weighting, state, target, out=out,
     )  # fmt: skip
     return out, VQState(*(first if state is None else state))
 

@@ -64,6 +64,53 @@ def test_forward(case, type, target):
 
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("memory", [0, 1, 3])
+def test_decode(case, memory, target):
+    """Token by token: within the first blocks, at their ends, and where the ring of kept tokens has turned."""
+    q, k, v = make(**CASES[case][0])
+    codebook, terms = make_codebook(k.shape[1], 9, q.shape[3]), make_terms(case, q.shape[3], memory=memory)
+    options = {"block": BLOCK, "memory": memory, "scale": 0.3, **terms}
+    whole = fovea.vq(q, k, v, codebook, **options)
+    state = None
+    for token in range(q.shape[2]):
+        row = [x[:, :, token : token + 1] for x in (q, k, v)]
+        out, state = fovea.vq_decode(*row, codebook, state, **options, target=target)
+        near(out, whole[:, :, token : token + 1], "float32", 1e-5)
+
+
+@pytest.mark.parametrize("case", ["each head", "both"])
+def test_decode_on_gpus(case):
+    q, k, v = make(**CASES[case][0])
+    codebook, terms = make_codebook(k.shape[1], 9, q.shape[3]), make_terms(case, q.shape[3])
+    codes = reference.quantize(k, codebook)[1].astype(np.int32)
+    options = {"block": BLOCK, "scale": 0.3, **terms}
+    whole = reference.vq(q, codes, v, codebook, **options)
+    for low in 0, 7, 8, 14, 16, 29:
+        state = fovea.vq(*(x[:, :, :low] for x in (q, codes, v)), codebook, **options, return_state=True)[1] if low else None
+        for token in range(low, low + 3):
+            row = [x[:, :, token : token + 1] for x in (q, codes, v)]
+            out, state = fovea.vq_decode(*row, codebook, state, **options, target="gpu-sim")
+            check(out, whole[:, :, token : token + 1])
+
+
+@pytest.mark.parametrize("type", TYPES)
+def test_decode_of_types(type, target):
+    if target != "cpu" and type == "float64":
+        pytest.skip("GPUs have no float64")
+    q, k, v = make(type, B=2, H=4, G=2)
+    codebook, terms = make_codebook(2, 9, q.shape[3], type), make_terms("both", q.shape[3], type)
+    terms["relative"] = (terms["relative"][0], np.repeat(terms["relative"][1], 2, 0))
+    codes = reference.quantize(k, codebook)[1].astype(np.int32)
+    whole = reference.vq(q, codes, v, codebook, block=BLOCK, **terms)
+    state, found = None, []
+    for token in range(q.shape[2]):
+        row = [x[:, :, token : token + 1] for x in (q, codes, v)]
+        out, state = fovea.vq_decode(*row, codebook, state, block=BLOCK, **terms, target=target)
+        found.append(out)
+    check(np.concatenate(found, 2), whole, type)
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("memory", [0, 1, 3])
 def test_equals_bias(case, memory, target):
     q, k, v = make(**CASES[case][0])
     codebook, terms = make_codebook(k.shape[1], 9, q.shape[3]), make_terms(case, q.shape[3], memory=memory)
@@ -219,4 +266,8 @@ def test_errors():
     refused(r"relative.keys: found .*3.*needed", fovea.vq, *arrays, block=8,
             relative=(np.ones((3, 16, 16), np.float32), u))  # fmt: skip
     refused(r"relative.bias: found .*5.*needed", fovea.vq, *arrays, block=8, relative=(r, u[:, :5]))
+    one = [x[:, :, :1] for x in arrays[:3]]
+    refused(r"relative.keys: found 15 distances, needed at least 16", fovea.vq_decode, *one, arrays[3], block=8,
+            relative=(r[:, :15], u))  # fmt: skip
+    refused(r"relative.bias: found .*5.*needed", fovea.vq_decode, *one, arrays[3], block=8, relative=(r, u[:, :5]))
     refused(r"causal: found False, needed True", fovea.vq, *arrays, block=8, causal=False, relative=(r, u))

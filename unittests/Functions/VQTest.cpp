@@ -121,6 +121,29 @@ TEST_F(VQ, WindowsAndTokensAgreeWithTheWhole) {
   }
 }
 
+TEST_F(VQ, DecodesWithTermsByDistance) {
+  Array keys = makeRandom({1, 2 * L, D}, 11), bias = makeRandom({H, D}, 12),
+        numbers = makeRandom({1, 2 * L}, 13);
+  VQOptions options;
+  options.relative = {TensorRef(keys), TensorRef(bias)};
+  options.distanceBias = TensorRef(numbers);
+  OwnedTensor whole = get(vq(q, k, v, codebook, L, options)).output;
+  VQDecodeOptions decode;
+  decode.relative = options.relative;
+  decode.distanceBias = options.distanceBias;
+  VQState state;
+  for (int64_t token = 0; token < N; ++token) {
+    OwnedTensor row = get(
+        vq_decode(takeRows(q, token, token + 1), takeRows(k, token, token + 1),
+                  takeRows(v, token, token + 1), codebook, state, L, decode));
+    const auto *all = whole.getDataAs<float>();
+    expectNear(
+        row, B * H * E,
+        [&](int64_t i) { return all[((i / E) * N + token) * E + i % E]; },
+        5e-6);
+  }
+}
+
 TEST_F(VQ, SquaredReLUAgreesWithTheReference) {
   VQOptions options;
   options.weighting = VQWeighting::SquaredReLU;

@@ -157,7 +157,7 @@ llvm::Expected<VQResult> vq(const TensorRef &q, const TensorRef &k,
                             const TensorRef &v, const TensorRef &codebook,
                             int64_t block, const VQOptions &options = {});
 
-struct VQDecodeOptions : VQFormOptions {
+struct VQDecodeOptions : VQDistanceOptions {
   ResultMemory out;
 };
 

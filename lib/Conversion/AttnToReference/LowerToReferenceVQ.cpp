@@ -335,7 +335,9 @@ static void lowerVQDecode(VQDecodeOp op) {
                      /*causal=*/true,
                      op.getPadded(),
                      op.getScale().convertToDouble(),
-                     op.getWeighting()};
+                     op.getWeighting(),
+                     {op.getRelativeKeys(), op.getRelativeBias(),
+                      op.getDistanceBias(), op.getScale().convertToDouble()}};
   QuantizedReference(ref, parts).emit();
   op.erase();
 }

@@ -31,9 +31,9 @@ TARGET_NAME = "fovea"
 for _platform, _handler in _fovea.xla_handlers().items():
     jax.ffi.register_ffi_target(TARGET_NAME, _handler, platform=_platform)
 
-#: Functions that write to their argument that is a tuple of arrays: its values after a call
-#: are the last results.
-_UPDATING = {"vq_decode"}
+#: Functions that write to an argument, a tuple of arrays, whose values after a call are the last
+#: results: its place, from the end.
+_UPDATING = {"vq_decode": -1}
 
 Type = tuple[str, tuple[int, ...]]
 
@@ -175,8 +175,10 @@ def _plan(name: str, text: str, types: tuple[Type, ...]) -> Call:
 
 def updated_argument(name: str, arguments: Sequence[Any]) -> int | None:
     """The number of the argument that a function writes to, if there is one."""
-    places = [place for place, each in enumerate(arguments) if isinstance(each, tuple)]
-    return places[0] if name in _UPDATING and places else None
+    if name not in _UPDATING:
+        return None
+    place = len(arguments) + _UPDATING[name]
+    return place if isinstance(arguments[place], tuple) else None
 
 
 def _updated(name: str, pattern: Sequence[Any]) -> tuple[int, ...]:

@@ -248,12 +248,13 @@ def vq_linear(q, k, v, codebook, *, block, memory=1, padded=False, bias=None, re
     return results[0] if len(results) == 1 else tuple(results)
 
 
-def vq_decode(q, k, v, codebook, state, *, block, memory=1, padded=False, bias=None, scale=1.0,
-              weighting="softmax"):  # fmt: skip
+def vq_decode(q, k, v, codebook, state, *, block, memory=1, padded=False, bias=None, relative=None,
+              distance_bias=None, scale=1.0, weighting="softmax"):  # fmt: skip
     """One token: its output and the next state."""
     _match("q", "length", np.asarray(q).shape[2], 1)
     return vq_linear(q, k, v, codebook, block=block, memory=memory, padded=padded, bias=bias,
-                     scale=scale, weighting=weighting, state=state, return_state=True)  # fmt: skip
+                     relative=relative, distance_bias=distance_bias, scale=scale, weighting=weighting, state=state,
+                     return_state=True)  # fmt: skip
 
 
 class VQStateGradient(NamedTuple):

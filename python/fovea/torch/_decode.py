@@ -40,7 +40,7 @@ def _fake(q: Tensor, k: Tensor, v: Tensor, *_: Any) -> Tensor:
 torch.library.define(
     "fovea::vq_decode",
     "(Tensor q, Tensor k, Tensor v, Tensor codebook, SymInt block, SymInt memory, Tensor? mask, Tensor? lengths, "
-    f"bool padded, Tensor? bias, float scale, str weighting, {_STATE}, str? target) -> Tensor",
+    f"bool padded, Tensor? bias, Tensor[]? relative, Tensor? distance_bias, float scale, str weighting, {_STATE}, str? target) -> Tensor",
     tags=(torch.Tag.pt2_compliant_tag,),
 )
 torch.library.impl("fovea::vq_decode", "cpu", _run)
@@ -62,16 +62,19 @@ def vq_decode(
     mask: Tensor | None = None,
     lengths: Tensor | None = None,
     bias: Tensor | None = None,
+    relative: tuple[Tensor, Tensor] | None = None,
+    distance_bias: Tensor | None = None,
     scale: float = 1.0,
     weighting: str = "softmax",
     target: str | None = None,
 ) -> tuple[Tensor, VQState]:
     if state is None:
         state = empty_state(q, v, codebook, (memory + 1) * block)
-    named = {"q": q, "k": k, "v": v, "codebook": codebook, "bias": bias, "state": list(state)}
+    terms = {"bias": bias, "relative": relative, "distance_bias": distance_bias}
+    named = {"q": q, "k": k, "v": v, "codebook": codebook, **terms, "state": list(state)}
     refuse_gradients("vq_decode", named)
     parts = state.mean, state.count, state.codes, state.values, state.position
     out = torch.ops.fovea.vq_decode.default(
-        q, k, v, codebook, block, memory, mask, lengths, padded, bias, scale, weighting, *parts, target
+        q, k, v, codebook, block, memory, mask, lengths, padded, bias, relative, distance_bias, scale, weighting, *parts, target
     )
     return out, state

@@ -56,8 +56,9 @@ template <typename OpTy> static LogicalResult verifyDistanceTerms(OpTy op) {
        {std::pair(StringRef("relative"), keys), {"distance_bias", bias}}) {
     if (!terms)
       continue;
-    if (!op.getCausal())
-      return emitBiasError(op, name);
+    if constexpr (!std::is_same_v<OpTy, VQDecodeOp>)
+      if (!op.getCausal())
+        return emitBiasError(op, name);
     int64_t needed = (op.getMemory() + 1) * op.getBlock(),
             found = shaped(terms).getDimSize(1);
     if (found < needed)
@@ -161,7 +162,9 @@ LogicalResult VQDecodeOp::verify() {
   if (getState().empty())
     return emitOpError("expects 5 operands of state (mean, count, kept codes, "
                        "kept values, position), but got 0");
-  return verifyBlocks(*this);
+  if (failed(verifyBlocks(*this)))
+    return failure();
+  return verifyDistanceTerms(*this);
 }
 
 //===----------------------------------------------------------------------===//

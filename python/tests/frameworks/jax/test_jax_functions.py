@@ -321,9 +321,13 @@ def test_all_functions_are_there():
 # ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("memory", [0, 1, 2])
-def test_decode_is_the_whole_call(memory):
+@pytest.mark.parametrize("memory,has_terms", [(0, False), (1, True), (2, False)])
+def test_decode_is_the_whole_call(memory, has_terms):
     arrays, options = quantized("float32"), {"block": 4, "memory": memory}
+    if has_terms:
+        heads, width = arrays["q"].shape[1], arrays["q"].shape[3]
+        relative = random("float32", heads, 8, width), random("float32", heads, width)
+        options |= {"relative": relative, "distance_bias": random("float32", heads, 8)}
     whole = fovea.vq(**arrays, **options)
     step = jax.jit(lambda state, q, k, v: fovea.jax.vq_decode(q, k, v, arrays["codebook"], state, **options))
     out, state = fovea.jax.vq(

@@ -107,11 +107,11 @@ def test_codebooks_are_wide_and_dead_codewords_replaced():
     assert out.dtype == torch.bfloat16 and all(each.abs().max() > 0 for each in gradients(out, [inputs[0], inputs[2]]))
 
 
-def decode(inputs, codebook, state, step=None):
+def decode(inputs, codebook, state, step=None, **terms):
     step = step or fovea.torch.vq_decode
     found = []
     for token in range(inputs[0].shape[2]):
-        out, state = step(*(each[:, :, token : token + 1] for each in inputs), codebook, state, block=BLOCK)
+        out, state = step(*(each[:, :, token : token + 1] for each in inputs), codebook, state, block=BLOCK, **terms)
         found.append(out)
     return torch.cat(found, 2), state
 
@@ -130,6 +130,23 @@ def test_decoding_gives_the_rows_of_the_sequence():
     assert after.mean is before.mean and before.position.item() == 24
 
 
+def distance_terms(q):
+    torch.manual_seed(1)
+    heads, width = q.shape[1], q.shape[3]
+    relative = [torch.randn(heads, 2 * BLOCK, width), torch.randn(heads, width)]
+    return {"relative": relative, "distance_bias": torch.randn(heads, 2 * BLOCK)}
+
+
+def test_decoding_with_terms_by_distance():
+    inputs, codebook = tensors()
+    inputs = [each.detach() for each in inputs]
+    terms = distance_terms(inputs[0])
+    out, _ = decode(inputs, codebook, None, **terms)
+    torch.testing.assert_close(out, fovea.torch.vq(*inputs, codebook, block=BLOCK, **terms), rtol=0, atol=1e-5)
+    step = torch.compile(fovea.torch.vq_decode, fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(decode(inputs, codebook, None, step, **terms)[0], out, rtol=0, atol=0)
+
+
 def test_decoding_compiles_and_passes_opcheck():
     inputs, codebook = tensors(N=6)
     inputs = [each.detach() for each in inputs]
@@ -138,7 +155,8 @@ def test_decoding_compiles_and_passes_opcheck():
     found, state = decode(inputs, codebook, None, step)
     torch.testing.assert_close(found, expected, rtol=0, atol=0)
     first = [each[:, :, :1].contiguous() for each in inputs]
-    arguments = (*first, codebook, BLOCK, 1, None, None, False, None, 1.0, "softmax", *state[:5], None)
+    terms = distance_terms(inputs[0])
+    arguments = (*first, codebook, BLOCK, 1, None, None, False, None, *terms.values(), 1.0, "softmax", *state[:5], None)
     assert set(torch.library.opcheck(torch.ops.fovea.vq_decode.default, arguments).values()) == {"SUCCESS"}
 
 

@@ -151,7 +151,8 @@ def Attn_VQDecodeOp : Attn_Op<"vq_decode",
     The results are the output and the state after the token. The state is updated:
     in place after bufferization, where what it held before is not needed any more.
     Once in `L` tokens a block of values moves from the kept tokens to the means.
-    `block` is `L`; it, `memory`, `scale`, `weighting` and `padded` are those of `attn.vq`.
+    `block` is `L`; it, `memory`, `scale`, `weighting` and `padded` are those of `attn.vq`,
+    and so are `bias`, `relative` and `distance_bias`.
 
     Example:
 
@@ -174,6 +175,9 @@ def Attn_VQDecodeOp : Attn_Op<"vq_decode",
     Attn_Arg<Attn_Rank4, "T[B, G, 1!, E!]">:$value,
     Attn_Arg<Attn_Rank3, "T|sum[G~, S!, D!]">:$codebook,
     Attn_Arg<Optional<Attn_Rank4>, "T|sum[B~, H~, 1!, (memory + 1) * block!]">:$bias,
+    Attn_Arg<Optional<Attn_Rank3>, "T|sum[H~, R!, D!]", "`R` is `(memory + 1) * block` at least">:$relative_keys,
+    Attn_Arg<Optional<Attn_Rank2>, "T|sum[H~, D!]", "with `relative_keys`">:$relative_bias,
+    Attn_Arg<Optional<Attn_Rank2>, "T|sum[H~, R!]">:$distance_bias,
     Attn_Arg<Attn_Rank4, "T[B, H, 1!, E!]">:$output,
     Attn_Arg<Variadic<Attn_VQStateOperand>,
         "{mean: sum[B, G, S, E]; count: i32[B, G, S]; kept codes: i32[B, G, (memory + 1) * block!]; kept values: T[B, G, (memory + 1) * block!, E]; position: i64[]}",
@@ -191,12 +195,17 @@ def Attn_VQDecodeOp : Attn_Op<"vq_decode",
     `ins` `(` $query `,` $codes `,` $value `,` $codebook `:` type($query) `,`
         type($codes) `,` type($value) `,` type($codebook) `)`
     (`bias` `(` $bias^ `:` type($bias) `)`)?
+    (`relative` `(` $relative_keys^ `,` $relative_bias `:`
+        type($relative_keys) `,` type($relative_bias) `)`)?
+    (`distance_bias` `(` $distance_bias^ `:` type($distance_bias) `)`)?
     `outs` `(` $output `:` type($output) `)`
     `state` `(` $state `:` type($state) `)`
     attr-dict (`->` type($results)^)?
   }];
   let extraClassDeclaration = [{
     ::mlir::MutableOperandRange getDpsInitsMutable();
+    /// Whether scores of tokens read one by one have terms by distance.
+    bool hasDistances() { return getRelativeKeys() || getDistanceBias(); }
   }];
 }
 

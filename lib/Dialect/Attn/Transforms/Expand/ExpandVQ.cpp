@@ -479,24 +479,31 @@ struct ExpandVQDecode : OpRewritePattern<VQDecodeOp> {
 
     RangeExprs exprs(getContext());
     StreamSources sources;
+    // Older tokens begin `origin` rows behind the present block, where that is
+    // not known by itself.
     auto addTokens = [&](const Tokens &tokens, OpFoldResult firstColumn,
-                         MaskAttr mask) {
+                         MaskAttr mask, AffineExpr origin = {}) {
       ReadTokens read = b.read(tokens, op.getPadded());
       Value bias;
       if (op.getBias())
         bias = b.slice(op.getBias(), 3, firstColumn, b.extent(read.codes, 2));
+      AffineMap position;
+      if (origin && op.hasDistances())
+        position = AffineMap::get(/*dimCount=*/0, /*symbolCount=*/2, origin);
       sources.add({b.table, read.values, read.logWeights, bias, read.codes,
-                   SourceAttr()},
-                  exprs.allRows(), mask);
+                   SourceAttr(), /*lengths=*/Value(), op.getRelativeKeys(),
+                   op.getRelativeBias(), op.getDistanceBias()},
+                  exprs.allRows(), mask, bias != nullptr, position);
     };
     // Row `row` of a block: later rows hold tokens that are older than all.
     addTokens(b.slice(kept, ring.start, size), b.constant(memory * block),
               getCausalMask(getContext(), true));
     if (memory > 0)
-      addTokens(ring.older, b.constant(0), MaskAttr());
+      addTokens(ring.older, b.constant(0), MaskAttr(),
+                b.constantExpr(-memory * block));
     if (ring.newer)
       addTokens(*ring.newer, b.apply(memory * block - b.s[0], {ring.start}),
-                MaskAttr());
+                MaskAttr(), -exprs.rows);
     Summary summary = {state[0], state[1]};
     b.addCache(sources, summary, exprs.allRows());
     StreamOp stream = sources.build(

@@ -386,6 +386,22 @@ func.func @f(%q: tensor<2x4x1x8xf32>, %z: tensor<2x2x1xi32>, %v: tensor<2x2x1x6x
 
 // -----
 
+func.func @f(%q: tensor<2x4x1x8xf32>, %z: tensor<2x2x1xi32>, %v: tensor<2x2x1x6xf32>, %c: tensor<2x5x8xf32>, %o: tensor<2x4x1x6xf32>, %m: tensor<2x2x5x6xf32>, %n: tensor<2x2x5xi32>, %kz: tensor<2x2x8xi32>, %kv: tensor<2x2x8x6xf32>, %p: tensor<i64>, %r: tensor<4x7x8xf32>, %u: tensor<4x8xf32>) {
+  // expected-error @below {{'attn.vq_decode' op expects relative to have a row for each of the 8 distances of tokens read one by one, but got 7}}
+  %0:6 = attn.vq_decode ins(%q, %z, %v, %c : tensor<2x4x1x8xf32>, tensor<2x2x1xi32>, tensor<2x2x1x6xf32>, tensor<2x5x8xf32>) relative(%r, %u : tensor<4x7x8xf32>, tensor<4x8xf32>) outs(%o : tensor<2x4x1x6xf32>) state(%m, %n, %kz, %kv, %p : tensor<2x2x5x6xf32>, tensor<2x2x5xi32>, tensor<2x2x8xi32>, tensor<2x2x8x6xf32>, tensor<i64>) {block = 4 : i64} -> tensor<2x4x1x6xf32>, tensor<2x2x5x6xf32>, tensor<2x2x5xi32>, tensor<2x2x8xi32>, tensor<2x2x8x6xf32>, tensor<i64>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<2x4x1x8xf32>, %z: tensor<2x2x1xi32>, %v: tensor<2x2x1x6xf32>, %c: tensor<2x5x8xf32>, %o: tensor<2x4x1x6xf32>, %m: tensor<2x2x5x6xf32>, %n: tensor<2x2x5xi32>, %kz: tensor<2x2x8xi32>, %kv: tensor<2x2x8x6xf32>, %p: tensor<i64>, %t: tensor<4x7xf32>) {
+  // expected-error @below {{'attn.vq_decode' op expects distance_bias to have a row for each of the 8 distances of tokens read one by one, but got 7}}
+  %0:6 = attn.vq_decode ins(%q, %z, %v, %c : tensor<2x4x1x8xf32>, tensor<2x2x1xi32>, tensor<2x2x1x6xf32>, tensor<2x5x8xf32>) distance_bias(%t : tensor<4x7xf32>) outs(%o : tensor<2x4x1x6xf32>) state(%m, %n, %kz, %kv, %p : tensor<2x2x5x6xf32>, tensor<2x2x5xi32>, tensor<2x2x8xi32>, tensor<2x2x8x6xf32>, tensor<i64>) {block = 4 : i64} -> tensor<2x4x1x6xf32>, tensor<2x2x5x6xf32>, tensor<2x2x5xi32>, tensor<2x2x8xi32>, tensor<2x2x8x6xf32>, tensor<i64>
+  return
+}
+
+// -----
+
 func.func @f(%q: tensor<2x4x1x8xf32>, %z: tensor<2x2x1xi32>, %v: tensor<2x2x1x6xf32>, %c: tensor<2x5x8xf32>, %o: tensor<2x4x1x6xf32>, %b: tensor<2x4x1x8xf32>, %l: tensor<2x4x16xf32>, %m: tensor<1x2x5x6xf32>, %n: tensor<2x2x5xi32>, %kz: tensor<2x2x8xi32>, %kv: tensor<2x2x8x6xf32>, %p: tensor<i64>) {
   // expected-error @below {{'attn.vq_decode' op expects extent 0 of mean of state to be 2 (extent 0 of query), but got 1}}
   %0:6 = attn.vq_decode ins(%q, %z, %v, %c : tensor<2x4x1x8xf32>, tensor<2x2x1xi32>, tensor<2x2x1x6xf32>, tensor<2x5x8xf32>) outs(%o : tensor<2x4x1x6xf32>) state(%m, %n, %kz, %kv, %p : tensor<1x2x5x6xf32>, tensor<2x2x5xi32>, tensor<2x2x8xi32>, tensor<2x2x8x6xf32>, tensor<i64>) {block = 4 : i64} -> tensor<2x4x1x6xf32>, tensor<1x2x5x6xf32>, tensor<2x2x5xi32>, tensor<2x2x8xi32>, tensor<2x2x8x6xf32>, tensor<i64>

@@ -50,6 +50,22 @@ func.func @decode(%q: tensor<1x2x1x8xf16>, %z: tensor<1x1x1xi32>, %v: tensor<1x1
   return %0#5 : tensor<i64>
 }
 
+// Terms by distance, of heads of their own and of all heads.
+// CHECK-LABEL: func @decode_by_distance(
+// CHECK: attn.vq_decode ins({{[^:]*}} : tensor<1x2x1x8xf16>, tensor<1x1x1xi32>, tensor<1x1x1x6xf16>, tensor<1x5x8xf16>)
+// CHECK-SAME: relative(%{{[^ ,)]*}}, %{{[^ ,)]*}} : tensor<2x9x8xf32>, tensor<1x8xf16>) distance_bias(%{{[^ ,)]*}} : tensor<1x9xf16>)
+// CHECK-SAME: outs(%{{[^ ,)]*}} : tensor<1x2x1x6xf16>)
+func.func @decode_by_distance(%q: tensor<1x2x1x8xf16>, %z: tensor<1x1x1xi32>, %v: tensor<1x1x1x6xf16>, %c: tensor<1x5x8xf16>, %r: tensor<2x9x8xf32>,
+    %u: tensor<1x8xf16>, %t: tensor<1x9xf16>, %o: tensor<1x2x1x6xf16>, %m: tensor<1x1x5x6xf32>, %n: tensor<1x1x5xi32>, %kz: tensor<1x1x8xi32>,
+    %kv: tensor<1x1x8x6xf16>, %p: tensor<i64>) -> tensor<i64> {
+  %0:6 = attn.vq_decode ins(%q, %z, %v, %c : tensor<1x2x1x8xf16>, tensor<1x1x1xi32>, tensor<1x1x1x6xf16>, tensor<1x5x8xf16>)
+      relative(%r, %u : tensor<2x9x8xf32>, tensor<1x8xf16>) distance_bias(%t : tensor<1x9xf16>) outs(%o : tensor<1x2x1x6xf16>)
+      state(%m, %n, %kz, %kv, %p : tensor<1x1x5x6xf32>, tensor<1x1x5xi32>, tensor<1x1x8xi32>, tensor<1x1x8x6xf16>, tensor<i64>)
+      {block = 4 : i64}
+      -> tensor<1x2x1x6xf16>, tensor<1x1x5x6xf32>, tensor<1x1x5xi32>, tensor<1x1x8xi32>, tensor<1x1x8x6xf16>, tensor<i64>
+  return %0#5 : tensor<i64>
+}
+
 // Everything, with dynamic extents and sums in their own type.
 // CHECK-LABEL: func @everything_backward(
 // CHECK: attn.vq_backward ins(%{{[^ ,)]*}}, %{{[^ ,)]*}}, %{{[^ ,)]*}}, %{{[^ ,)]*}} : tensor<2x4x?x8xbf16>, tensor<2x2x?xi32>, tensor<2x2x?x6xbf16>, tensor<1x5x8xbf16>)

@@ -176,3 +176,26 @@ func.func @decode(%q: tensor<1x1x1x8xf32>, %z: tensor<1x1x1xi32>, %c: tensor<1x6
       {block = 8 : i64} -> tensor<1x1x1x8xf32>, tensor<1x1x6x8xf32>, tensor<1x1x6xi32>, tensor<1x1x16xi32>, tensor<1x1x16x8xf32>, tensor<i64>
   return %0#0, %0#1, %0#2, %0#3, %0#4, %0#5 : tensor<1x1x1x8xf32>, tensor<1x1x6x8xf32>, tensor<1x1x6xi32>, tensor<1x1x16xi32>, tensor<1x1x16x8xf32>, tensor<i64>
 }
+
+// -----
+
+// The present block, then the blocks before it: what is older begins 16 tokens
+// behind the present block, what is newer ends there.
+// CHECK-DAG: #[[$OLDER:.*]] = affine_map<()[s0, s1] -> (-16)>
+// CHECK-DAG: #[[$NEWER:.*]] = affine_map<()[s0, s1] -> (-s0)>
+// CHECK-LABEL: func @decode_by_distance(
+// CHECK: attn.stream query
+// CHECK-NEXT: source({{.*}}) codes({{.*}} : tensor<1x1x8xi32>) relative({{.*}}) distance_bias({{.*}}) ranges [{{.*}}] mask <causal>
+// CHECK-NEXT: source({{.*}}) codes({{.*}} : tensor<1x1x?xi32>) relative({{.*}}) distance_bias({{.*}}) origin #[[$OLDER]] ranges
+// CHECK-NEXT: source({{.*}}) codes({{.*}} : tensor<1x1x?xi32>) relative({{.*}}) distance_bias({{.*}}) origin #[[$NEWER]] ranges
+// CHECK-NEXT: source({{.*}}) log_weight({{.*}} : tensor<1x1x6xf32>) ranges
+func.func @decode_by_distance(%q: tensor<1x1x1x8xf32>, %z: tensor<1x1x1xi32>, %c: tensor<1x6x8xf32>,
+    %m: tensor<1x1x6x8xf32>, %n: tensor<1x1x6xi32>, %kz: tensor<1x1x24xi32>, %kv: tensor<1x1x24x8xf32>, %p: tensor<i64>,
+    %r: tensor<1x24x8xf32>, %u: tensor<1x8xf32>, %t: tensor<1x24xf32>)
+    -> (tensor<1x1x1x8xf32>, tensor<1x1x6x8xf32>, tensor<1x1x6xi32>, tensor<1x1x24xi32>, tensor<1x1x24x8xf32>, tensor<i64>) {
+  %0:6 = attn.vq_decode ins(%q, %z, %q, %c : tensor<1x1x1x8xf32>, tensor<1x1x1xi32>, tensor<1x1x1x8xf32>, tensor<1x6x8xf32>)
+      relative(%r, %u : tensor<1x24x8xf32>, tensor<1x8xf32>) distance_bias(%t : tensor<1x24xf32>)
+      outs(%q : tensor<1x1x1x8xf32>) state(%m, %n, %kz, %kv, %p : tensor<1x1x6x8xf32>, tensor<1x1x6xi32>, tensor<1x1x24xi32>, tensor<1x1x24x8xf32>, tensor<i64>)
+      {block = 8 : i64, memory = 2 : i64} -> tensor<1x1x1x8xf32>, tensor<1x1x6x8xf32>, tensor<1x1x6xi32>, tensor<1x1x24xi32>, tensor<1x1x24x8xf32>, tensor<i64>
+  return %0#0, %0#1, %0#2, %0#3, %0#4, %0#5 : tensor<1x1x1x8xf32>, tensor<1x1x6x8xf32>, tensor<1x1x6xi32>, tensor<1x1x24xi32>, tensor<1x1x24x8xf32>, tensor<i64>
+}

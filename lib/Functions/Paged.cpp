@@ -15,7 +15,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "fovea/Functions/Paged.h"
-#include "Memory.h"
+#include "PageLists.h"
 #include "RenameArguments.h"
 #include "TokenMask.h"
 #include "fovea/Functions/ResultScopes.h"
@@ -47,17 +47,6 @@ struct PageRows {
   /// Page x begins at row x `distance` of that many times `page`.
   int64_t distance = 1;
 };
-
-/// The pages of each sequence [B,1,1,R], as lists of rows have them.
-class PageLists {
-public:
-  PageLists(Checker &check, const Argument &table, const Argument &lengths,
-            int64_t numPages, int64_t page, int64_t distance);
-  TensorRef getRef() const { return memory.getRef(); }
-
-private:
-  OwnedTensor memory;
-};
 } // namespace
 
 PageRows::PageRows(Checker &check, const Argument &pages)
@@ -88,58 +77,6 @@ PageRows::PageRows(Checker &check, const Argument &pages)
   strides = {0, given[1], row, 1};
 }
 
-/// Element `index` of integers of 32 or 64 bits.
-static int64_t getInteger(const TensorRef &array, int64_t index) {
-  return array.elementType == ElementType::I32
-             ? static_cast<const int32_t *>(array.data)[index]
-             : static_cast<const int64_t *>(array.data)[index];
-}
-
-PageLists::PageLists(Checker &check, const Argument &table,
-                     const Argument &lengths, int64_t numPages, int64_t page,
-                     int64_t distance) {
-  if (check.hasFailed())
-    return;
-  int64_t batch = table.shape[0], width = table.shape[1];
-  if (DescribeScope::isActive()) {
-    memory =
-        DescribeScope::makeAbstract(ElementType::I32, {batch, 1, 1, width});
-    return;
-  }
-  OwnedTensor copy;
-  Expected<TensorRef> given =
-      prepare(table, /*takesStrides=*/false, copy, [&] { return table.name; });
-  if (!given) {
-    check.fail(given.takeError());
-    return;
-  }
-  ArrayRef counts(static_cast<const int32_t *>(lengths.data), batch);
-  int64_t most = batch == 0 ? 0 : divideCeil(*max_element(counts), page);
-  Expected<OwnedTensor> made = allocate(ElementType::I32, {batch, 1, 1, most});
-  if (!made) {
-    check.fail(made.takeError());
-    return;
-  }
-  memory = std::move(*made);
-  auto *lists = memory.getDataAs<int32_t>();
-  for (auto [entry, count] : enumerate(counts))
-    for (int64_t place = 0; place < most; ++place) {
-      int32_t &to = lists[static_cast<int64_t>(entry) * most + place];
-      to = -1;
-      if (place * page >= count)
-        continue;
-      int64_t found =
-          getInteger(*given, static_cast<int64_t>(entry) * width + place);
-      check.check(found >= 0 && found < numPages,
-                  table.name + ": found " + Twine(found) + " at [" +
-                      Twine(entry) + ", " + Twine(place) +
-                      "], needed a page from 0 to " + Twine(numPages - 1) +
-                      " for the " + Twine(count) + " tokens of lengths[" +
-                      Twine(entry) + "]");
-      to = static_cast<int32_t>(found * distance);
-    }
-}
-
 //===----------------------------------------------------------------------===//
 // The function
 //===----------------------------------------------------------------------===//
@@ -164,11 +101,11 @@ fovea::paged(const TensorRef &q, const TensorRef &keyPages,
   check.match("v_pages", "tokens of a page", v.shape[2], k.shape[2]);
   check.check(k.shape[2] > 0, "k_pages: found pages of 0 tokens, needed some");
   check.match("block_table", "batch", table.shape[0], query.shape[0]);
-  if (!check.hasFailed())
-    checkOnHost(check, "block_table", table.data, options.target);
   int64_t page = k.shape[2];
+  bool isKernels = PageLists::areMadeByKernel(table, options.target);
   SequenceLengths counts(check, "lengths", lengths, query.shape[0],
-                         table.shape[1] * page, options.target);
+                         table.shape[1] * page, options.target,
+                         /*isRead=*/!isKernels);
   PageRows keyRows(check, k), valueRows(check, v);
   check.check(valueRows.distance == keyRows.distance,
               "v_pages: found pages that begin " + Twine(valueRows.distance) +
@@ -176,8 +113,8 @@ fovea::paged(const TensorRef &q, const TensorRef &keyPages,
                   " as in k_pages");
   if (check.hasFailed())
     return check.takeError();
-  PageLists lists(check, table, *counts.get(), k.shape[0], page,
-                  keyRows.distance);
+  PageLists lists(check, table, *counts.get(),
+                  {k.shape[0], page, keyRows.distance}, options.target);
   if (check.hasFailed())
     return check.takeError();
 

@@ -86,6 +86,12 @@ def to_numpy(name: str, values: Any) -> Any:
         ) from None
 
 
+def to_readable(name: str, values: Any) -> Any:
+    """The same, unless they lie on a GPU, where kernels read them."""
+    is_on_gpu = hasattr(values, "__dlpack_device__") and values.__dlpack_device__()[0] != 1
+    return values if is_on_gpu else to_numpy(name, values)
+
+
 def integers(name: str, values: Any, rank: int) -> Any:
     """`values` as int32, with leading axes of extent 1."""
     array = to_numpy(name, values)

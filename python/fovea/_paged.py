@@ -38,10 +38,12 @@ def paged(
     `block_table`[b] names, [B,R] of int32 or int64, from the first on.  Entries behind its last
     page may hold anything.  Its last query stands at its last token.
 
+    On a GPU kernels read `block_table` and `lengths` where they lie there, as they do other arrays.
+
     `scale`, `causal`, `window`, `sink`, `query_lengths` and `return_lse` are those of `dense`.
     It has no gradient.
     """
-    table, counts = check.to_numpy("block_table", block_table), check.to_numpy("lengths", lengths)
+    table, counts = check.to_readable("block_table", block_table), check.to_readable("lengths", lengths)
     options = table, counts, scale, causal, window, sink, query_lengths, return_lse, target
     if not _layout.is_tokens_first(layout):
         return _fovea.paged(q, k_pages, v_pages, *options, out=out)

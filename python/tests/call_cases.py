@@ -251,7 +251,7 @@ class Cases:
     def paged(self):
         pages = self.data(9, G, 8, D), self.data(9, G, 8, E)
         table = np.random.default_rng(0).integers(0, 9, (B, 5))
-        return (self.q, *pages, table, [37, 20]), {"window": 30, "sink": self.sums(1, H), "return_lse": True}
+        return (self.q, *pages, table, np.array([37, 20], np.int32)), {"window": 30, "sink": self.sums(1, H), "return_lse": True}
 
     def varlen(self):
         starts = np.array([0, 20, 21, N], np.int32)

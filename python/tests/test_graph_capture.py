@@ -87,7 +87,7 @@ def call(name):
 
 #: Lists that NumPy's callers give as such lie on the host, as positions and lengths do.
 LISTS = {
-    "paged", "rope", "rope_backward", "tree_fetch", "tree_fetch_backward", "tree_select", "tree_update",
+    "rope", "rope_backward", "tree_fetch", "tree_fetch_backward", "tree_select", "tree_update",
     "tree_update_backward", "varlen", "varlen_backward",
 }  # fmt: skip
 #: Gradients that fovea.torch alone adds up.
@@ -176,6 +176,20 @@ def test_codes_in_a_graph(kind):
     assert in_a_graph(fovea.vq, q, codes, v, codebook, block=8, return_state=True) == ""
     assert in_a_graph(fovea.vq_backward, v, q, codes, v, codebook, out, lse, block=8) == ""
     assert in_a_graph(fovea.codebook_update, k, codes, sums, counts) == ""
+
+
+@pytest.mark.parametrize("kind", [np.int32, np.int64])
+@pytest.mark.parametrize("tokens", [1, 3])
+def test_pages_in_a_graph(tokens, kind):
+    """Kernels read the table and lengths, of sequences of any length that it has places for, and rows of a wider table."""
+    pages = to_device([np.zeros((9, 2, 8, 24), np.float32)] * 2)
+    q, lengths, queries = to_device((np.zeros((2, 4, tokens, 24), np.float32), np.array([37, 0], kind), np.array([tokens, 1], kind)))
+    table = DeviceArray(np.zeros((2, 11), kind))
+    assert in_a_graph(fovea.paged, q, *pages, table, lengths, query_lengths=queries) == ""
+    narrower = DeviceArray(np.zeros((2, 11), kind))
+    narrower.shape[1] = 6
+    narrower.tensor.strides = (ctypes.c_int64 * 2)(11, 1)
+    assert in_a_graph(fovea.paged, q, *pages, narrower, lengths) == ""
 
 
 DECODING = {

@@ -69,6 +69,27 @@ def test_targets(target):
         compare(fovea.paged(q, k, v, table, LENGTHS, return_lse=True, target=target), q, k, v, table, "float32", causal=True)
 
 
+@pytest.mark.parametrize("kind", [np.int32, np.int64])
+def test_tables_that_kernels_read(kind):
+    k, v, table = pool("float32", 2)
+    table, lengths = table.astype(kind), LENGTHS.astype(kind)
+    q = make(B=B, H=H, N=3, D=D)[0]
+    options = {"window": 30, "query_lengths": np.array([3, 1, 2], kind), "return_lse": True}
+    found, expected = (fovea.paged(q, k, v, table, lengths, **options, target=target) for target in ("gpu-sim", "cpu"))
+    for mine, want in zip(found, expected):
+        assert np.allclose(mine, want, atol=1e-5)
+    for place, page in (((2, 3), -1), ((0, 4), P), ((0, 0), 99999)):
+        wrong = table.copy()
+        wrong[place] = page
+        match = rf"paged: block_table\[{place[0]}, 0, {place[1]}\] must be at least 0 and below {P}, but got {page}"
+        refused(match, fovea.paged, q, k, v, wrong, lengths, target="gpu-sim", error=fovea.FoveaError)
+    lengths[1] = 73
+    match = "lengths: found 73" if kind is np.int32 else r"lengths of source 0\[0, 0, 1\] must be at least 0 and below 73, but got 73"
+    refused(match, fovea.paged, q, k, v, table, lengths, target="gpu-sim", error=(ValueError, fovea.FoveaError))
+    refused("must be", fovea.paged, q, k[:0], v[:0], table, LENGTHS, target="gpu-sim", error=fovea.FoveaError)
+    assert not fovea.paged(q, k[:0], v[:0], table, 0 * LENGTHS, target="gpu-sim").any()
+
+
 def test_pages_of_any_strides():
     """Keys and values in one array, pages of it, and single tokens."""
     q = make(B=B, H=H, N=2, D=D)[0]

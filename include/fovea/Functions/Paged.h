@@ -43,7 +43,8 @@ struct PagedOptions {
 /// that `blockTable` [B,R] names from the first on, of keyPages [P,G,page,D]
 /// and valuePages [P,G,page,E]. Pages may have strides, such as those that
 /// have a token's heads side by side. Table and lengths are of i32 or i64, and
-/// entries behind the last page of a sequence hold anything.
+/// entries behind the last page of a sequence hold anything. On a GPU, kernels
+/// read those that lie there.
 llvm::Expected<AttentionResult>
 paged(const TensorRef &q, const TensorRef &keyPages,
       const TensorRef &valuePages, const TensorRef &blockTable,

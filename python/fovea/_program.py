@@ -38,7 +38,9 @@ class Program:
     where these are known, and returns what a `Kernel` does.
     """
 
-    def __init__(self, text: str, kernel: _fovea.Kernel, constants: Mapping[str, Any], names: Sequence[str] = ()):
+    def __init__(
+        self, text: str, kernel: _fovea.Kernel, constants: Mapping[str, Any], names: Sequence[str] = (), types: Sequence[Any] = ()
+    ):
         #: The module as text.
         self.text = text
         #: The function with all its arguments.
@@ -47,13 +49,20 @@ class Program:
         self.constants = constants
         #: Names of the others, where they are known.
         self.names = tuple(names)
+        #: Element types of results, where the module leaves out which of its integers have no sign.
+        self.types = tuple(types)
 
     def __call__(self, *inputs: Any, **named: Any) -> Any:
         if named:
             inputs = self._ordered(inputs, named)
         if self.names and len(inputs) != len(self.names):
             raise ValueError(f"inputs: found {len(inputs)} arrays, needed {len(self.names)}: {', '.join(self.names)}")
-        return self.kernel(*self.constants.values(), *inputs)
+        found = self.kernel(*self.constants.values(), *inputs)
+        if not any(np.dtype(each).kind == "u" for each in self.types):
+            return found
+        results = found if isinstance(found, tuple) else (found,)
+        results = tuple(each.view(type) if np.dtype(type).kind == "u" else each for each, type in zip(results, self.types, strict=True))
+        return results if isinstance(found, tuple) else results[0]
 
     def _ordered(self, inputs: Sequence[Any], named: Mapping[str, Any]) -> tuple[Any, ...]:
         rest = self.names[len(inputs) :]

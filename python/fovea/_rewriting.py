@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-__all__ = ["ARITHMETIC", "SIGNED", "Writer", "read_direction", "read_list", "read_number", "rewrite"]
+__all__ = ["ARITHMETIC", "SIGNED", "Writer", "drop_signs", "read_direction", "read_list", "read_number", "rewrite"]
 
 #: Predicates of arith.cmpi, by directions of StableHLO.
 SIGNED = {"EQ": 0, "NE": 1, "LT": 2, "LE": 3, "GT": 4, "GE": 5}
@@ -138,18 +138,55 @@ def _write_block(kind: type[Writer], ir: Any, module: Any, block: Any) -> None:
         op.operation.erase()
 
 
-def rewrite(text: str, kind: type[Writer]) -> str:
-    """The module after a writer has rewritten its functions. What the bindings do not know is to be in generic form."""
+def _change_module(text: str, change: Callable[[Any, Any], None]) -> str:
+    """The module after `change(ir, module)`. What the bindings do not know is to be in generic form."""
     from torch_mlir import ir
 
     with ir.Context() as context, ir.Location.unknown():
         context.allow_unregistered_dialects = True
         module = ir.Module.parse(text)
+        change(ir, module)
+        return str(module)
+
+
+def rewrite(text: str, kind: type[Writer]) -> str:
+    """The module, in generic form, after a writer has rewritten its functions."""
+
+    def change(ir: Any, module: Any) -> None:
         for function in list(module.body.operations):
             for region in function.operation.regions:
                 for block in region.blocks:
                     _write_block(kind, ir, module, block)
-        return str(module)
+
+    return _change_module(text, change)
+
+
+def drop_signs(text: str) -> str:
+    """The module, in generic form, with integers as arith has them: its operations alone know whether there is a sign."""
+    return _change_module(text, lambda ir, module: _drop_signs(ir, module.operation))
+
+
+def _drop_signs(ir: Any, op: Any) -> None:
+    def signless(type: Any) -> Any:
+        if isinstance(type, ir.RankedTensorType):
+            return ir.RankedTensorType.get(type.shape, signless(type.element_type))
+        return ir.IntegerType.get_signless(type.width) if isinstance(type, ir.IntegerType) and type.is_unsigned else type
+
+    for region in op.regions:
+        for block in region.blocks:
+            for argument in block.arguments:
+                argument.set_type(signless(argument.type))
+            for inner in list(block.operations):
+                _drop_signs(ir, inner.operation)
+    for result in op.results:
+        result.set_type(signless(result.type))
+    if "function_type" in op.attributes:
+        type = ir.FunctionType(ir.TypeAttr(op.attributes["function_type"]).value)
+        op.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get([*map(signless, type.inputs)], [*map(signless, type.results)]))
+    if op.name == "builtin.unrealized_conversion_cast" and [each.type for each in op.operands] == [each.type for each in op.results]:
+        for old, new in zip(op.results, op.operands):
+            old.replace_all_uses_with(new)
+        op.erase()
 
 
 def read_direction(op: Any) -> str:

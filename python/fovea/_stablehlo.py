@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from . import _fovea
 from ._extents import ExtentWriter
-from ._rewriting import rewrite
+from ._rewriting import drop_signs, rewrite
 from ._stablehlo_ops import FunctionWriter
 from ._torch_mlir import run_passes
 
@@ -48,4 +48,4 @@ def to_linalg(source: str = "-", text: str | None = None) -> str:
         )
     if left := re.search(r"\b(?:stablehlo\.custom_call @\w+|(?:stablehlo|chlo)\.\w+)", found):
         raise _fovea.FoveaError(f"torch-mlir-opt has no linalg for {left.group()}")
-    return found
+    return drop_signs(_run([_GENERIC], text=found)) if re.search(r"[<x ]ui\d+\b", found) else found

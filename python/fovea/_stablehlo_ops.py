@@ -32,17 +32,6 @@ class OperationWriter(Writer):
     def scalar_type(self, value: Any) -> Any:
         return self.ir.RankedTensorType(value.type).element_type
 
-    def signless(self, type: Any) -> Any:
-        """Of scf, since torch-mlir-opt changes the types of its own operations alone."""
-        tensor = self.ir.RankedTensorType(type)
-        if not str(tensor.element_type).startswith("ui"):
-            return type
-        element = self.ir.IntegerType.get_signless(self.ir.IntegerType(tensor.element_type).width)
-        return self.ir.RankedTensorType.get(tensor.shape, element)
-
-    def cast(self, value: Any, type: Any) -> Any:
-        return value if value.type == type else self.make("builtin.unrealized_conversion_cast", [type], [value])
-
     def loop(self, count: Any, carried: Sequence[Any], body: Callable[..., Sequence[Any]]) -> list[Any]:
         """What `body(index, *carried)` leaves after all numbers below `count`."""
         types = [each.type for each in carried]
@@ -68,29 +57,18 @@ class OperationWriter(Writer):
                 self.make("scf.yield", [], results())
         return list(op.results)
 
-    def move(self, source: Any, region: Any, types: Sequence[Any], terminator: str) -> None:
-        """A block of stablehlo as one of scf that yields these types."""
+    def move(self, source: Any, region: Any, terminator: str) -> None:
+        """A block of stablehlo as one of scf."""
         block = source.blocks[0]
         block.append_to(region)
         end = block.operations[len(block.operations) - 1]
         with self.ir.InsertionPoint(end):
-            results = [self.cast(each, type) for each, type in zip(end.operands, types)]
+            results = list(end.operands)
             if terminator == "scf.condition":
                 condition = self.make("tensor.extract", [self.scalar_type(end.operands[0])], [end.operands[0]])
                 results = [condition, *block.arguments]
             self.make(terminator, [], results)
         end.operation.erase()
-        for argument in block.arguments:
-            old, new = argument.type, self.signless(argument.type)
-            if old != new:
-                argument.set_type(new)
-                with self.ir.InsertionPoint.at_block_begin(block):
-                    cast = self.make_all("builtin.unrealized_conversion_cast", [old], [argument])
-                uses = [use.owner for use in argument.uses if use.owner != cast and use.owner.name != "scf.condition"]
-                for owner in uses:
-                    for number, operand in enumerate(owner.operands):
-                        if operand == argument:
-                            owner.operands[number] = cast.results[0]
 
     def spread(self, scalar: Any, type: Any, sizes: Sequence[Any]) -> Any:
         """A tensor of one number, which is in a tensor without dimensions."""
@@ -136,12 +114,10 @@ class OperationWriter(Writer):
         return list(self.make_all("func.call", [each.type for each in op.results], op.operands, callee).results)
 
     def write_while(self, op: Any) -> Any:
-        types = [self.signless(each.type) for each in op.operands]
-        operands = [self.cast(each, type) for each, type in zip(op.operands, types)]
-        loop = self.make_all("scf.while", types, operands, regions=2)
-        self.move(op.regions[0], loop.regions[0], types, "scf.condition")
-        self.move(op.regions[1], loop.regions[1], types, "scf.yield")
-        return [self.cast(new, old.type) for new, old in zip(loop.results, op.results)]
+        loop = self.make_all("scf.while", [each.type for each in op.operands], op.operands, regions=2)
+        self.move(op.regions[0], loop.regions[0], "scf.condition")
+        self.move(op.regions[1], loop.regions[1], "scf.yield")
+        return list(loop.results)
 
     def write_if(self, op: Any) -> Any:
         condition = self.make("tensor.extract", [self.scalar_type(op.operands[0])], [op.operands[0]])
@@ -156,11 +132,10 @@ class OperationWriter(Writer):
         return self.choose(op, "scf.index_switch", number, cases, [last, *others])
 
     def choose(self, op: Any, name: str, choice: Any, attributes: dict[str, Any], branches: Sequence[Any]) -> Any:
-        types = [self.signless(each.type) for each in op.results]
-        new = self.make_all(name, types, [choice], attributes, len(branches))
+        new = self.make_all(name, [each.type for each in op.results], [choice], attributes, len(branches))
         for source, region in zip(branches, new.regions):
-            self.move(source, region, types, "scf.yield")
-        return [self.cast(mine, old.type) for mine, old in zip(new.results, op.results)]
+            self.move(source, region, "scf.yield")
+        return list(new.results)
 
     # ---- Products ----
 
@@ -232,8 +207,6 @@ class OperationWriter(Writer):
             return False
         tensor, indices, updates = op.operands
         types = [self.ir.RankedTensorType(each.type) for each in op.operands]
-        if self.signless(tensor.type) != tensor.type:
-            return False
         numbers = op.attributes["scatter_dimension_numbers"]
         window, inserted = read_list(numbers, "update_window_dims"), read_list(numbers, "inserted_window_dims")
         batches = read_list(numbers, "input_batching_dims")

@@ -40,12 +40,19 @@ class SortWriter(OperationWriter):
     def is_ordered(self, tensor: Any) -> bool:
         """Whether what is here compares such elements."""
         type = self.scalar_type(tensor)
-        return str(type) in _WIDTHS if self.is_float(type) else self.signless(tensor.type) == tensor.type
+        return str(type) in _WIDTHS if self.is_float(type) else not str(type).startswith("complex")
+
+    def signless(self, value: Any) -> Any:
+        """The same integer as arith has it."""
+        if not str(value.type).startswith("ui"):
+            return value
+        type = self.ir.IntegerType.get_signless(self.ir.IntegerType(value.type).width)
+        return self.make("builtin.unrealized_conversion_cast", [type], [value])
 
     def is_greater(self, left: Any, right: Any) -> Any:
-        if self.is_float(left.type):
-            left, right = map(self.in_total_order, (left, right))
-        return self.compare(SIGNED["GT"], left, right)
+        predicates = _UNSIGNED if str(left.type).startswith("ui") else SIGNED
+        left, right = map(self.in_total_order if self.is_float(left.type) else self.signless, (left, right))
+        return self.compare(predicates["GT"], left, right)
 
     def in_total_order(self, value: Any) -> Any:
         """An integer that is as much less or greater as the number: -NaN, -inf, ..., -0, 0, ..., inf, NaN."""
@@ -62,13 +69,15 @@ class SortWriter(OperationWriter):
 
     def evaluate(self, block: Any, arguments: Sequence[Any]) -> Any:
         """The condition of a comparator, or None."""
-        known = dict(zip(block.arguments, arguments))
+        known = dict(zip(block.arguments, map(self.signless, arguments)))
+
+        def find(value: Any) -> Any:
+            """Others are from outside of the region, as constants are."""
+            return known[value] if value in known else self.signless(self.make("tensor.extract", [self.scalar_type(value)], [value]))
+
         for op in block.operations:
             name = op.operation.name.removeprefix("stablehlo.")
-            # Others are from outside of the region, as constants are.
-            operands = [
-                known[each] if each in known else self.make("tensor.extract", [self.scalar_type(each)], [each]) for each in op.operands
-            ]
+            operands = [find(each) for each in op.operands]
             if name == "return":
                 return operands[0]
             found = self.evaluate_one(name, op, operands)

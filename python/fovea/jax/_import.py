@@ -53,7 +53,8 @@ def import_function(function: Any, examples: Sequence[Any], target: str) -> tupl
     except _fovea.FoveaError as error:
         name = getattr(function, "__name__", type(function).__name__)
         raise _fovea.FoveaError(f"{name} is not compiled: {error}") from error
-    return Program(text, kernel, constants, names), jax.tree_util.tree_structure(result)
+    types, results = jax.tree_util.tree_flatten(jax.tree.map(lambda each: each.dtype, result))
+    return Program(text, kernel, constants, names, types), results
 
 
 def compile(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -142,6 +142,30 @@ def test_windows_that_begin_with_something():
     compare(fovea.jax.compile(add_up)(x), add_up(x))
 
 
+@pytest.mark.parametrize("type", [jnp.uint8, jnp.uint16, jnp.uint32])
+def test_unsigned_integers(type):
+    """As arguments and results, above what signed ones hold."""
+    x = jnp.asarray((np.iinfo(type).max - np.arange(24) * 9 % 31).astype(type).reshape(2, 12))
+    for function in (
+        lambda x: (x.astype(jnp.float32) / 255, x + type(7), x * type(3), x // type(3), x % type(5), (x >> 1) ^ x),
+        lambda x: (x > type(210), x.max(1), x.min(0), x.astype(jnp.int32), jnp.clip(x, type(205), type(210)), jnp.argmax(x, 1)),
+        lambda x: (jnp.sort(x), jnp.argsort(x, 1), jax.lax.top_k(x, 3), jax.lax.cummax(x, 1), jax.lax.cumsum(x, 0)),
+        lambda x: (x.at[:, 1].set(type(3)), x.at[0].max(x[1]), x.at[:, jnp.array([0, 0, 2])].add(type(200))),
+        lambda x: jax.lax.fori_loop(0, 3, lambda k, y: jax.lax.cond(y[0, 0] > type(9), lambda z: z * type(5), lambda z: z, y), x),
+    ):
+        compare(fovea.jax.compile(function)(x), function(x), 1e-6)
+
+
+def test_images_of_bytes_of_unknown_extents():
+    batch, width = jax.export.symbolic_shape("batch, width")
+    program = fovea.import_jax(lambda x: (x.max(1), x.mean((1, 2))), jax.ShapeDtypeStruct((batch, width, 3), jnp.uint8))
+    image = np.random.default_rng(2).integers(0, 256, (2, 7, 3)).astype(np.uint8)
+    most, means = program(image)
+    assert most.dtype == np.uint8
+    np.testing.assert_array_equal(most, image.max(1))
+    np.testing.assert_allclose(means, image.mean((1, 2)), rtol=1e-6)
+
+
 def test_what_is_left_is_named():
     for function, name in (
         (lambda x: jnp.fft.fft(x).real, "stablehlo.fft"),

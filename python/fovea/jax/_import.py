@@ -27,34 +27,71 @@ def _name_inputs(examples: Sequence[Any]) -> list[str]:
     return ["_".join(("input", *(str(getattr(key, "key", getattr(key, "idx", key))) for key in path))) for path in paths]
 
 
-def import_function(function: Any, examples: Sequence[Any], target: str) -> tuple[Program, Any]:
-    """The program of a call with arrays like these, and the tree of its results."""
+# ---- Keys of random numbers, which a program has as the integers that they are ----
+
+
+def _key_impl(each: Any) -> Any:
+    """The generator of a key, or of an array of keys, or of what has the type of one; None of all else."""
+    if not jax.dtypes.issubdtype(getattr(each, "dtype", np.float32), jax.dtypes.prng_key):
+        return None
+    found: list[Any] = []
+    jax.eval_shape(lambda key: found.append(jax.random.key_impl(key)), each)
+    return found[0]
+
+
+def _drop_key(each: Any) -> Any:
+    if _key_impl(each) is None:
+        return each
+    return jax.eval_shape(jax.random.key_data, each) if isinstance(each, jax.ShapeDtypeStruct) else jax.random.key_data(each)
+
+
+def _wrap_keys(arrays: Sequence[Any], impls: Sequence[Any]) -> list[Any]:
+    return [each if impl is None else jax.random.wrap_key_data(each, impl=impl) for each, impl in zip(arrays, impls, strict=True)]
+
+
+def import_function(function: Any, examples: Sequence[Any], target: str) -> tuple[Program, Callable[[Sequence[Any]], Any]]:
+    """The program of a call with arrays like these, and what makes the tree of results of its arrays."""
     if not callable(function):
         raise ValueError(f"function: found {type(function).__name__}, needed a function of JAX")
     leaves, tree = jax.tree_util.tree_flatten(tuple(examples))
     names = _name_inputs(examples)
     is_known = all(isinstance(extent, int) for each in leaves for extent in jnp.shape(each))
+    impls = [*map(_key_impl, leaves)]
+    result_impls: list[Any] = []
+    leaves = [*map(_drop_key, leaves)]
+
+    def without_keys(*arrays: Any) -> Any:
+        found = function(*jax.tree_util.tree_unflatten(tree, _wrap_keys(arrays, impls)))
+        result_impls[:] = map(_key_impl, jax.tree_util.tree_leaves(found))
+        return jax.tree.map(_drop_key, found)
+
     # What a function has closed over are constants, and arguments here: their text would be long.
-    closed, result = jax.make_jaxpr(function, return_shape=True)(*examples)
+    closed, result = jax.make_jaxpr(without_keys, return_shape=True)(*leaves)
+    const_impls = [*map(_key_impl, closed.consts)]
+    consts = [*map(_drop_key, closed.consts)]
 
     def flat(*arrays: Any) -> Any:
-        count = len(closed.consts)
-        return jax.core.eval_jaxpr(closed.jaxpr, arrays[:count], *arrays[count:])
+        count = len(consts)
+        return jax.core.eval_jaxpr(closed.jaxpr, _wrap_keys(arrays[:count], const_impls), *arrays[count:])
 
-    shapes = [jax.ShapeDtypeStruct(jnp.shape(each), jnp.result_type(each)) for each in (*closed.consts, *leaves)]
+    shapes = [jax.ShapeDtypeStruct(jnp.shape(each), jnp.result_type(each)) for each in (*consts, *leaves)]
     jitted = jax.jit(flat, keep_unused=True)
     if is_known:
         text = to_linalg(text=jitted.trace(*shapes).lower(lowering_platforms=("cpu",)).as_text())
     else:
         text = to_linalg(text=jax.export.export(jitted, platforms=["cpu"])(*shapes).mlir_module())
-    constants = {f"constant_{number}": np.asarray(each) for number, each in enumerate(closed.consts)}
+    constants = {f"constant_{number}": np.asarray(each) for number, each in enumerate(consts)}
     try:
         kernel = compile_text(text, target=target, entry="main")
     except _fovea.FoveaError as error:
         name = getattr(function, "__name__", type(function).__name__)
         raise _fovea.FoveaError(f"{name} is not compiled: {error}") from error
-    types, results = jax.tree_util.tree_flatten(jax.tree.map(lambda each: each.dtype, result))
-    return Program(text, kernel, constants, names, types), results
+    structs, results = jax.tree_util.tree_flatten(result)
+
+    def unflatten(arrays: Sequence[Any]) -> Any:
+        return jax.tree_util.tree_unflatten(results, _wrap_keys([*map(jnp.asarray, arrays)], result_impls))
+
+    return Program(text, kernel, constants, names, [each.dtype for each in structs]), unflatten
 
 
 def compile(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -69,7 +106,7 @@ def compile(function: Callable[..., Any]) -> Callable[..., Any]:
     """
     if not callable(function):
         raise ValueError(f"function: found {type(function).__name__}, needed a function of JAX")
-    programs: dict[Any, tuple[Program, Any]] = {}
+    programs: dict[Any, tuple[Program, Callable[[Sequence[Any]], Any]]] = {}
 
     @functools.wraps(function)
     def call(*args: Any) -> Any:
@@ -79,9 +116,9 @@ def compile(function: Callable[..., Any]) -> Callable[..., Any]:
         key = tree, tuple((jnp.shape(each), jnp.result_type(each)) for each in leaves)
         if key not in programs:
             programs[key] = import_function(function, args, "cpu")
-        program, results = programs[key]
+        program, unflatten = programs[key]
+        leaves = [*map(_drop_key, leaves)]
         found = program(*(np.asarray(each, jnp.result_type(each)) for each in leaves))
-        arrays = found if isinstance(found, tuple) else (found,)
-        return jax.tree_util.tree_unflatten(results, [jnp.asarray(each) for each in arrays])
+        return unflatten(found if isinstance(found, tuple) else (found,))
 
     return call

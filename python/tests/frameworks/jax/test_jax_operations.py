@@ -54,6 +54,7 @@ FUNCTIONS = {
     "variance": lambda x: (x.var(-1), x.std(1)),
     "gelu": lambda x: (jax.nn.gelu(x, approximate=False), jax.nn.gelu(x)),
     "erf": lambda x: (special.erf(x), special.erfc(x)),
+    "inverse of erf": lambda x: [special.erfinv(each) for each in (jnp.tanh(x), jnp.sign(x), jnp.tanh(x).astype(jnp.bfloat16))],
     "hyperbolic": lambda x: (jnp.sinh(x), jnp.cosh(x), jnp.arcsinh(x), jnp.arccosh(x + 9), jnp.arctanh(x / 9)),
     "circular": lambda x: (jnp.tan(x / 9), jnp.arcsin(x / 9), jnp.arccos(x / 9), jnp.arctan(x)),
     "square": lambda x: (jnp.square(x), jnp.square(x.astype(jnp.int32))),
@@ -154,6 +155,31 @@ def test_unsigned_integers(type):
         lambda x: jax.lax.fori_loop(0, 3, lambda k, y: jax.lax.cond(y[0, 0] > type(9), lambda z: z * type(5), lambda z: z, y), x),
     ):
         compare(fovea.jax.compile(function)(x), function(x), 1e-6)
+
+
+def draw(key, scores):
+    """As a language model is sampled: a key is split, one half taken, and the other returned."""
+    key, own = jax.random.split(key)
+    token = jax.random.categorical(own, scores)
+    return key, token, jax.random.normal(own, (3,)), jax.random.permutation(own, 7)
+
+
+@pytest.mark.parametrize("make", [jax.random.key, jax.random.PRNGKey])
+def test_random_numbers(make):
+    key, scores = make(5), jnp.asarray(array(4, 33))
+    compiled = fovea.jax.compile(draw)
+    for _ in range(2):
+        expected = draw(key, scores)
+        found = compiled(key, scores)
+        assert found[0].dtype == key.dtype
+        compare(jax.tree.map(_data, found), jax.tree.map(_data, expected), 1e-6)
+        key = found[0]
+    closed = fovea.jax.compile(lambda scores: draw(key, scores)[1])
+    np.testing.assert_array_equal(closed(scores), draw(key, scores)[1])
+
+
+def _data(each):
+    return jax.random.key_data(each) if jax.dtypes.issubdtype(each.dtype, jax.dtypes.prng_key) else each
 
 
 def test_images_of_bytes_of_unknown_extents():

@@ -298,3 +298,19 @@ def test_refuses_codes_out_of_range(target):
     codes[0, 1, 9] = 5
     with pytest.raises(fovea.FoveaError, match=r"attn.vq: codes\[0, 1, 9\] must be at least 0 and below 5, but got 5"):
         fovea.vq(q, codes, v, make_codebook(2, 5, 16), block=4, target=target)
+
+
+@pytest.mark.parametrize("type", ["float32", "bfloat16"])
+def test_values_that_a_bias_hides(type):
+    """Of the last block, whose tokens are in no summary; its tiles take their bias from copies."""
+    q, k, v = make(type, N=1300, D=64, E=64, H=2, G=2)
+    codebook = make_codebook(2, 9, 64, type)
+    bias = np.random.default_rng(4).standard_normal((1, 2, 1300, 1024)).astype(np.float32)
+    hidden = np.array([1030, 1031, 1100])
+    bias[:, :, :, hidden - 512] = -np.inf
+    results = []
+    for value in (0, np.inf, np.nan):
+        v[:, :, hidden] = value
+        results.append(fovea.vq(q, k, v, codebook, block=512, bias=bias))
+    assert np.isfinite(results[0].astype(np.float32)).all()
+    assert all(np.array_equal(results[0], each) for each in results[1:])

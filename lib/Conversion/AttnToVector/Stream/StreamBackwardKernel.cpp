@@ -246,10 +246,11 @@ void StreamBackwardKernel::emitTile(Segment tile) {
   packBias(tile);
   TileLookaheads ahead = lookAheadOf(tile);
   tile.lookahead = ahead.scores;
+  startSpecialKeys(tile);
   forEachRowTile(tile, [&](const RowLoop &rows) {
     scoreGradientRows(tile, ahead.scoreGradients, rows);
   });
-  findSpecialKeys(tile);
+  findSpecialKeys();
   addQueryGradients(tile, ahead.queries);
   // From here on rows are touched that other blocks add to.
   const GradientView &view = views[tile.source];
@@ -368,9 +369,15 @@ void StreamBackwardKernel::scoreGradientRows(const Segment &tile,
   unsigned firstVector = loop.firstVector;
   int64_t step = loop.step, live = vectors - firstVector;
   bool hides = mayHide(tile), keeps = keepsGradient(tile);
-  loopOverRows(loop, {}, [&](Value offset, ValueRange) {
+  Values carried;
+  if (keyChain)
+    carried.push_back(keyChain);
+  carried = loopOverRows(loop, carried, [&](Value offset, ValueRange running) {
     Values rows = rowsOf(tile, offset, step);
     Values found = scoreTile(tile, offset, rows, firstVector, loop.masked);
+    Values next(running);
+    if (keyChain)
+      next.front() = addKeyProducts(step, next.front());
     Values derivatives = scoreDerivatives;
     SmallVector<Values> ofReads = readDerivatives;
     auto forEachVector = [&](function_ref<void(int64_t, Values, Value)> body) {
@@ -420,8 +427,10 @@ void StreamBackwardKernel::scoreGradientRows(const Segment &tile,
         for (Value target : readGradients)
           b.storeVector(b.splat(0.0), target, at);
       }
-    return Values();
+    return next;
   });
+  if (keyChain)
+    keyChain = carried.front();
 }
 
 void StreamBackwardKernel::forEachColumns(

@@ -183,11 +183,11 @@ private:
   Value liveGradients(Value gradients, Value row, Value first);
 
   // Entries that regions remove (StreamBackwardHidden.cpp).
-  /// Whether some number of rows `rowOf(begin ...)` is not finite.
-  Value hasSpecial(Value rows, int64_t columns, Value begin, Value end,
-                   llvm::function_ref<Value(Value)> rowOf);
   void findSpecialQueries();
-  void findSpecialKeys(const Segment &tile);
+  /// Around the scores of a tile, which add their products to the chain.
+  void startSpecialKeys(const Segment &tile);
+  Value addKeyProducts(int64_t numKeys, Value chain);
+  void findSpecialKeys();
   /// Sums of products with rows, or `again` where weights of hidden entries
   /// made them something else. `areSpecial` says whether the rows have what
   /// does so; null where that is not known.
@@ -226,6 +226,8 @@ private:
   /// Whether these, and the keys of the present tile, have numbers that are not
   /// finite; null where nobody asks.
   Value queriesAreSpecial, gradientsAreSpecial, keysAreSpecial;
+  /// NaN in some lane where a key of the present tile is.
+  Value keyChain;
 };
 
 } // namespace fovea::attn

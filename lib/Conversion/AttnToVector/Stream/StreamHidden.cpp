@@ -21,6 +21,8 @@
 #include "fovea/Kernels/SoftmaxAlgebra.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "llvm/Support/MathExtras.h"
+#include <algorithm>
 
 using namespace mlir;
 using namespace fovea::attn;
@@ -120,6 +122,67 @@ void StreamKernel::markHidden(const Segment &segment) {
                     segment.weights, at);
     }
   });
+}
+
+/// Hidden entries weigh zero, which leaves sums as they are unless the values
+/// that it is multiplied with are infinite or NaN. So the sums are looked at
+/// once, behind all tiles: if some is not finite they are taken again, without
+/// the hidden entries.
+StreamKernel::State
+StreamKernel::repeatUnlessFinite(function_ref<State()> attend) {
+  Value no = arith::ConstantOp::create(b, b.getBoolAttr(false)),
+        yes = arith::ConstantOp::create(b, b.getBoolAttr(true));
+  SmallVector<Type> types(2 * vectors, b.getVectorType());
+  auto loop = scf::WhileOp::create(
+      b, types, no,
+      [&](OpBuilder &, Location, ValueRange repeated) {
+        isRepeated = repeated.front();
+        State state = attend();
+        Values results = state.maximum;
+        results.append(state.sum);
+        Value isFirst = b.createOrFold<arith::XOrIOp>(isRepeated, yes);
+        Value isSpecial =
+            hasSpecial(outputs, tiles.getQueryLanes(), b.index(0),
+                       b.index(valueWidth), [](Value row) { return row; });
+        scf::ConditionOp::create(b, b.both(isFirst, isSpecial), results);
+      },
+      [&](OpBuilder &, Location, ValueRange) { scf::YieldOp::create(b, yes); });
+  isRepeated = Value();
+  ValueRange results = loop.getResults();
+  return {Values(results.take_front(vectors)),
+          Values(results.drop_front(vectors))};
+}
+
+Value StreamKernel::hasSpecial(Value rows, int64_t columns, Value begin,
+                               Value end, function_ref<Value(Value)> rowOf) {
+  int64_t numVectors = llvm::divideCeil(columns, lanes);
+  // Zero times what is not finite is NaN. Chains, so that none is waited for.
+  constexpr int64_t kChains = 8;
+  int64_t unroll = std::max<int64_t>(1, kChains / numVectors);
+  Values chains(std::min(kChains, unroll * numVectors), b.splat(0.0));
+  auto addRow = [&](Value offset, ValueRange running) {
+    Values next(running);
+    Value row = rowOf(offset);
+    for (int64_t c = 0; c < numVectors; ++c) {
+      Value &chain = next[c % next.size()];
+      chain = b.fma(b.loadVector(rows, {row, b.index(c * lanes)}), b.splat(0.0),
+                    chain);
+    }
+    std::rotate(next.begin(), next.begin() + numVectors % next.size(),
+                next.end());
+    return next;
+  };
+  chains = b.unrolledLoop(begin, end, unroll, chains, addRow);
+  Value total = chains.front();
+  for (Value chain : ArrayRef(chains).drop_front())
+    total = b.fadd(total, chain);
+  return isAnyNaN(total);
+}
+
+Value StreamKernel::isAnyNaN(Value vector) {
+  return vector::ReductionOp::create(
+      b, vector::CombiningKind::OR,
+      arith::CmpFOp::create(b, arith::CmpFPredicate::UNO, vector, vector));
 }
 
 /// Whether the mask cuts the entry of a row, for a vector of queries.

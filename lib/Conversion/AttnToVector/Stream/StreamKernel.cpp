@@ -372,18 +372,26 @@ void StreamKernel::emitQueryBlock(Value query, Value numQueries,
     for (int64_t v = 0; v < vectors; ++v)
       state.sum[v] = b.fmul(
           state.sum[v], softmax::exp2(b, b.fsub(start[v], state.maximum[v])));
-  if (!startsWithDiagonal(shorts)) {
-    Value zero = b.splat(0.0);
-    b.loop(b.index(0), b.index(valueWidth), 1, [&](Value column) {
-      for (int64_t v = 0; v < vectors; ++v)
-        b.storeVector(zero, outputs, {column, b.index(v * lanes)});
-    });
-  }
-  streamLongRanges(longs, state);
-  if (!shorts.empty()) {
-    lookAhead(shorts);
-    attendShortRanges(shorts, state);
-  }
+  auto attend = [&]() -> State {
+    State next = state;
+    if (!startsWithDiagonal(shorts)) {
+      Value zero = b.splat(0.0);
+      b.loop(b.index(0), b.index(valueWidth), 1, [&](Value column) {
+        for (int64_t v = 0; v < vectors; ++v)
+          b.storeVector(zero, outputs, {column, b.index(v * lanes)});
+      });
+    }
+    streamLongRanges(longs, next);
+    if (!shorts.empty()) {
+      lookAhead(shorts);
+      attendShortRanges(shorts, next);
+    }
+    return next;
+  };
+  bool hides = llvm::any_of(all, [&](const Segment &segment) {
+    return mayHide(segment) && arithmeticOf(segment) != Arithmetic::AMX;
+  });
+  state = hides ? repeatUnlessFinite(attend) : attend();
   finish(query, numQueries, state);
 }
 

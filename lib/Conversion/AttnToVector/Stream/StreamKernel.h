@@ -366,6 +366,13 @@ protected:
   Value hides(const Segment &segment, Value entry, unsigned vector);
   Value isCut(const Segment &segment, Value entry, unsigned vector);
   void markHidden(const Segment &segment);
+  /// Emits `attend`, which fills the outputs: again without hidden entries
+  /// where some output is not finite.
+  State repeatUnlessFinite(llvm::function_ref<State()> attend);
+  /// Whether some number of rows `rowOf(i)` is infinite or NaN.
+  Value hasSpecial(Value rows, int64_t columns, Value begin, Value end,
+                   llvm::function_ref<Value(Value)> rowOf);
+  Value isAnyNaN(Value vector);
 
   // Parts of a pass over segments.
   /// A loop over rows of a segment, in register tiles of `step` for the vectors
@@ -469,7 +476,9 @@ protected:
   llvm::SmallVector<std::unique_ptr<TileScore>> scoreFunctions;
   /// Whether scores are those of entries that the region admits.
   bool admitsAll = false;
-  /// Derivatives of the scores of the last register tile, of a gradient.
+  /// Products of the last register tile, of queries and keys.
+  Values tileProducts;
+  /// Derivatives of its scores, of a gradient.
   Values scoreDerivatives;
   /// The same by what the region reads, a list for each vector.
   llvm::SmallVector<Values> readDerivatives;
@@ -497,6 +506,9 @@ protected:
   Value queryRows, outputView, lseView;
   Value sink; // of the present head, null without
   Value firstRow, numRows, blockQuery, blockQueries, streamsOutput;
+  /// Whether the block's sums are taken without hidden entries; null where no
+  /// segment has any.
+  Value isRepeated;
 };
 
 } // namespace fovea::attn

@@ -191,15 +191,27 @@ void StreamKernel::accumulateColumns(
   bool usesAMX = arithmeticOf(segment) == Arithmetic::AMX;
   if (usesAMX)
     accumulateByAMX(segment);
+  bool looksAtMarks = mayHide(segment) && !usesAMX;
+  if (looksAtMarks)
+    b.ifThen(isRepeated, [&] { markHidden(segment); });
   int64_t step = tiles.getColumns(), whole = valueWidth / step * step;
   auto tile = [&](Value column, int64_t numColumns) {
-    Values totals = accumulate(segment, column, numColumns,
-                               /*onlyVisible=*/false);
-    if (mayHide(segment) && !usesAMX)
-      totals = softmax::unlessFinite(b, totals, [&] {
-        markHidden(segment);
-        return accumulate(segment, column, numColumns, /*onlyVisible=*/true);
-      });
+    auto sum = [&](bool onlyVisible) {
+      return accumulate(segment, column, numColumns, onlyVisible);
+    };
+    Values totals;
+    if (looksAtMarks)
+      totals = Values(scf::IfOp::create(
+                          b, isRepeated,
+                          [&](OpBuilder &, Location) {
+                            scf::YieldOp::create(b, sum(true));
+                          },
+                          [&](OpBuilder &, Location) {
+                            scf::YieldOp::create(b, sum(false));
+                          })
+                          .getResults());
+    else
+      totals = sum(false);
     for (int64_t c = 0; c < numColumns; ++c)
       for (int64_t v = 0; v < vectors; ++v) {
         Values at = {b.add(column, c), b.index(v * lanes)};
@@ -334,6 +346,7 @@ StreamKernel::Values StreamKernel::scoreTile(const Segment &segment,
                       ? multiplyPairs(segment, offset, rows, firstVector)
                       : multiply(segment, offset, rows, firstVector,
                                  {segment.keys, packedQueries, width});
+  tileProducts = result;
   for (int64_t i = 0; i < step; ++i) {
     Value entry = b.add(offset, i), weight = weightAt(segment, entry);
     for (int64_t v = 0; v < live; ++v) {
@@ -534,12 +547,15 @@ StreamKernel::Values StreamKernel::accumulate(const Segment &segment,
       }
       return next;
     };
-    if (!onlyVisible && segment.nextBias && numColumns == tiles.getColumns())
-      carried = b.unrolledLoop(
-          low, high, kProductUnroll, carried, multiply,
-          [&](Value offset) { copyNextBias(segment, column, offset); });
-    else
+    bool copies = segment.nextBias && numColumns == tiles.getColumns();
+    if (onlyVisible && !copies)
       carried = b.loop(low, high, 1, carried, multiply);
+    else
+      carried = b.unrolledLoop(low, high, kProductUnroll, carried, multiply,
+                               [&](Value offset) {
+                                 if (copies)
+                                   copyNextBias(segment, column, offset);
+                               });
     for (int64_t c = 0; c < numColumns; ++c)
       for (int64_t v = 0; v < live; ++v)
         accumulators[c * vectors + first + v] = carried[c * live + v];

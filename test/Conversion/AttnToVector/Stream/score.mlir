@@ -63,13 +63,21 @@ func.func @causal(%i: index, %q: memref<1x1x16x16xf32>, %k: memref<1x1x4096x16xf
 // A remainder of how far entries are apart is taken once for a register tile,
 // and every tile has all of them: none is looked at by parts.
 
+// Sums are looked at once for a block of queries, rather than those of each
+// tile.
+
 // CHECK-LABEL: func @dilated
 // CHECK-NOT: arith.floordivsi
+// CHECK: scf.while
 // CHECK: %[[REST:.+]] = arith.andi %{{.+}}, %c3
 // CHECK: %[[NARROW:.+]] = arith.index_cast %[[REST]] : index to i32
 // CHECK: %[[APART:.+]] = vector.broadcast %[[NARROW]] : i32 to vector<8xi32>
 // CHECK-COUNT-4: arith.cmpi eq, %[[APART]], %{{.+}} : vector<8xi32>
 // CHECK-NOT: arith.cmpi eq, %[[APART]]
+// CHECK-NOT: arith.cmpf uno
+// CHECK: arith.cmpf uno
+// CHECK: scf.condition
+// CHECK-NOT: arith.cmpf uno
 // CHECK: return
 func.func @dilated(%i: index, %q: memref<1x1x16x16xf32>, %k: memref<1x1x4096x16xf32>, %o: memref<1x1x16x16xf32>) {
   %n = arith.constant 4096 : index

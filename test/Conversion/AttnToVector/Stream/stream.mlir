@@ -73,14 +73,19 @@ func.func @unalignedRows(%q: memref<1x1x512x16xf32>, %o: memref<1x1x512x16xf32, 
 
 // A causal diagonal is scored in triangles: the first vector of queries for its
 // own rows, every later vector for all rows before. Only one vector per row is
-// masked. Sums of a product that are not finite are taken again without the
-// entries that the mask cuts.
+// masked. A block whose outputs are not all finite is computed again, without
+// the entries that the mask cuts.
 
 // CHECK-LABEL: func @diagonal
+// CHECK: scf.while (%[[REPEATED:.+]] = %false)
 // CHECK: arith.cmpi sgt
 // CHECK: arith.select
-// CHECK: vector.reduction <and>
-// CHECK: scf.if
+// CHECK: scf.if %[[REPEATED]]
+// CHECK: %[[FIRST:.+]] = arith.xori %[[REPEATED]], %true
+// CHECK: arith.cmpf uno
+// CHECK: %[[SPECIAL:.+]] = vector.reduction <or>
+// CHECK: %[[AGAIN:.+]] = arith.andi %[[FIRST]], %[[SPECIAL]]
+// CHECK: scf.condition(%[[AGAIN]])
 func.func @diagonal(%i: index, %q: memref<1x1x32x16xf32>, %k: memref<1x1x64x16xf32>, %o: memref<1x1x32x16xf32>) {
   %n = arith.constant 64 : index
   attn.stream query(%q : memref<1x1x32x16xf32>)

@@ -6,21 +6,16 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "fovea/Kernels/ScoreBody.h"
+#include "ScoreEvaluator.h"
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
-#include "fovea/Kernels/FloorRemainder.h"
 #include "fovea/Kernels/VectorMath.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/Math/IR/Math.h"
-#include "mlir/Dialect/MemRef/IR/MemRef.h"
-#include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/IRMapping.h"
 #include "mlir/IR/Matchers.h"
 #include "mlir/IR/TypeUtilities.h"
 #include "mlir/Interfaces/InferIntRangeInterface.h"
-#include "mlir/Interfaces/Utils/InferIntRangeCommon.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
 #include <cmath>
 #include <limits>
@@ -28,84 +23,9 @@
 using namespace mlir;
 using namespace fovea::attn;
 
-static ConstantIntRanges getRange(int64_t low, int64_t high) {
-  return ConstantIntRanges::fromSigned(APInt(64, low, /*isSigned=*/true),
-                                       APInt(64, high, /*isSigned=*/true));
-}
-
-static bool fits32(const ConstantIntRanges &range) {
-  return range.smin().isSignedIntN(32) && range.smax().isSignedIntN(32);
-}
-
-static bool isWide(Type type) { return type.isIndex() || type.isInteger(64); }
-
-static ConstantIntRanges getUnknown(Type type) {
-  return ConstantIntRanges::maxRange(
-      ConstantIntRanges::getStorageBitwidth(type));
-}
-
 //===----------------------------------------------------------------------===//
 // Evaluation
 //===----------------------------------------------------------------------===//
-
-/// Emits the operations of a body whose operands are known.
-class ScoreBody::Evaluator {
-public:
-  Evaluator(KernelBuilder &b, ScoreBody &body, State &state)
-      : b(b), body(body), state(state) {}
-
-  void set(Value value, const Lanes &lanes) {
-    state.lanes.try_emplace(value, lanes);
-  }
-  /// Evaluates what depends on nothing else than what is set; of `needed`
-  /// alone, unless that is null.
-  void run(const llvm::SmallPtrSetImpl<Operation *> *needed = nullptr);
-  /// The value in every lane; a wide integer with `bits` bits.
-  Value toVector(const Lanes &lanes, unsigned bits);
-  /// A value in every lane, in the type of sums; NaN where the body read out of
-  /// bounds.
-  Value finish(Value value);
-
-private:
-  Lanes evaluate(Operation &op);
-  ConstantIntRanges inferRange(Operation &op, ArrayRef<Lanes> operands);
-  std::optional<Lanes> addRamps(Operation &op, ArrayRef<Lanes> operands,
-                                const ConstantIntRanges &range);
-  std::optional<Lanes> compareRamps(Operation &op, ArrayRef<Lanes> operands,
-                                    const ConstantIntRanges &range);
-  Value splitRamp(const Lanes &ramp, int64_t divisor, bool negates,
-                  int64_t rest, Value &lanes);
-  std::optional<Lanes> takeRemainder(Operation &op);
-  std::optional<Lanes> compareRemainder(Operation &op,
-                                        const ConstantIntRanges &range);
-  Value addProduct(Operation &op, ArrayRef<Value> operands);
-  Lanes vectorize(Operation &op, ArrayRef<Lanes> operands,
-                  const ConstantIntRanges &range);
-
-  /// Elements of a memref, and in which lanes there is one: null where others
-  /// are NaN.
-  struct Read {
-    Value value, isInside;
-  };
-  Lanes read(tensor::ExtractOp op);
-  Value readScalar(Value memref, ArrayRef<Lanes> at, bool poisons);
-  Read readRun(Value memref, ArrayRef<Lanes> at, bool poisons);
-  Read gather(Value memref, ArrayRef<Lanes> at, bool poisons);
-  Value areInside(Value memref, ArrayRef<Lanes> at);
-  void addOutside(Value isInside);
-  static bool isUniform(const Lanes &lanes) {
-    return lanes.kind == Lanes::Uniform;
-  }
-
-  VectorType vectorOf(Type element) {
-    return VectorType::get({b.getLanes()}, element);
-  }
-  Value toWidth(Value vector, unsigned bits, bool isSigned = true);
-
-  KernelBuilder &b;
-  ScoreBody &body;
-  State &state;
-};
 
 void ScoreBody::Evaluator::run(
     const llvm::SmallPtrSetImpl<Operation *> *needed) {
@@ -176,139 +96,6 @@ ConstantIntRanges ScoreBody::Evaluator::inferRange(Operation &op,
       ranges,
       [&](Value, const ConstantIntRanges &inferred) { range = inferred; });
   return range;
-}
-
-/// The sum or difference of positions, if `op` is one.
-std::optional<ScoreBody::Lanes>
-ScoreBody::Evaluator::addRamps(Operation &op, ArrayRef<Lanes> operands,
-                               const ConstantIntRanges &range) {
-  if (!isa<arith::AddIOp, arith::SubIOp>(op) ||
-      !op.getResult(0).getType().isIndex() ||
-      llvm::any_of(operands, [](const Lanes &operand) {
-        return operand.kind == Lanes::Vector;
-      }))
-    return std::nullopt;
-  bool isSum = isa<arith::AddIOp>(op);
-  const Lanes &lhs = operands[0], &rhs = operands[1];
-  int64_t sign = isSum ? 1 : -1, step = lhs.step + sign * rhs.step;
-  Lanes result = {Value(), /*isWide=*/true, range,
-                  step ? Lanes::Ramp : Lanes::Uniform, step};
-  result.base = isSum ? b.add(lhs.getBase(), rhs.getBase())
-                      : b.sub(lhs.getBase(), rhs.getBase());
-  result.offset = lhs.offset + sign * rhs.offset;
-  result.value =
-      result.offset ? b.add(result.base, result.offset) : result.base;
-  return result;
-}
-
-/// Whether the order is that of unsigned numbers, which differences do not
-/// keep.
-static bool isUnsigned(arith::CmpIPredicate predicate) {
-  using Predicate = arith::CmpIPredicate;
-  return predicate == Predicate::ult || predicate == Predicate::ule ||
-         predicate == Predicate::ugt || predicate == Predicate::uge;
-}
-
-/// The comparison of two positions, if `op` is one: of constants with how far
-/// apart they are, which is the same for neighbouring entries.
-std::optional<ScoreBody::Lanes>
-ScoreBody::Evaluator::compareRamps(Operation &op, ArrayRef<Lanes> operands,
-                                   const ConstantIntRanges &range) {
-  auto comparison = dyn_cast<arith::CmpIOp>(op);
-  if (!comparison || !comparison.getLhs().getType().isIndex() ||
-      isUnsigned(comparison.getPredicate()) ||
-      llvm::any_of(operands, [](const Lanes &operand) {
-        return operand.kind == Lanes::Vector || !fits32(operand.range);
-      }))
-    return std::nullopt;
-  const Lanes &lhs = operands[0], &rhs = operands[1];
-  if (!fits32(intrange::inferSub({rhs.range, lhs.range})))
-    return std::nullopt;
-  VectorType type = vectorOf(b.getI32Type());
-  Value distance = arith::IndexCastOp::create(
-      b, b.getI32Type(), b.sub(rhs.getBase(), lhs.getBase()));
-  SmallVector<int32_t> numbers;
-  for (int64_t lane = 0; lane < b.getLanes(); ++lane)
-    numbers.push_back(lhs.offset - rhs.offset + lane * (lhs.step - rhs.step));
-  Value result = arith::CmpIOp::create(
-      b, comparison.getPredicate(),
-      arith::ConstantOp::create(b, b.getI32VectorAttr(numbers)),
-      vector::BroadcastOp::create(b, type, distance));
-  return Lanes{result, /*isWide=*/false, range, Lanes::Vector};
-}
-
-/// The remainder of the base of a ramp, in every lane, which neighbouring
-/// entries share. `lanes` are what each is further on, or with `negates` what
-/// that is less than `rest`, both modulo `divisor`.
-Value ScoreBody::Evaluator::splitRamp(const Lanes &ramp, int64_t divisor,
-                                      bool negates, int64_t rest,
-                                      Value &lanes) {
-  Value base = ramp.getBase(), own;
-  if (llvm::isPowerOf2_64(divisor))
-    own = arith::AndIOp::create(b, base, b.index(divisor - 1));
-  else
-    own = b.sub(base, b.mul(b.floorDiv(base, b.index(divisor)), divisor));
-  SmallVector<int32_t> numbers;
-  for (int64_t lane = 0; lane < b.getLanes(); ++lane) {
-    int64_t further = ramp.offset + lane * ramp.step;
-    numbers.push_back(
-        floorRemainder(negates ? rest - further : further, divisor));
-  }
-  lanes = arith::ConstantOp::create(b, b.getI32VectorAttr(numbers));
-  return vector::BroadcastOp::create(
-      b, vectorOf(b.getI32Type()),
-      arith::IndexCastOp::create(b, b.getI32Type(), own));
-}
-
-/// What is left of a position behind a multiple, if `op` is that.
-std::optional<ScoreBody::Lanes>
-ScoreBody::Evaluator::takeRemainder(Operation &op) {
-  std::optional<FloorRemainder> remainder =
-      matchFloorRemainder(op.getResult(0));
-  if (!remainder)
-    return std::nullopt;
-  const Lanes &number = state.lanes.at(remainder->number);
-  if (number.kind != Lanes::Ramp)
-    return std::nullopt;
-  auto splat = [&](int64_t value) -> Value {
-    return arith::ConstantOp::create(
-        b, b.getI32VectorAttr(SmallVector<int32_t>(b.getLanes(), value)));
-  };
-  int64_t divisor = remainder->divisor;
-  Value lanes, base = splitRamp(number, divisor, /*negates=*/false, 0, lanes);
-  Value sum = arith::AddIOp::create(b, base, lanes);
-  // The sum is less than two divisors: below zero it is large without a sign.
-  if (llvm::isPowerOf2_64(divisor))
-    sum = arith::AndIOp::create(b, sum, splat(divisor - 1));
-  else
-    sum = arith::MinUIOp::create(b, sum,
-                                 arith::SubIOp::create(b, sum, splat(divisor)));
-  return Lanes{sum, /*isWide=*/true, getRange(0, divisor - 1), Lanes::Vector};
-}
-
-/// Whether a remainder is some constant, if `op` asks that: one comparison of
-/// constants with what neighbouring entries share.
-std::optional<ScoreBody::Lanes>
-ScoreBody::Evaluator::compareRemainder(Operation &op,
-                                       const ConstantIntRanges &range) {
-  auto comparison = dyn_cast<arith::CmpIOp>(op);
-  if (!comparison ||
-      !llvm::is_contained({arith::CmpIPredicate::eq, arith::CmpIPredicate::ne},
-                          comparison.getPredicate()))
-    return std::nullopt;
-  std::optional<RemainderEquality> equality =
-      matchRemainderEquality(comparison.getLhs(), comparison.getRhs());
-  if (!equality)
-    return std::nullopt;
-  auto [number, divisor] = equality->remainder;
-  const Lanes &ramp = state.lanes.at(number);
-  if (ramp.kind != Lanes::Ramp)
-    return std::nullopt;
-  Value lanes,
-      base = splitRamp(ramp, divisor, /*negates=*/true, equality->rest, lanes);
-  Value result =
-      arith::CmpIOp::create(b, comparison.getPredicate(), base, lanes);
-  return Lanes{result, /*isWide=*/false, range, Lanes::Vector};
 }
 
 /// The sum or difference that `op` is, with a product that nothing else uses,
@@ -432,221 +219,6 @@ Value ScoreBody::Evaluator::toVector(const Lanes &lanes, unsigned bits) {
 }
 
 //===----------------------------------------------------------------------===//
-// Captured tensors
-//===----------------------------------------------------------------------===//
-
-/// Whether all that an index may be is within a dimension of a memref.
-static bool isWithin(Value memref, int64_t dim,
-                     const ConstantIntRanges &range) {
-  int64_t extent = cast<MemRefType>(memref.getType()).getDimSize(dim);
-  return !ShapedType::isDynamic(extent) && range.smin().isNonNegative() &&
-         range.smax().slt(extent);
-}
-
-/// Whether the score is NaN where `number` is.
-static bool makesScoreNaN(Value number) {
-  return llvm::any_of(number.getUsers(), [](Operation *user) {
-    if (isa<YieldOp>(user))
-      return true;
-    return isa<arith::AddFOp, arith::SubFOp, arith::MulFOp, arith::DivFOp,
-               arith::NegFOp, arith::ExtFOp, arith::TruncFOp, math::ExpOp,
-               math::Exp2Op, math::TanhOp>(user) &&
-           makesScoreNaN(user->getResult(0));
-  });
-}
-
-ScoreBody::Lanes ScoreBody::Evaluator::read(tensor::ExtractOp op) {
-  Value memref = body.getMemRef(op);
-  SmallVector<Lanes> at;
-  for (Value index : op.getIndices())
-    at.push_back(state.lanes.at(index));
-  Type type = op.getType();
-  Lanes result = {Value(), isWide(type), getUnknown(type)};
-  // A NaN in place of what is not there takes no instruction behind it.
-  bool poisons = b.getLanes() && makesScoreNaN(op);
-  if (llvm::all_of(at, isUniform)) {
-    result.value = readScalar(memref, at, poisons);
-    return result;
-  }
-  result.kind = Lanes::Vector;
-  // The other indices are those of a row.
-  bool isRun = at.back().kind == Lanes::Ramp && std::abs(at.back().step) == 1 &&
-               llvm::all_of(ArrayRef(at).drop_back(), isUniform) &&
-               cast<MemRefType>(memref.getType()).isLastDimUnitStride();
-  auto [value, isInside] =
-      isRun ? readRun(memref, at, poisons) : gather(memref, at, poisons);
-  result.value = value;
-  if (isInside)
-    addOutside(isInside);
-  if (type.isIndex())
-    result.value = arith::IndexCastOp::create(b, vectorOf(b.getIntegerType(64)),
-                                              result.value);
-  return result;
-}
-
-/// Whether scalar indices of leading dimensions are within; null where they
-/// are known to be.
-Value ScoreBody::Evaluator::areInside(Value memref, ArrayRef<Lanes> at) {
-  Value all;
-  for (auto [dim, index] : llvm::enumerate(at)) {
-    if (index.kind != Lanes::Uniform || isWithin(memref, dim, index.range))
-      continue;
-    // What is negative is large without its sign.
-    Value inside = arith::CmpIOp::create(b, arith::CmpIPredicate::ult,
-                                         index.value, b.extent(memref, dim));
-    all = all ? b.both(all, inside) : inside;
-  }
-  return all;
-}
-
-/// What stands for an element that is not there.
-static TypedAttr getMissing(Builder &b, Type type, bool poisons) {
-  if (!poisons)
-    return b.getZeroAttr(type);
-  auto element = cast<FloatType>(getElementTypeOrSelf(type));
-  TypedAttr nan =
-      b.getFloatAttr(element, APFloat::getQNaN(element.getFloatSemantics()));
-  auto vector = dyn_cast<VectorType>(type);
-  return vector ? DenseElementsAttr::get(vector, Attribute(nan)) : nan;
-}
-
-Value ScoreBody::Evaluator::readScalar(Value memref, ArrayRef<Lanes> at,
-                                       bool poisons) {
-  SmallVector<Value> indices;
-  for (const Lanes &index : at)
-    indices.push_back(index.value);
-  Value isInside = areInside(memref, at);
-  if (!isInside)
-    return memref::LoadOp::create(b, memref, indices);
-  if (!poisons)
-    addOutside(isInside);
-  Type type = getElementTypeOrSelf(memref);
-  return b.select(
-      isInside, type,
-      [&]() -> Value { return memref::LoadOp::create(b, memref, indices); },
-      [&]() -> Value {
-        return arith::ConstantOp::create(b, getMissing(b, type, poisons));
-      });
-}
-
-/// Elements next to each other, one after the other or in the opposite order:
-/// as a whole where all of them are there.
-ScoreBody::Evaluator::Read
-ScoreBody::Evaluator::readRun(Value memref, ArrayRef<Lanes> at, bool poisons) {
-  int64_t lanes = b.getLanes(), dim = at.size() - 1;
-  bool isReversed = at.back().step < 0;
-  Value first =
-      isReversed ? b.sub(at.back().value, b.index(lanes - 1)) : at.back().value;
-  Value end = b.add(first, lanes);
-  auto compare = [&](arith::CmpIPredicate predicate, Value lhs, Value rhs) {
-    return arith::CmpIOp::create(b, predicate, lhs, rhs);
-  };
-  Value isWhole =
-      b.both(compare(arith::CmpIPredicate::sge, first, b.index(0)),
-             compare(arith::CmpIPredicate::sle, end, b.extent(memref, dim)));
-  if (Value isInside = areInside(memref, at))
-    isWhole = b.both(isWhole, isInside);
-  VectorType type = vectorOf(getElementTypeOrSelf(memref));
-  VectorType maskType = vectorOf(b.getI1Type());
-  SmallVector<Type> types = {type};
-  if (!poisons)
-    types.push_back(maskType);
-  auto choice = scf::IfOp::create(b, types, isWhole,
-                                  /*addThenBlock=*/true, /*addElseBlock=*/true);
-  OpBuilder::InsertionGuard guard(b);
-  b.setInsertionPointToStart(choice.thenBlock());
-  SmallVector<Value> indices;
-  for (const Lanes &index : at.drop_back())
-    indices.push_back(index.value);
-  indices.push_back(first);
-  Value run = vector::LoadOp::create(b, type, memref, indices);
-  if (isReversed) {
-    SmallVector<int64_t> order;
-    for (int64_t lane = lanes; lane-- > 0;)
-      order.push_back(lane);
-    run = vector::ShuffleOp::create(b, run, run, order);
-  }
-  auto yield = [&](Value found, Value isInside) {
-    SmallVector<Value> results = {found};
-    if (!poisons)
-      results.push_back(isInside);
-    scf::YieldOp::create(b, results);
-  };
-  yield(run,
-        arith::ConstantOp::create(b, DenseElementsAttr::get(maskType, true)));
-  b.setInsertionPointToStart(choice.elseBlock());
-  Read read = gather(memref, at, poisons);
-  yield(read.value, read.isInside);
-  return {choice.getResult(0), poisons ? Value() : choice.getResult(1)};
-}
-
-/// Elements anywhere, and which lanes have one; others have zero or NaN.
-ScoreBody::Evaluator::Read
-ScoreBody::Evaluator::gather(Value memref, ArrayRef<Lanes> at, bool poisons) {
-  auto type = cast<MemRefType>(memref.getType());
-  // Offsets of several dimensions may be too large for 32 bits.
-  bool isNarrow = type.getRank() == 1;
-  for (const Lanes &index : at)
-    isNarrow &= index.kind == Lanes::Uniform || fits32(index.range);
-  unsigned bits = isNarrow ? 32 : 64;
-  Type integer = b.getIntegerType(bits);
-  VectorType indexType = vectorOf(integer), maskType = vectorOf(b.getI1Type());
-  auto broadcast = [&](Value number) -> Value {
-    number = arith::IndexCastOp::create(b, integer, number);
-    return vector::BroadcastOp::create(b, indexType, number);
-  };
-  Value mask =
-      arith::ConstantOp::create(b, DenseElementsAttr::get(maskType, true));
-  if (Value isInside = areInside(memref, at))
-    mask = vector::BroadcastOp::create(b, maskType, isInside);
-  SmallVector<Value> begin;
-  Value offsets;
-  auto metadata = memref::ExtractStridedMetadataOp::create(b, memref);
-  for (auto [dim, index] : llvm::enumerate(at)) {
-    bool isScalar = index.kind == Lanes::Uniform;
-    begin.push_back(isScalar ? index.value : b.index(0));
-    if (isScalar)
-      continue;
-    Value vector = toVector(index, bits);
-    Value extent = b.extent(memref, dim);
-    if (isNarrow)
-      extent = b.min(extent, std::numeric_limits<int32_t>::max());
-    Value inside = arith::CmpIOp::create(b, arith::CmpIPredicate::ult, vector,
-                                         broadcast(extent));
-    mask = arith::AndIOp::create(b, mask, inside);
-    Value stride = getValueOrCreateConstantIndexOp(
-        b, b.getLoc(), metadata.getConstifiedMixedStrides()[dim]);
-    vector = arith::MulIOp::create(b, vector, broadcast(stride));
-    offsets = offsets ? arith::AddIOp::create(b, offsets, vector) : vector;
-  }
-  VectorType resultType = vectorOf(type.getElementType());
-  Value missing =
-      arith::ConstantOp::create(b, getMissing(b, resultType, poisons));
-  Value gathered = vector::GatherOp::create(b, resultType, memref, begin,
-                                            offsets, mask, missing);
-  return {gathered, poisons ? Value() : mask};
-}
-
-/// Remembers the lanes, or all of them, that are not inside.
-void ScoreBody::Evaluator::addOutside(Value isInside) {
-  auto constantLike = [&](Value value) -> Value {
-    return arith::ConstantOp::create(b, b.getOneAttr(value.getType()));
-  };
-  Value isOutside = arith::XOrIOp::create(b, isInside, constantLike(isInside));
-  Value &all = state.isOutside;
-  if (!all) {
-    all = isOutside;
-    return;
-  }
-  for (Value *flags : {&all, &isOutside})
-    if (!isa<VectorType>(flags->getType()) &&
-        (isa<VectorType>(all.getType()) ||
-         isa<VectorType>(isOutside.getType())))
-      *flags = vector::BroadcastOp::create(b, vectorOf(b.getI1Type()), *flags);
-  all = arith::OrIOp::create(b, all, isOutside);
-}
-
-//===----------------------------------------------------------------------===//
 // Heads and entries
 //===----------------------------------------------------------------------===//
 
@@ -686,10 +258,10 @@ bool ScoreBody::mayRemove() const {
 void ScoreBody::enterHead(KernelBuilder &b, Value batch, Value head) {
   ofHead = State();
   Evaluator evaluator(b, *this, ofHead);
-  ConstantIntRanges number = getRange(0, kMaxScorePositions);
+  ConstantIntRanges number = Evaluator::getRange(0, kMaxScorePositions);
   auto set = [&](unsigned argument, Value value) {
     evaluator.set(block->getArgument(argument),
-                  {value, isWide(value.getType()), number});
+                  {value, Evaluator::isWide(value.getType()), number});
   };
   set(score_argument::Batch, batch);
   set(score_argument::Head, head);
@@ -697,7 +269,8 @@ void ScoreBody::enterHead(KernelBuilder &b, Value batch, Value head) {
        llvm::zip(block->getArguments().drop_front(score_argument::Captures),
                  captures))
     if (Type type = capture.getType(); !isa<ShapedType>(type))
-      evaluator.set(argument, {capture, isWide(type), getUnknown(type)});
+      evaluator.set(argument, {capture, Evaluator::isWide(type),
+                               Evaluator::getUnknown(type)});
   evaluator.run();
 }
 
@@ -706,7 +279,7 @@ void ScoreBody::setPlaces(KernelBuilder &b, Evaluator &evaluator, Place query,
   auto setPlace = [&](unsigned argument, Place place, int64_t lowest) {
     evaluator.set(block->getArgument(argument),
                   {place.getFirst(b), /*isWide=*/true,
-                   getRange(lowest, kMaxScorePositions),
+                   Evaluator::getRange(lowest, kMaxScorePositions),
                    place.step ? Lanes::Ramp : Lanes::Uniform, place.step,
                    place.base, place.offset});
   };
@@ -748,7 +321,8 @@ ScoreBody::Result ScoreBody::evaluate(KernelBuilder &b, Value product,
   Evaluator evaluator(b, *this, state);
   setPlaces(b, evaluator, query, key);
   evaluator.set(block->getArgument(score_argument::Score),
-                {product, /*isWide=*/false, getUnknown(product.getType()),
+                {product, /*isWide=*/false,
+                 Evaluator::getUnknown(product.getType()),
                  b.getLanes() ? Lanes::Vector : Lanes::Uniform});
   evaluator.run();
   Value yielded = cast<YieldOp>(block->getTerminator()).getScores();

@@ -61,6 +61,33 @@ def test_paged(N, type, layout):
             compare(found, q, k, v, table, type, **options, layout=layout)
 
 
+@pytest.mark.parametrize("type", TYPES)
+@pytest.mark.parametrize("is_first", [False, True])
+@pytest.mark.parametrize("G, group, N", [(3, 1, 1), (19, 1, 2), (11, 4, 2), (5, 3, 3), (18, 8, 1)])
+def test_many_heads(G, group, N, is_first, type):
+    """Key heads that go through pages together, the last ones of a task fewer; keys in parts; rows of both kinds of kernels."""
+    rng = np.random.default_rng(1)
+    pages, page = 140, 16
+    shape = (pages, page, G) if is_first else (pages, G, page)
+    k, v = (rng.standard_normal((*shape, width)).astype(TYPES[type]) for width in (64, 72))
+    if is_first:
+        k, v = k.swapaxes(1, 2), v.swapaxes(1, 2)
+    table = rng.permutation(pages).reshape(2, 70)
+    lengths = np.array([1117, 13], np.int32)
+    q = make(type, B=2, H=G * group, N=N, D=64)[0]
+    for options in ({"causal": True}, {"causal": True, "window": 600}):
+        found = [fovea.paged(q, k, v, table, lengths, **options, return_lse=True)]
+        fovea.set_num_threads(1)
+        found.append(fovea.paged(q, k, v, table, lengths, **options, return_lse=True))
+        fovea.set_num_threads(0)
+        for one, two in zip(*found):
+            assert one.tobytes() == two.tobytes()
+        for b, length in enumerate(lengths):
+            own = [each[table[b]].swapaxes(0, 1).reshape(1, G, -1, each.shape[3])[:, :, :length] for each in (k, v)]
+            expected = reference.dense(q[b : b + 1], *own, **options, return_lse=True)
+            check(tuple(each[b : b + 1] for each in found[0]), expected, type)
+
+
 @pytest.mark.parametrize("target", ["reference", "gpu-sim"])
 def test_targets(target):
     k, v, table = pool("float32", 2)

@@ -64,6 +64,8 @@ private:
   struct Sets {
     Value chunkQueries; // of a chunk, but for the last one
     Value chunks, setsPerChunk, number;
+    /// Sets of so many key heads are one task, but for the last one.
+    Value taskHeads, headTasks;
   };
   /// Keys that several sources name by their rows, with their scores.
   struct KeyTable {
@@ -78,6 +80,7 @@ private:
     const KeyTable *keyTable;
     TileScore *score = nullptr; // without a region
     SourceAttr attr;
+    StreamSource operands;
     /// What is known of the region for the queries of the set, if it has tiles
     /// that are skipped.
     std::optional<ScoreAdmission::State> admission = std::nullopt;
@@ -107,6 +110,8 @@ private:
     Value memref, first, count;
     bool isStaged = false;
     Value numbers = {}, numNumbers = {};
+    /// The operand, with rows of all heads, where a task has several; or null.
+    Value ofHeads = {};
 
     Value at(KernelBuilder &b, Value key) const;
     /// The row to ask for `key` rows behind the first one.
@@ -145,6 +150,12 @@ private:
   void enterAdmission(unsigned source, SourceView &view);
   void attendAdmitted(Tile tile);
 
+  // Key heads of a task.
+  int64_t getHeadBlock();
+  bool hasSeveralHeads() const { return alongColumns && headBlock != 1; }
+  void enterHead(Value head);
+  void forHeads(llvm::function_ref<void()> body);
+
   int64_t getRowCapacity();
   /// Elements that vectors of rows are further apart than rows are, at most.
   int64_t getMaxGap();
@@ -159,7 +170,7 @@ private:
   void clearRow(Value memref, Value row);
   void finishRow(Value row);
   void storePart(Value base);
-  void mergeParts(Value base, Value numParts, Value rowsPerSet);
+  void mergeParts(Value base, Value numParts, Value rowsPerPart);
   /// Head and query of a row.
   std::pair<Value, Value> locate(Value row);
 
@@ -177,6 +188,7 @@ private:
   /// `numRows` rows, or 0 for none.
   int64_t getAhead(const Rows &rows, int64_t numRows);
   void askLine(const Rows &rows, Value row, Value line);
+  std::pair<Rows, Value> orderByRows(const Rows &rows, Value key);
   /// Asks for the lines of one row, or some of them.
   void askRow(const Rows &rows, Value key);
   void askRow(const Rows &rows, Value key, Value firstLine, int64_t count);
@@ -278,6 +290,11 @@ private:
   /// 16: a multiple of those that all rows are multiplied with in turn.
   static constexpr int64_t kColumnTile = 128, kRowTile = 64,
                            kNarrowRowTile = 96;
+  /// Keys of a tile that several heads go through, and of a block of values:
+  /// rows of all heads, and as many that have been asked for, stay in the
+  /// second cache level meanwhile. Rows of a head may be 4 KB apart, and those
+  /// of a block lie in one set of the first level.
+  static constexpr int64_t kHeadsTile = 16, kHeadsValueRows = 8;
   static constexpr int64_t kRowStep = 8, kNarrowRowStep = 12;
   /// Keys whose values are added to one panel of the outputs after the other,
   /// with 32 registers and with 16: then a panel reads a line of each row, and
@@ -294,6 +311,9 @@ private:
   /// register tile.
   int64_t rowTile, rowAccumulators;
   bool narrowBlocks; // of values
+  /// Key heads whose sets one task has, at most. They go through a tile of keys
+  /// one after the other.
+  int64_t headBlock;
   /// What score regions do: of all sources, of each, or none.
   llvm::SmallVector<std::unique_ptr<TileScore>, 1> scoreFunctions;
   /// Rows of a set: what a number of heads or queries gives at most, and what
@@ -324,6 +344,8 @@ private:
   // The operation, and the present set.
   Value keyHeads, setHeads, group, numQueries, firstRow, sequenceRows;
   Value batch, setHead, keyHead, firstQuery, setQueries, setBegin, setRows;
+  /// Key heads of the task, and which of them the present one is.
+  Value taskHeads, headOfTask;
   /// For each source the keys that regions leave of its ranges, for all sets;
   /// empty where that is not known before there is one.
   llvm::SmallVector<llvm::SmallVector<std::pair<Value, Value>>> enclosed;

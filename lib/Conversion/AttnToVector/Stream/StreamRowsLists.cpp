@@ -66,6 +66,8 @@ void StreamRowsKernel::attendList(const SourceView &source,
                                   const Interval &interval, Value part,
                                   Value numParts) {
   int64_t step = startTiles();
+  if (hasSeveralHeads())
+    step = kHeadsTile;
   Value zero = b.index(0), low = zero;
   Value high = b.mul(b.extent(source.list, 0), source.attr.getUnit());
   if (source.attr.getHasListedPositions()) {
@@ -86,10 +88,11 @@ void StreamRowsKernel::attendList(const SourceView &source,
            Values next = enter(b.add(first, step), count);
            b.ifThen(b.less(zero, count), [&] {
              hasNextTile = b.less(count, next[0]);
-             Tile tile = {
-                 source, zero, count, zero, mayCut ? entered[1] : Value(),
-                 next[0]};
-             attendTile(tile);
+             forHeads([&] {
+               SourceView own = headBlock == 1 ? source : view(source.operands);
+               attendTile({own, zero, count, zero,
+                           mayCut ? entered[1] : Value(), next[0]});
+             });
            });
            // The next tile becomes this one.
            auto move = [&](Value memref) {

@@ -96,6 +96,8 @@ int64_t StreamRowsKernel::getAhead(const Rows &rows, int64_t numRows) {
   if (!manageCache || bytes == 0 || rows.isStaged)
     return 0;
   // The CPU's own prefetcher does not know the list.
+  if (rows.ofHeads)
+    return kHeadsTile;
   if (rows.numbers)
     return std::clamp<int64_t>(kAheadBytes / bytes, 1, kRowTile);
   if (numRows == 1)
@@ -112,11 +114,29 @@ void StreamRowsKernel::askRow(const Rows &rows, Value key) {
   askRow(rows, key, b.index(0), getLinesPerRow(rows.memref));
 }
 
+/// What to ask for in place of a key of the next tile: where several heads go
+/// through a tile in turn, all heads of one row before those of the next, which
+/// is their order in memory.
+std::pair<StreamRowsKernel::Rows, StreamRowsKernel::Value>
+StreamRowsKernel::orderByRows(const Rows &rows, Value key) {
+  if (!rows.ofHeads)
+    return {rows, key};
+  Value number =
+      b.add(b.mul(headOfTask, rows.count), b.sub(key, b.index(kHeadsTile)));
+  Value head = b.add(b.sub(keyHead, headOfTask), b.rem(number, taskHeads));
+  Rows ordered = rows;
+  ordered.memref =
+      b.rowView(rows.ofHeads, {b.broadcastIndex(rows.ofHeads, 0, batch),
+                               b.broadcastIndex(rows.ofHeads, 1, head)});
+  return {ordered, b.add(b.div(number, taskHeads), kHeadsTile)};
+}
+
 void StreamRowsKernel::askRow(const Rows &rows, Value key, Value firstLine,
                               int64_t count) {
-  Value row = rows.atAhead(b, key);
+  auto [asked, place] = orderByRows(rows, key);
+  Value row = asked.atAhead(b, place);
   for (int64_t i = 0; i < count; ++i)
-    askLine(rows, row, b.add(firstLine, i));
+    askLine(asked, row, b.add(firstLine, i));
 }
 
 void StreamRowsKernel::ask(const Rows &rows, Value key, Value firstLine,

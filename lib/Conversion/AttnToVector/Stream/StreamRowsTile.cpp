@@ -46,12 +46,15 @@ void StreamRowsKernel::attendRows(const SourceView &source,
 
 StreamRowsKernel::Rows StreamRowsKernel::rowsOf(const Tile &tile,
                                                 Value memref) const {
+  const StreamSource &operands = tile.source.operands;
+  Value ofHeads = memref == tile.source.keys ? operands.keys : operands.values;
   return {memref,
           tile.low,
           tile.count,
           /*isStaged=*/false,
           tile.numListed ? listedRows : Value(),
-          tile.numListed};
+          tile.numListed,
+          hasSeveralHeads() ? ofHeads : Value()};
 }
 
 /// The row of the source that a key of a tile is.
@@ -506,6 +509,8 @@ StreamRowsKernel::Value StreamRowsKernel::areFinite(const Rows &values,
 }
 
 int64_t StreamRowsKernel::getValueRows(const Rows &values) {
+  if (hasSeveralHeads())
+    return kHeadsValueRows;
   if (!narrowBlocks)
     return kValueRows;
   if (getElementTypeOrSelf(values.memref) == b.getStateType())

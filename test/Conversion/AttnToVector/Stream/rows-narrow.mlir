@@ -37,3 +37,26 @@ func.func @listed(%q: memref<1x4x1x128xbf16>, %k: memref<1x1x512x128xbf16>, %l: 
       {block = 1 : i64, scale = 1.0, tiles = #attn.tiles<query = 8, key = 128, lanes = 8, vectors = 1, keys = 8, columns = 8>}
   return
 }
+
+// Key heads of pages are one task, whose tiles have 16 keys: every head scores
+// a tile and adds its values before the next tile. Lines are those of all heads
+// of a row, then of the next row.
+// CHECK-LABEL: func.func @pages(
+// CHECK-DAG: memref.alloc() {{.*}} : memref<64x128xf32>
+// CHECK: scf.for %{{.+}} step %c16 iter_args
+// CHECK: scf.for %[[HEAD:.+]] = %c0 to %[[HEADS:.+]] step %c1 {
+// CHECK: memref.subview %{{.+}} : memref<64x128xf32> to memref<?x128xf32
+// CHECK-DAG: arith.remui %[[NUMBER:.+]], %[[HEADS]]
+// CHECK-DAG: arith.divui %[[NUMBER]], %[[HEADS]]
+// CHECK-COUNT-8: memref.prefetch
+// CHECK-NOT: memref.prefetch
+// CHECK: scf.for %{{.+}} step %c8 {
+// CHECK: return
+func.func @pages(%q: memref<2x32x1x128xf32>, %k: memref<1x8x?x128xf32>, %l: memref<2x1x1x?xi32>, %n: memref<2xi32>, %o: memref<2x32x1x128xf32>) {
+  attn.stream query(%q : memref<2x32x1x128xf32>)
+      source(%k, %k : memref<1x8x?x128xf32>, memref<1x8x?x128xf32>) lengths(%n : memref<2xi32>)
+      rows(%l : memref<2x1x1x?xi32>) unit = 16 positions = listed
+      ranges [affine_map<(b)[rows, n] -> (0, rows)>] outs(%o : memref<2x32x1x128xf32>)
+      {scale = 1.0, tiles = #attn.tiles<query = 8, key = 128, lanes = 8, vectors = 1, keys = 8, columns = 8>}
+  return
+}

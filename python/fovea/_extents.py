@@ -18,7 +18,7 @@ from ._stablehlo_sort import SortWriter
 
 __all__ = ["ExtentWriter"]
 
-_ASSERTION, _WINDOWS = "shape_assertion", "stablehlo.dynamic_reduce_window"
+_ASSERTION = "shape_assertion"
 #: Shapes have no more dimensions.
 _MOST_ELEMENTS = 16
 
@@ -194,8 +194,6 @@ class ExtentWriter(SortWriter):
 
     def write_custom_call(self, op: Any) -> Any:
         target = self.ir.StringAttr(op.attributes["call_target_name"]).value
-        if target == _WINDOWS:
-            return self.write_windows(op)
         if target != _ASSERTION:
             return False
         comparison = op.operands[0].owner
@@ -211,27 +209,3 @@ class ExtentWriter(SortWriter):
     def check(self, predicate: int, left: Any, right: Any, message: str) -> None:
         test = self.compare(predicate, self.value(left), self.value(right))
         self.make("cf.assert", [], [test], {"msg": self.ir.StringAttr.get(message)})
-
-    def write_windows(self, op: Any) -> Any:
-        """Cumulative ones alone."""
-        if len(op.operands) != 7:
-            return False
-        extents, strides, base, dilations, padding = map(self.scalars, op.operands[2:])
-        wide = [dim for dim, extent in enumerate(extents) if not isinstance(extent, int) or extent != 1]
-        if any(each != 1 for each in (*strides, *base, *dilations)) or len(wide) != 1:
-            return False
-        (dim,) = wide
-        low, high = padding[2 * dim : 2 * dim + 2]
-        others = padding[: 2 * dim] + padding[2 * dim + 2 :]
-        is_backward = isinstance(low, int) and low == 0
-        within = high if is_backward else low
-        if any(not isinstance(each, int) or each for each in (*others, low if is_backward else high)) or within == 0:
-            return False
-        name = self.ir.FlatSymbolRefAttr(self.ir.ArrayAttr(op.attributes["called_computations"])[0]).value
-        (block,) = self.ir.SymbolTable(self.module.operation)[name].regions[0].blocks
-        extent = self.extent(op.operands[0], dim)
-        reach = self.combine("add", within, 1)
-        for each in extents[dim], reach:
-            self.check(SIGNED["EQ"], extent, each, "windows that are not cumulative have unknown extents")
-        found = self.accumulate(op.operands[0], op.operands[1], block, dim, is_backward)
-        return False if found is None else found

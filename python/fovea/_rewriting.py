@@ -90,23 +90,28 @@ class Writer:
         values = [each for each in scalars if not isinstance(each, int)]
         return values, self.ir.DenseI64ArrayAttr.get([each if isinstance(each, int) else unknown for each in scalars])
 
-    def place(self, tensors: Sequence[Any], offsets: Sequence[Any], sizes: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
-        """Operands and attributes of a slice of neighbours."""
+    def place(
+        self, tensors: Sequence[Any], offsets: Sequence[Any], sizes: Sequence[Any], strides: Sequence[int] | None = None
+    ) -> tuple[list[Any], dict[str, Any]]:
+        """Operands and attributes of a slice, of neighbours unless strides are given."""
         (offset_values, static_offsets), (size_values, static_sizes) = self.split(offsets), self.split(sizes)
         segments = [*([1] * len(tensors)), len(offset_values), len(size_values), 0]
         return [*tensors, *offset_values, *size_values], {
             "operandSegmentSizes": self.ir.DenseI32ArrayAttr.get(segments),
             "static_offsets": static_offsets, "static_sizes": static_sizes,
-            "static_strides": self.ir.DenseI64ArrayAttr.get([1] * len(offsets)),
+            "static_strides": self.ir.DenseI64ArrayAttr.get(strides or [1] * len(offsets)),
         }  # fmt: skip
 
-    def extract(self, tensor: Any, offsets: Sequence[Any], sizes: Sequence[Any], shape: Sequence[int] | None = None) -> Any:
+    def extract(
+        self, tensor: Any, offsets: Sequence[Any], sizes: Sequence[Any], shape: Sequence[int] | None = None,
+        strides: Sequence[int] | None = None,
+    ) -> Any:  # fmt: skip
         """A slice, of the given shape where dimensions of one element are left out."""
         unknown = self.ir.ShapedType.get_dynamic_size()
         if shape is None:
             shape = [each if isinstance(each, int) else unknown for each in sizes]
         type = self.ir.RankedTensorType.get(shape, self.ir.RankedTensorType(tensor.type).element_type)
-        return self.make("tensor.extract_slice", [type], *self.place([tensor], offsets, sizes))
+        return self.make("tensor.extract_slice", [type], *self.place([tensor], offsets, sizes, strides))
 
     def insert(self, piece: Any, tensor: Any, offsets: Sequence[Any], sizes: Sequence[Any]) -> Any:
         return self.make("tensor.insert_slice", [tensor.type], *self.place([piece, tensor], offsets, sizes))

@@ -9,9 +9,9 @@ import re
 from collections.abc import Sequence
 
 from . import _fovea
-from ._extents import ExtentWriter
 from ._rewriting import drop_signs, rewrite
 from ._stablehlo_ops import FunctionWriter
+from ._stablehlo_windows import WindowWriter
 from ._torch_mlir import run_passes
 
 __all__ = ["to_linalg"]
@@ -24,7 +24,7 @@ _GENERIC = "--mlir-print-op-generic"
 _REWRITTEN = re.compile(
     r"\b(?:stablehlo\.(?:get_dimension_size|dynamic_reshape|dynamic_broadcast_in_dim|dynamic_iota|dynamic_gather|real_dynamic_slice"
     r"|dynamic_slice|dynamic_update_slice|while|if|case|composite|sort|scatter|reduce_window|dynamic_reduce_window)|chlo\.top_k)\b"
-    r"|\breverse\b.*\?|\balgorithm = <"
+    r"|\b(?:reverse|convolution|dynamic_conv)\b.*\?|\balgorithm = <"
 )
 
 
@@ -37,7 +37,7 @@ def to_linalg(source: str = "-", text: str | None = None) -> str:
     """The module of a file, or of a text, in linalg."""
     found = _run(_SIMPLIFICATION, source, text)
     if _REWRITTEN.search(found):
-        found = rewrite(_run([_GENERIC], text=found), ExtentWriter)
+        found = rewrite(_run([_GENERIC], text=found), WindowWriter)
     found = _run(_LEGALIZATION, text=found)
     if "chlo." in found:
         found = rewrite(_run([_GENERIC], text=found), FunctionWriter)

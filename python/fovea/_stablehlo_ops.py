@@ -154,29 +154,6 @@ class OperationWriter(Writer):
 
     # ---- Rows after rows ----
 
-    def write_reduce_window(self, op: Any) -> Any:
-        """Cumulative: each window ends, or begins, at its element and holds all before, or after."""
-        type = self.ir.RankedTensorType(op.operands[0].type)
-        if len(op.operands) != 2:
-            return False
-
-        def numbers(name: str) -> list[int] | None:
-            return list(self.ir.DenseI64ArrayAttr(op.attributes[name])) if name in op.attributes else None
-
-        if any(set(numbers(each) or [1]) != {1} for each in ("window_strides", "base_dilations", "window_dilations")):
-            return False
-        padding = list(self.ir.DenseIntElementsAttr(op.attributes["padding"])) if "padding" in op.attributes else []
-        wide = [dim for dim, extent in enumerate(numbers("window_dimensions") or []) if extent != 1]
-        if len(wide) != 1 or not padding:
-            return False
-        dim, extent = wide[0], type.shape[wide[0]]
-        low, high = padding[2 * dim : 2 * dim + 2]
-        others = padding[: 2 * dim] + padding[2 * dim + 2 :]
-        if any(others) or (numbers("window_dimensions") or [])[dim] != extent or sorted((low, high)) != [0, extent - 1]:
-            return False
-        found = self.accumulate(op.operands[0], op.operands[1], op.regions[0].blocks[0], dim, not low)
-        return False if found is None else found
-
     def accumulate(self, tensor: Any, initial: Any, block: Any, dim: int, is_backward: bool) -> Any:
         """What windows begin with counts once, as XLA has it."""
         type = self.ir.RankedTensorType(tensor.type)

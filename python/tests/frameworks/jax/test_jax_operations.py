@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Operations of JAX that torch-mlir-opt has no linalg for: with known and with unknown extents."""
 
+import functools
 import shutil
 import sys
 from pathlib import Path
@@ -50,7 +51,33 @@ def bf16_products(x):
     return jnp.einsum("bij,bkj->bik", x, x, preferred_element_type=jnp.float32)
 
 
+def windows(x):
+    """Padded, in steps, and with gaps."""
+    add = functools.partial(jax.lax.reduce_window, x, 0.0, jax.lax.add)
+    return (
+        add((1, 2, 3), (1, 1, 2), "SAME"),
+        add((1, 2, 2), (1, 1, 1), "VALID", window_dilation=(1, 2, 3)),
+        jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, (1, 3, 1), (1, 1, 1), "SAME"),
+    )
+
+
+def convolutions(x):
+    """In steps, with gaps, of other layouts, of bf16, and of each column alone."""
+    weights, columns = jnp.asarray(array(3, 8, 5)), jnp.asarray(array(4, 1, 8))
+    convolve = functools.partial(jax.lax.conv_general_dilated, x)
+    names = ("NWC", "WIO", "NWC")
+    return (
+        convolve(weights, (1,), "SAME", dimension_numbers=names),
+        convolve(weights, (2,), [(2, 1)], rhs_dilation=(2,), dimension_numbers=names),
+        convolve(columns, (1,), [(3, 0)], dimension_numbers=names, feature_group_count=8),
+        jax.lax.conv_general_dilated(x.swapaxes(1, 2), weights.transpose(2, 1, 0), (1,), [(1, 1)]),
+        jax.lax.conv_general_dilated(x.astype(jnp.bfloat16), weights.astype(jnp.bfloat16), (1,), "SAME", dimension_numbers=names),
+    )
+
+
 FUNCTIONS = {
+    "windows": windows,
+    "convolutions": convolutions,
     "variance": lambda x: (x.var(-1), x.std(1)),
     "gelu": lambda x: (jax.nn.gelu(x, approximate=False), jax.nn.gelu(x)),
     "erf": lambda x: (special.erf(x), special.erfc(x)),

@@ -20,12 +20,23 @@ _SIMPLIFICATION = ("--inline", "--stablehlo-aggressive-simplification", "--canon
 _LEGALIZATION = ("--inline", "--stablehlo-legalize-to-linalg", "--canonicalize", "--cse", "--canonicalize")
 #: In which no dialect needs to be known.
 _GENERIC = "--mlir-print-op-generic"
-#: What torch-mlir-opt has no linalg for, and is rewritten.
-_REWRITTEN = re.compile(
-    r"\b(?:stablehlo\.(?:get_dimension_size|dynamic_reshape|dynamic_broadcast_in_dim|dynamic_iota|dynamic_gather|real_dynamic_slice"
-    r"|dynamic_slice|dynamic_update_slice|while|if|case|composite|sort|scatter|reduce_window|dynamic_reduce_window)|chlo\.top_k)\b"
-    r"|\b(?:reverse|convolution|dynamic_conv)\b.*\?|\balgorithm = <"
-)
+#: What is rewritten only where the same line has this, too: torch-mlir-opt has linalg for others.
+_ONLY_WITH = {
+    "convolution": r"\?", "dynamic_conv": r"\?", "reverse": r"\?", "dot_general": "algorithm = <",
+    "custom_call": r"@(?:shape_assertion|stablehlo\.dynamic_reduce_window)",
+}  # fmt: skip
+
+
+def _find_rewritten() -> re.Pattern[str]:
+    """Operations that the writer has a method for."""
+    found = []
+    for name in (each.removeprefix("write_") for each in dir(WindowWriter) if each.startswith("write_")):
+        full = name.replace("chlo_", r"chlo\.") if name.startswith("chlo_") else rf"stablehlo\.{name}"
+        found.append(rf"{full}\b.*{_ONLY_WITH[name]}" if name in _ONLY_WITH else rf"{full}\b")
+    return re.compile(rf"\b(?:{'|'.join(found)})")
+
+
+_REWRITTEN = _find_rewritten()
 
 
 def _run(passes: Sequence[str], source: str = "-", text: str | None = None) -> str:

@@ -505,14 +505,25 @@ ScoreAdmission::Evaluator::reduceRow(Value memref, SmallVector<Value> at,
         llvm::map_to_vector(bounds, [&](Value bound) -> Value {
           return vector::BroadcastOp::create(b, vector, bound);
         });
-    vectors = b.loop(
-        begin, end, lanes, vectors, [&](Value index, ValueRange running) {
-          at[dim] = index;
-          Value found = vector::LoadOp::create(b, vector, memref, at);
-          return SmallVector<Value>{
-              arith::MinSIOp::create(b, running[0], found),
-              arith::MaxSIOp::create(b, running[1], found)};
+    auto addVector = [&](Value index, ValueRange running) {
+      at[dim] = index;
+      Value found = vector::LoadOp::create(b, vector, memref, at);
+      return SmallVector<Value>{arith::MinSIOp::create(b, running[0], found),
+                                arith::MaxSIOp::create(b, running[1], found)};
+    };
+    // Chains of their own: one would be waited for.
+    Value paired = b.add(range.low, b.roundDown(length, 2 * lanes));
+    SmallVector<Value> both = vectors;
+    both.append(vectors);
+    both = b.loop(
+        begin, paired, 2 * lanes, both, [&](Value index, ValueRange running) {
+          SmallVector<Value> next = addVector(index, running.take_front(2));
+          next.append(addVector(b.add(index, lanes), running.drop_front(2)));
+          return next;
         });
+    vectors = {arith::MinSIOp::create(b, both[0], both[2]),
+               arith::MaxSIOp::create(b, both[1], both[3])};
+    vectors = b.loop(paired, end, lanes, vectors, addVector);
     bounds = {vector::ReductionOp::create(b, vector::CombiningKind::MINSI,
                                           vectors[0]),
               vector::ReductionOp::create(b, vector::CombiningKind::MAXSI,

@@ -172,7 +172,8 @@ def skipping(M):
 
 
 @pytest.mark.parametrize(
-    "N, M, type", [(130, 517, "float32"), (200, 130, "float64"), (300, 300, "bfloat16"), (129, 257, "float16")]
+    "N, M, type",
+    [(130, 517, "float32"), (20, 1300, "float32"), (200, 130, "float64"), (300, 300, "bfloat16"), (129, 257, "float16")],
 )
 @pytest.mark.parametrize("name", list(skipping(2)))
 def test_skipped_tiles_change_no_bit(name, N, M, type):

@@ -54,6 +54,37 @@ int64_t StreamKernel::getLookupTile() {
   return std::min<int64_t>(tiles.getKey(), kChunk);
 }
 
+/// The offset of the first tile of `step` of the `count` rows from `row` on
+/// that a score region may admit something of. Several tiles are passed over at
+/// once: looking at one takes as long as reading all numbers that it captures.
+static Value findFirstTile(KernelBuilder &b, ScoreAdmission &admission,
+                           const ScoreAdmission::State &queries, Value row,
+                           Value count, int64_t step) {
+  constexpr int64_t kTiles = 4;
+  SmallVector<Value> start = {b.index(0), b.index(kTiles * step)};
+  SmallVector<Value> found = b.loopWhile(
+      start,
+      [&](ValueRange state) {
+        return b.both(b.less(state[0], count), b.less(b.index(0), state[1]));
+      },
+      [&](ValueRange state) -> SmallVector<Value> {
+        auto [offset, size] = std::pair(state[0], state[1]);
+        Value next = b.add(offset, size);
+        Value last = b.sub(b.min(next, count), b.index(1));
+        Value isRead =
+            admission.reads(b, queries, {b.add(row, offset), b.add(row, last)});
+        Value smaller =
+            b.select(b.less(b.index(step), size), b.index(step), b.index(0));
+        return {b.select(isRead, offset, next),
+                b.select(isRead, smaller, size)};
+      });
+  if (admission.getNumBounded() != 0)
+    return found[0];
+  // Nothing is known of any tile.
+  found[0].getDefiningOp()->erase();
+  return b.index(0);
+}
+
 void StreamKernel::streamLongRanges(MutableArrayRef<Segment> segments,
                                     State &state) {
   for (Segment &segment : segments) {
@@ -78,7 +109,14 @@ void StreamKernel::streamLongRanges(MutableArrayRef<Segment> segments,
       result.append(next.sum);
       return result;
     };
-    carried = b.loop(b.index(0), segment.count, step, carried,
+    const SourceView &source = sources[segment.source];
+    Value first = b.index(0);
+    if (hasScores() && getScore(segment.source).admission && !source.keyTable &&
+        (segment.kind == Segment::Rows || segment.kind == Segment::Masked) &&
+        !source.attr.getMask().hasStride())
+      first = findFirstTile(b, getScore(segment.source).admission,
+                            source.admission, segment.row, segment.count, step);
+    carried = b.loop(first, segment.count, step, carried,
                      [&](Value offset, ValueRange values) {
                        return ifAdmitted(slice(segment, offset, step), values,
                                          [&](const Segment &tile) {

@@ -103,6 +103,35 @@ func.func @dilated(%i: index, %q: memref<1x1x16x16xf32>, %k: memref<1x1x4096x16x
 
 // -----
 
+// Rows before the first tile that a region may admit something of are passed
+// over, those of four tiles at a time.
+
+// CHECK-LABEL: func @documents
+// CHECK: scf.while
+// CHECK: %[[FIRST:.+]]:2 = scf.while (%{{.+}} = %c0, %{{.+}} = %c512)
+// CHECK: scf.for %{{.+}} = %[[FIRST]]#0 to %{{.+}} step %c128
+// CHECK: return
+func.func @documents(%i: index, %q: memref<1x1x16x16xf32>, %k: memref<1x1x4096x16xf32>, %ids: memref<4096xi64>,
+                     %o: memref<1x1x16x16xf32>) {
+  %n = arith.constant 4096 : index
+  attn.stream query(%q : memref<1x1x16x16xf32>)
+      source(%k, %k : memref<1x1x4096x16xf32>, memref<1x1x4096x16xf32>) ranges [affine_map<(b)[rows, n] -> (0, rows)>]
+      score(%ids : memref<4096xi64>) {
+      ^bb0(%s: f32, %b: index, %h: index, %p: index, %j: index, %of: tensor<4096xi64>):
+        %own = tensor.extract %of[%p] : tensor<4096xi64>
+        %other = tensor.extract %of[%j] : tensor<4096xi64>
+        %admits = arith.cmpi eq, %own, %other : i64
+        %removed = arith.constant 0xFF800000 : f32
+        %t = arith.select %admits, %s, %removed : f32
+        attn.yield %t : f32
+      }
+      tile(%i of %n) outs(%o : memref<1x1x16x16xf32>)
+      {scale = 0.25 : f64, tiles = #attn.tiles<query = 16, key = 128, lanes = 8, vectors = 2, keys = 4, columns = 4>}
+  return
+}
+
+// -----
+
 // Keys are looked through once for a tile of a gradient, rather than each sum.
 
 // CHECK-LABEL: func @gradient

@@ -23,6 +23,7 @@
 namespace mlir {
 class OpBuilder;
 class RankedTensorType;
+class Value;
 class ValueRange;
 } // namespace mlir
 
@@ -30,6 +31,10 @@ namespace fovea::functions {
 
 /// The type of elements in IR.
 mlir::Type convertType(mlir::MLIRContext *context, ElementType type);
+
+/// Integers of 64 bits as the 32 that an operation takes. What does not fit
+/// stays out of all bounds, which checks tell.
+mlir::Value narrowIntegers(mlir::OpBuilder &builder, mlir::Value wide);
 
 /// Whether kernels of `op` for `target` leave lengths open.
 bool leavesLengthsOpen(llvm::StringRef op, Target target);

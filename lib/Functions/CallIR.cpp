@@ -162,11 +162,11 @@ Value Call::makeEmpty(OpBuilder &b, RankedTensorType type, Declared declared,
   return tensor::EmptyOp::create(b, b.getUnknownLoc(), type, extents);
 }
 
-/// Integers of 64 bits as the 32 that an operation takes. What does not fit
-/// stays out of all bounds, which checks of the operation tell.
-static Value narrow(OpBuilder &b, Value wide) {
+Value functions::narrowIntegers(OpBuilder &b, Value wide) {
   Location loc = b.getUnknownLoc();
   auto type = cast<RankedTensorType>(wide.getType());
+  if (type.getElementType().isInteger(32))
+    return wide;
   Value init = tensor::EmptyOp::create(
       b, loc, tensor::getMixedSizes(b, loc, wide), b.getI32Type());
   SmallVector<AffineMap> maps(2, b.getMultiDimIdentityMap(type.getRank()));
@@ -203,7 +203,7 @@ Call::buildBody(OpBuilder &b, bool isOpen, ValueRange functionArguments,
       const attn::OperandSpec *spec = declarations[value].spec;
       bool isWide = spec && spec->elements == attn::ElementRule::I32 &&
                     arguments[value].elementType == ElementType::I64;
-      operands.push_back(isWide ? narrow(b, argument) : argument);
+      operands.push_back(isWide ? narrowIntegers(b, argument) : argument);
       continue;
     }
     const Computed &computed = computedValues[~value];

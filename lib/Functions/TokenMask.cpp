@@ -7,7 +7,13 @@
 //===----------------------------------------------------------------------===//
 
 #include "TokenMask.h"
+#include "Call.h"
+#include "fovea/Dialect/Attn/IR/AttnOps.h"
 #include "fovea/Functions/ResultScopes.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/ImplicitLocOpBuilder.h"
 #include <algorithm>
 #include <limits>
 
@@ -75,6 +81,9 @@ void TokenMask::makeOfLengths(Checker &check, const Argument &lengths,
     argument.emplace(name, memory.getRef());
     return;
   }
+  bool isOnGPU = isOnDevice(lengths.data, target) && lengths.isContiguous();
+  if (isOnGPU || isNarrowedByKernel(lengths.getRef(), target))
+    return makeByKernel(check, lengths, batch, length, target);
   Expected<OwnedTensor> mask = allocate(ElementType::I1, {batch, length});
   if (!mask)
     return check.fail(mask.takeError());
@@ -85,6 +94,67 @@ void TokenMask::makeOfLengths(Checker &check, const Argument &lengths,
       });
   if (!check.hasFailed())
     argument.emplace(name, memory.getRef());
+}
+
+static const attn::Contract &getMaskContract() {
+  static const attn::Contract contract("token_mask", "lengths: [B]\n"
+                                                     "mask: [B, N]");
+  return contract;
+}
+
+/// The mask of `lengths`, whatever they are, and a check of these.
+static mlir::Value buildMask(mlir::OpBuilder &builder, mlir::Value lengths,
+                             mlir::Value init, int64_t most) {
+  using namespace mlir;
+  ImplicitLocOpBuilder b(builder.getUnknownLoc(), builder);
+  Value narrow = narrowIntegers(b, lengths);
+  AffineMap all = b.getMultiDimIdentityMap(2);
+  SmallVector<utils::IteratorType> loops(2, utils::IteratorType::parallel);
+  AffineMap entries = AffineMap::get(2, 0, all.getResult(0), b.getContext());
+  auto mask = linalg::GenericOp::create(
+      b, init.getType(), narrow, init, ArrayRef{entries, all}, loops,
+      [&](OpBuilder &nested, Location loc, ValueRange elements) {
+        Value token = linalg::IndexOp::create(nested, loc, /*dim=*/1);
+        Value present = arith::IndexCastOp::create(
+            nested, loc, nested.getIndexType(), elements[0]);
+        Value isPresent = arith::CmpIOp::create(
+            nested, loc, arith::CmpIPredicate::slt, token, present);
+        linalg::YieldOp::create(nested, loc, isPresent);
+      });
+  auto type = cast<RankedTensorType>(narrow.getType());
+  ReassociationIndices dims = {0, 1, 2};
+  auto list = tensor::ExpandShapeOp::create(
+      b, RankedTensorType::get({1, 1, type.getDimSize(0)}, b.getI32Type()),
+      narrow, dims);
+  Value bound = arith::ConstantIndexOp::create(b, most + 1);
+  attn::CheckCodesOp::create(b, list, bound, "lengths");
+  return mask.getResult(0);
+}
+
+void TokenMask::makeByKernel(Checker &check, const Argument &lengths,
+                             int64_t batch, int64_t length, Target target) {
+  // An error of this call, where the kernel's would be one of the next.
+  if (target == Target::GPU && !isCaptured(lengths.data, target))
+    forEachLength(check, lengths, length, target, [](int64_t, int64_t) {});
+  check.check(length < std::numeric_limits<int32_t>::max(),
+              lengths.name + ": found " + Twine(length) +
+                  " tokens, needed at most 2147483646");
+  if (check.hasFailed())
+    return;
+  Call call(getMaskContract(), target, {});
+  call.operands({lengths});
+  call.result(check, "mask", ElementType::I1, {batch, length});
+  call.setBody([&](mlir::OpBuilder &b, mlir::ValueRange arguments,
+                   mlir::ValueRange inits) {
+    return SmallVector<mlir::Value>{
+        buildMask(b, arguments[0], inits[0], length)};
+  });
+  Expected<OwnedTensor> mask =
+      call.runFor<OwnedTensor, 1>(check, batch == 0 || length == 0);
+  if (!mask)
+    return check.fail(mask.takeError());
+  memory = std::move(*mask);
+  argument.emplace(name, memory.getRef());
 }
 
 MutableArrayRef<int32_t>

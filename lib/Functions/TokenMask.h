@@ -15,7 +15,8 @@
 namespace fovea::functions {
 
 /// The mask [B,N] of i1 that a caller gave, or that lengths stand for. Owns the
-/// latter: lives as long as the call.
+/// latter: lives as long as the call. Kernels make one of lengths that lie on a
+/// device, and alone check these while a graph is captured.
 class TokenMask {
 public:
   /// Checks what `options` say of `length` tokens in `batch` entries. `name` is
@@ -31,6 +32,8 @@ private:
              int64_t length);
   void makeOfLengths(Checker &check, const Argument &lengths, int64_t batch,
                      int64_t length, Target target);
+  void makeByKernel(Checker &check, const Argument &lengths, int64_t batch,
+                    int64_t length, Target target);
 
   std::string name;
   OwnedTensor memory;

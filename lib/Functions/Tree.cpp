@@ -105,7 +105,8 @@ Expected<TreeFetchResult> fovea::tree_fetch(const Tree &tree,
                                             const TensorRef &index,
                                             const TreeFetchOptions &options) {
   Checker check("tree_fetch");
-  Expected<NodeList> nodes = checkNodes(check, tree, level, index);
+  Expected<NodeList> nodes =
+      checkNodes(check, tree, level, index, options.target);
   if (!nodes)
     return nodes.takeError();
   Call call("tree_fetch", options.target, options.out);
@@ -214,7 +215,7 @@ runUpdate(const Tree &tree, const TensorRef &level, const TensorRef &index,
           const TensorRef &rows, Target target, bool inPlace,
           const ResultMemory &out = {}) {
   Checker check("tree_update");
-  Expected<NodeList> nodes = checkNodes(check, tree, level, index);
+  Expected<NodeList> nodes = checkNodes(check, tree, level, index, target);
   if (!nodes)
     return nodes.takeError();
   Argument newRows = check.operand("rows", "rows", rows);
@@ -223,7 +224,8 @@ runUpdate(const Tree &tree, const TensorRef &level, const TensorRef &index,
   check.match("rows", "shape", newRows.shape, {batch, size, tree.getWidth()});
 
   SmallVector<int64_t> order = to_vector(seq<int64_t>(0, batch * size));
-  if (!DescribeScope::isActive()) {
+  // Kernels check that nodes on a device are in order.
+  if (!DescribeScope::isActive() && !nodes->isOnDevice) {
     sortBySequence(tree, *nodes, order);
     checkCover(check, tree, *nodes, order);
   }

@@ -123,6 +123,18 @@ static Expected<SmallVector<int64_t>> spread(const Argument &list,
   return numbers;
 }
 
+/// A list [r] or [B,r] as one of every batch entry.
+static OwnedTensor viewList(const Argument &list, int64_t batch) {
+  TensorRef view = list.getRef();
+  if (list.shape.size() == 2)
+    return getView(view);
+  int64_t shape[] = {batch, list.shape[0]};
+  int64_t strides[] = {0, list.strides.empty() ? 1 : list.strides[0]};
+  view.shape = shape;
+  view.strides = strides;
+  return getView(view);
+}
+
 static void checkList(Checker &check, const Argument &list, int64_t batch) {
   ArrayRef<int64_t> shape = list.shape;
   if (list.elementType != ElementType::I32 &&
@@ -136,7 +148,8 @@ static void checkList(Checker &check, const Argument &list, int64_t batch) {
 
 Expected<NodeList> functions::checkNodes(Checker &check, const Tree &tree,
                                          const TensorRef &level,
-                                         const TensorRef &index) {
+                                         const TensorRef &index,
+                                         Target target) {
   checkTree(check, tree);
   if (check.hasFailed())
     return check.takeError();
@@ -156,6 +169,11 @@ Expected<NodeList> functions::checkNodes(Checker &check, const Tree &tree,
     return NodeList{
         DescribeScope::makeAbstract(ElementType::I32, {batch, size}),
         DescribeScope::makeAbstract(ElementType::I32, {batch, size})};
+  if (isOnDevice(level.data, target) || isOnDevice(index.data, target)) {
+    NodeList nodes{viewList(levelList, batch), viewList(indexList, batch)};
+    nodes.isOnDevice = true;
+    return nodes;
+  }
   Expected<SmallVector<int64_t>> levels = spread(levelList, batch);
   if (!levels)
     return levels.takeError();

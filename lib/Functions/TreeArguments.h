@@ -19,6 +19,9 @@ struct NodeList {
   OwnedTensor level, index;
 
   int64_t size() const { return level.getShape()[1]; }
+  /// Whether kernels alone read and check it: views of a caller's lists, of i32
+  /// or i64.
+  bool isOnDevice = false;
   int32_t getLevel(int64_t at) const { return level.getDataAs<int32_t>()[at]; }
   int32_t getIndex(int64_t at) const { return index.getDataAs<int32_t>()[at]; }
 };
@@ -36,10 +39,11 @@ Shape getSequenceShape(const Tree &tree);
 /// Checks that `tree` is one, as `tree_build` returns it.
 void checkTree(Checker &check, const Tree &tree);
 
-/// Lists of shape [r] or [B,r]. Says so where the tree lacks a node.
+/// Lists of shape [r] or [B,r]. Says so where the tree lacks a node, unless a
+/// list is on a device.
 llvm::Expected<NodeList> checkNodes(Checker &check, const Tree &tree,
                                     const TensorRef &level,
-                                    const TensorRef &index);
+                                    const TensorRef &index, Target target);
 
 /// Level and index, an operand each.
 void addNodes(Call &call, const NodeList &nodes);

@@ -108,7 +108,7 @@ fovea::tree_fetch_backward(const TensorRef &dRows, const Tree &tree,
                            const TensorRef &level, const TensorRef &index,
                            Target target, const ResultMemory &out) {
   Checker check("tree_fetch");
-  Expected<NodeList> nodes = checkNodes(check, tree, level, index);
+  Expected<NodeList> nodes = checkNodes(check, tree, level, index, target);
   if (!nodes)
     return nodes.takeError();
   ElementType type = tree.nodes.getElementType();
@@ -129,7 +129,7 @@ fovea::tree_update_backward(const TensorRef &dTree, const Tree &tree,
                             const TensorRef &level, const TensorRef &index,
                             Target target, const GradientMemory &gradients) {
   Checker check("tree_update");
-  Expected<NodeList> nodes = checkNodes(check, tree, level, index);
+  Expected<NodeList> nodes = checkNodes(check, tree, level, index, target);
   if (!nodes)
     return nodes.takeError();
   ElementType type = tree.nodes.getElementType();

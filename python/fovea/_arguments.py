@@ -62,7 +62,7 @@ def tokens(mask: Any, lengths: Any, name: str = "mask") -> tuple[Any, Any]:
         ):
             raise ValueError(f"{name}: found values other than 0 and 1, needed booleans")
         mask = mask.astype(np.bool_, copy=False)
-    return mask, None if lengths is None else to_numpy("lengths", lengths)
+    return mask, None if lengths is None else to_readable("lengths", lengths)
 
 
 def pair(name: str, given: Any) -> tuple[Any, Any]:
@@ -86,10 +86,13 @@ def to_numpy(name: str, values: Any) -> Any:
         ) from None
 
 
+def is_on_gpu(values: Any) -> bool:
+    return hasattr(values, "__dlpack_device__") and values.__dlpack_device__()[0] != 1
+
+
 def to_readable(name: str, values: Any) -> Any:
     """The same, unless they lie on a GPU, where kernels read them."""
-    is_on_gpu = hasattr(values, "__dlpack_device__") and values.__dlpack_device__()[0] != 1
-    return values if is_on_gpu else to_numpy(name, values)
+    return values if is_on_gpu(values) else to_numpy(name, values)
 
 
 def integers(name: str, values: Any, rank: int) -> Any:

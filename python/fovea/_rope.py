@@ -74,7 +74,9 @@ def _turns(
                 "needed numbers of shape (width / 2,)"
             )
         frequencies = tuple(frequencies.astype(np.float64).tolist())
-    return check.integers("positions", positions, 3), base, style, width, frequencies, magnitude
+    if not check.is_on_gpu(positions):
+        positions = check.integers("positions", positions, 3)
+    return positions, base, style, width, frequencies, magnitude
 
 
 def rope(

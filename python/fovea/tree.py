@@ -109,14 +109,16 @@ def _memory(out: Any) -> Any:
     return out.nodes if out.counts is None else (out.nodes, out.counts)
 
 
-def _integers(name: str, values: Any) -> np.ndarray:
-    array = check.to_numpy(name, values)
+def _integers(name: str, values: Any) -> Any:
+    array = check.to_readable(name, values)
+    if not isinstance(array, np.ndarray):
+        return array
     if array.dtype.kind not in "iu" and array.size:
         raise ValueError(f"{name}: found element type {array.dtype}, needed integers")
     return array.astype(np.int64, copy=False)
 
 
-def _nodes(level: Any, index: Any) -> tuple[np.ndarray, np.ndarray]:
+def _nodes(level: Any, index: Any) -> tuple[Any, Any]:
     return _integers("level", level), _integers("index", index)
 
 

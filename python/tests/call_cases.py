@@ -187,7 +187,7 @@ class Cases:
         return (self.data(B, H, N, 9), 3), {"causal_unit": 2}
 
     def rope(self):
-        return (self.q, np.arange(N)), {"width": 8}
+        return (self.q, np.arange(N, dtype=np.int32)), {"width": 8}
 
     def rope_backward(self):
         return self.rope()

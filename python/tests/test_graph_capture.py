@@ -6,11 +6,12 @@ call of which no graph can hold any.  Kernels do nothing."""
 
 import ctypes
 import dataclasses
+import inspect
 import os
 
 import numpy as np
 import pytest
-from call_cases import FUNCTIONS, case
+from call_cases import FUNCTIONS, B, case
 from test_device_arrays import CUDA, Tensor, new_capsule, runtime
 
 import fovea
@@ -62,6 +63,9 @@ def to_device(value):
         return fovea.VQState(*(DeviceArray(np.asarray(each)) for each in value))
     if isinstance(value, fovea.tree.Tree):
         return fovea.tree.Tree(to_device(value.nodes), None, value.ratio, value.levels)
+    # Lists of nodes.
+    if isinstance(value, list) and value and all(isinstance(each, int) for each in value):
+        return DeviceArray(np.array(value))
     if isinstance(value, (list, tuple)):
         return type(value)(to_device(each) for each in value)
     if isinstance(value, dict):
@@ -69,9 +73,10 @@ def to_device(value):
     return value
 
 
-def call(name):
+def call(name, **more):
     """A call of a function with all of its arrays on the GPU."""
     function, arguments, options = case(name, "float32")
+    options.update(more)
     # Functions for arrays take no truth values on a GPU.
     for mask in ("mask", "query_mask", "key_mask"):
         if isinstance(options.get(mask), np.ndarray):
@@ -85,11 +90,8 @@ def call(name):
     return run
 
 
-#: Lists that NumPy's callers give as such lie on the host, as positions and lengths do.
-LISTS = {
-    "rope", "rope_backward", "tree_fetch", "tree_fetch_backward", "tree_select", "tree_update",
-    "tree_update_backward", "varlen", "varlen_backward",
-}  # fmt: skip
+#: The host makes candidates, or reads where sequences begin.
+LISTS = {"tree_select", "varlen", "varlen_backward"}
 #: Gradients that fovea.torch alone adds up.
 OF_TORCH = {"hca_backward"}
 READS, HOST = "the host reads or writes numbers of this function", "an array lies in host memory"
@@ -101,20 +103,40 @@ REFUSED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", sorted(set(FUNCTIONS) - LISTS - OF_TORCH))
-def test_functions_in_a_graph(name):
-    run = call(name)
+def check_in_a_graph(run, refusal=None):
     run()
     assert capture(STREAM) == ""
     try:
-        if name in REFUSED:
-            with pytest.raises(fovea.FoveaError, match=REFUSED[name] + ", which a CUDA graph that is being captured cannot hold"):
+        if refusal:
+            with pytest.raises(fovea.FoveaError, match=refusal + ", which a CUDA graph that is being captured cannot hold"):
                 run()
         else:
             run()
     finally:
         faults = capture(None)
     assert faults == ""
+
+
+@pytest.mark.parametrize("name", sorted(set(FUNCTIONS) - LISTS - OF_TORCH))
+def test_functions_in_a_graph(name):
+    check_in_a_graph(call(name), REFUSED.get(name))
+
+
+WITH_TOKENS = [name for name in sorted(set(FUNCTIONS) - OF_TORCH) if "lengths" in inspect.signature(getattr(fovea, name)).parameters]
+
+
+@pytest.mark.parametrize("kind", [np.int32, np.int64])
+@pytest.mark.parametrize("name", sorted(set(WITH_TOKENS) - {"paged", "vq", "vq_backward", "vq_decode"}))
+def test_lengths_of_tokens_in_a_graph(name, kind):
+    """Kernels make masks of them."""
+    check_in_a_graph(call(name, lengths=np.array([7] * B, kind)), REFUSED.get(name))
+
+
+def test_lengths_of_vq_in_a_graph():
+    """Codes have -1 instead."""
+    q, k, v = (to_device(np.zeros((2, 2, 37, 24), np.float32)) for _ in range(3))
+    codebook, lengths = DeviceArray(np.zeros((2, 5, 24), np.float32)), DeviceArray(np.array([7, 37]))
+    assert in_a_graph(fovea.vq, q, k, v, codebook, block=8, lengths=lengths) == ""
 
 
 def test_the_driver_notices_what_no_graph_can_hold():

@@ -5,6 +5,7 @@
 
 import numpy as np
 import pytest
+from call_cases import case
 from conftest import check, make
 
 import fovea
@@ -126,3 +127,28 @@ def test_lengths_of_int64_on_a_gpu():
             wide[name][1] = found
             with pytest.raises(fovea.FoveaError, match=rf"{name}\[0, 0, 1\] must be at least 0 and below {most + 1}, but got {clamped}"):
                 fovea.dense(*arrays, **wide, target="gpu-sim")
+
+
+def flatten(found):
+    if isinstance(found, fovea.tree.Tree):
+        return [found.nodes, found.counts]
+    return [part for each in found for part in flatten(each)] if isinstance(found, tuple) else [found]
+
+
+@pytest.mark.parametrize("name", ["commitment_loss", "fast_multipole", "quantize", "tree_build", "vq"])
+def test_masks_that_kernels_make_of_lengths(name):
+    """Of int64 on a GPU, as of int32 on the host."""
+    function, arguments, options = case(name, "float32")
+    options.pop("mask", None)
+    if name == "vq":
+        arguments = arguments[0], case("dense", "float32")[1][1], *arguments[2:]
+    for lengths in ([36, 5], [0, 1]):
+        found, expected = (
+            function(*arguments, **options, lengths=np.array(lengths, kind), target=target)
+            for kind, target in ((np.int64, "gpu-sim"), (np.int32, "cpu"))
+        )
+        for mine, want in zip(flatten(found), flatten(expected), strict=True):
+            assert np.allclose(mine, want, atol=2e-5)
+    for wrong in (-1, 1 << 32):
+        with pytest.raises(fovea.FoveaError, match=r"lengths\[0, 0, 1\] must be at least 0 and below"):
+            function(*arguments, **options, lengths=np.array([1, wrong]), target="gpu-sim")

@@ -38,8 +38,8 @@ def make(batch, type=torch.float32, D=16, E=12):
     return [torch.randn(shape).to(type) for shape in shapes], at
 
 
-def compute(arrays, at, options, target):
-    options = dict(options)
+def compute(arrays, at, options, target, **more):
+    options = {**options, **more}
     leaves = [each.detach().clone().requires_grad_() for each in arrays]
     if "sink" in options:
         options["sink"] = torch.tensor(options["sink"], dtype=leaves[0].dtype, requires_grad=True)
@@ -82,6 +82,59 @@ def test_sequences_do_not_read_one_another():
     assert found[71:88].isnan().all()
     rest = [row for row in range(280) if not 71 <= row < 88]
     assert torch.equal(found[rest], expected[rest])
+
+
+def longest(at):
+    return {name: max(1, *each.diff().tolist()) for name, each in zip(("max_q", "max_k"), at)}
+
+
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+@pytest.mark.parametrize("batch", sorted(set(BATCHES) - {"none"}))
+def test_longest_lengths(batch, options):
+    arrays, at = make(batch)
+    near(compute(arrays, at, options, "gpu-sim", **longest(at)), compute(arrays, at, options, "cpu"), BOUNDS[torch.float32])
+
+
+def test_longest_lengths_of_no_sequences():
+    arrays, at = make("none")
+    out, lse = fovea.torch.varlen(*arrays, *at, return_lse=True, max_q=3, max_k=4, target="gpu-sim")
+    assert out.shape == (0, 4, 12) and lse.shape == (4, 0)
+
+
+def test_starts_that_no_host_reads():
+    """A graph has the same operations for all starts."""
+    arrays, at = make("self")
+    others = [torch.tensor([0, 1, 1, 71, 200, 210, 280, 280]).int()] * 2
+
+    class Recorder(TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, arguments=(), options=None):
+            names.append(str(function))
+            return function(*arguments, **(options or {}))
+
+    calls = []
+    for starts in (at, others):
+        names = []
+        with Recorder():
+            fovea.torch.varlen(*arrays, *starts, causal=True, max_q=140, max_k=140, target="gpu-sim")
+        calls.append(names)
+    assert calls[0] == calls[1]
+    assert not [name for name in calls[0] if "_local_scalar_dense" in name or "nonzero" in name or "item" in name]
+
+
+def test_wrong_longest_lengths():
+    arrays, at = make("self")
+    refused = [
+        ({"max_q": 69, "max_k": 70}, at, "query_lengths: found 70 for batch entry 0, needed 0 to 69"),
+        ({"max_q": 70, "max_k": 69}, at, "lengths: found 70 for batch entry 0, needed 0 to 69"),
+        ({"max_q": 70, "max_k": 70}, [at[0] + 1, at[1]], "query_lengths: found -1 for batch entry 0"),
+        ({"max_q": 70, "max_k": 70}, [at[0], at[1].clamp(max=279)], "lengths: found -1 for batch entry 0"),
+        ({"max_q": 70}, at, "max_k: found None, needed the longest length, as the other is given"),
+        ({"max_q": 0, "max_k": 70}, at, "max_q: found 0"),
+        ({"max_q": 70, "max_k": 70}, [at[0].float(), at[1]], "cu_seqlens_q: found element type float32"),
+    ]
+    for most, starts, match in refused:
+        with pytest.raises(ValueError, match=f"^{match}"):
+            fovea.torch.varlen(*arrays, *starts, **most, target="gpu-sim")
 
 
 def test_many_short_ones_beside_a_long_one():

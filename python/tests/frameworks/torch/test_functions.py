@@ -300,6 +300,7 @@ def test_all_functions_are_there():
         "tensors say where a call runs, unless a test does": {"target"},
         "PyTorch has memory for results, and strides say which axis is which": {"out", "layout"},
         "states have quantized keys, for their gradient": {"keys"},
+        "a GPU has sequences as batches, as long as the longest": {"max_q", "max_k"},
     }
     missing = {"gradients, which autograd asks operators for": gradients, "those of lists of sources, which it adds up": of_lists}
     compare_with_package(fovea.torch, missing, options)

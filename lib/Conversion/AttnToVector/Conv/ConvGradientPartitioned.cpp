@@ -56,6 +56,7 @@ private:
   void correlate(Value frequency, Value mirror);
   void correlateTile(Value frequency, Value mirror, Value segment, Value count,
                      Value distance);
+  void storeLags(Value parts, Value frequency, Value window, Value count);
   void prefetch(Value memref, Value count, const Frequency &frequency);
   /// Windows whose frequencies are summed at a time: a vector of real and
   /// imaginary parts.
@@ -75,8 +76,9 @@ private:
   ConvSpectra s;
   int64_t lanes, numGroups;
   /// Spectra of g [blocks, groups, rows, 2 lanes], the last of which is zero,
-  /// and of the gradients of windows [rows, re or im, windows]; these
-  /// themselves, later and earlier half [2, windows x block].
+  /// and of the gradients of windows, at one of a frequency and its negative
+  /// [rows, re or im, windows]; these themselves, later and earlier half
+  /// [2, windows x block].
   Value rowSpectra, lagSpectra, lagSums;
 };
 } // namespace
@@ -126,12 +128,13 @@ void ConvGradientPartitioned::transformRows(Value block, Value columns) {
 
 /// Blocks behind the last are all this one.
 void ConvGradientPartitioned::clearBehindLast() {
-  b.forAll({b.index(numGroups), b.index(transform.length)},
-           [&](ValueRange task) {
-             Value zero = b.splat(0.0);
-             transform.storeRow({zero, zero}, rowSpectra,
-                                {s.pieces.numBlocks, task[0], task[1]});
-           });
+  b.forAll({b.index(numGroups)}, [&](ValueRange task) {
+    Value zero = b.splat(0.0);
+    b.loop(b.index(0), b.index(transform.length), 1, [&](Value frequency) {
+      transform.storeRow({zero, zero}, rowSpectra,
+                         {s.pieces.numBlocks, task[0], frequency});
+    });
+  });
 }
 
 /// Asks for a frequency that follows, of so many spectra.
@@ -188,11 +191,11 @@ void ConvGradientPartitioned::emit() {
 //===----------------------------------------------------------------------===//
 
 void ConvGradientPartitioned::correlate(Value frequency, Value mirror) {
-  for (Value at : {frequency, mirror})
-    for (int64_t part : {0, 1})
-      b.loop(b.index(0), s.pieces.numWindows, lanes, [&](Value window) {
-        b.storeVector(b.splat(0.0), lagSpectra, {at, b.index(part), window});
-      });
+  for (int64_t part : {0, 1})
+    b.loop(b.index(0), s.pieces.numWindows, lanes, [&](Value window) {
+      b.storeVector(b.splat(0.0), lagSpectra,
+                    {frequency, b.index(part), window});
+    });
   b.loop(b.index(0), b.numBases, 1, [&](Value segment) {
     Value count = s.pieces.count(segment);
     b.ifThen(b.less(b.index(0), count), [&] {
@@ -247,22 +250,36 @@ void ConvGradientPartitioned::correlateTile(Value frequency, Value mirror,
                                   return visit(t, columns, carried);
                                 });
                 });
-  Value parts = b.sumEach(sums);
   Value window = b.add(s.pieces.firstWindow(segment), distance);
-  Value isThere = vector::CreateMaskOp::create(
-      b, VectorType::get({tileWindows()}, b.getI1Type()), rest);
-  for (int64_t part : {0, 1}) {
-    Value half = vector::ExtractStridedSliceOp::create(
-        b, parts, ArrayRef<int64_t>{part * tileWindows()},
-        ArrayRef<int64_t>{tileWindows()}, ArrayRef<int64_t>{1});
-    // That of the negative is conjugate.
-    Value minus = arith::NegFOp::create(b, half);
-    for (auto [at, numbers] :
-         {std::pair(frequency, half), std::pair(mirror, part ? minus : half)})
-      vector::MaskedStoreOp::create(b, lagSpectra,
-                                    ValueRange{at, b.index(part), window},
-                                    isThere, numbers);
-  }
+  storeLags(b.sumEach(sums), frequency, window, /*count=*/rest);
+}
+
+/// Stores real and imaginary parts of a few windows, of which there are
+/// `count`.
+void ConvGradientPartitioned::storeLags(Value parts, Value frequency,
+                                        Value window, Value count) {
+  auto storeHalves = [&](function_ref<void(Value half, ValueRange at)> store) {
+    for (int64_t part : {0, 1}) {
+      Value half = vector::ExtractStridedSliceOp::create(
+          b, parts, ArrayRef<int64_t>{part * tileWindows()},
+          ArrayRef<int64_t>{tileWindows()}, ArrayRef<int64_t>{1});
+      store(half, {frequency, b.index(part), window});
+    }
+  };
+  auto storeSome = [&] {
+    Value isThere = vector::CreateMaskOp::create(
+        b, VectorType::get({tileWindows()}, b.getI1Type()), count);
+    storeHalves([&](Value half, ValueRange at) {
+      vector::MaskedStoreOp::create(b, lagSpectra, at, isThere, half);
+    });
+  };
+  auto storeAll = [&] {
+    storeHalves([&](Value half, ValueRange at) {
+      vector::StoreOp::create(b, half, lagSpectra, at);
+    });
+  };
+  // Without AVX-512, stores by a mask take many cycles.
+  b.ifThenElse(b.less(count, b.index(tileWindows())), storeSome, storeAll);
 }
 
 /// Turns twice as many windows back as a vector has lanes, from `first` on.
@@ -271,6 +288,7 @@ void ConvGradientPartitioned::correlateTile(Value frequency, Value mirror,
 void ConvGradientPartitioned::invertWindows(Value first) {
   Value work =
       b.scratch({transform.length, plan.getColumns()}, b.getStateType());
+  // Real or imaginary parts of even and of odd windows.
   auto loadPairs = [&](Value frequency, int64_t part) {
     auto load = [&](int64_t offset) {
       return b.loadVector(lagSpectra,
@@ -288,9 +306,12 @@ void ConvGradientPartitioned::invertWindows(Value first) {
   };
   auto visit = [&](Value position, FFTKernel::Rows &rows) {
     for (auto [k, row] : llvm::enumerate(rows)) {
-      auto [re, otherRe] = loadPairs(b.add(position, k), /*part=*/0);
-      auto [im, otherIm] = loadPairs(b.add(position, k), /*part=*/1);
-      row = {b.fsub(re, otherIm), b.fadd(im, otherRe)};
+      Frequency at = transform.locate(b.add(position, k), /*next=*/Value());
+      auto [re, otherRe] = loadPairs(at.ofWindows, /*part=*/0);
+      auto [im, otherIm] = loadPairs(at.ofWindows, /*part=*/1);
+      ComplexRow one = transform.conjugate({re, im}, at);
+      ComplexRow other = transform.conjugate({otherRe, otherIm}, at);
+      row = {b.fsub(one.re, other.im), b.fadd(one.im, other.re)};
     }
   };
   transform.emit(FFTKernel::kInverse, work, /*at=*/{}, FFTKernel::Steps(),

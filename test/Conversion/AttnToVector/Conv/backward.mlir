@@ -40,13 +40,17 @@ func.func @toeplitz(%b: memref<1x2x3x200xf32>, %m: memref<1x2x3xi32>, %v: memref
 //       CHECK:   call @fovea_rt_fft_twiddles
 //       CHECK:   memref.store {{.*}} : memref<7x4xindex>
 //       CHECK:   scf.forall {{.*}} in (2, 4) {
-//       CHECK:   scf.forall {{.*}} in (2, 128) {
+//       CHECK:   scf.forall {{.*}} in (2) {
 // Lags: eight windows at a frequency and its negative, summed over the pieces of
 // a segment and over lanes.
 //       CHECK:   scf.forall {{.*}} in (16) {
 // CHECK-COUNT-64:    vector.fma
 // CHECK-COUNT-30:    vector.shuffle
-//       CHECK:     vector.maskedstore
+// By a mask only where there are fewer.
+//       CHECK:     scf.if
+//       CHECK:       vector.maskedstore
+//       CHECK:     } else {
+//       CHECK:       vector.store {{.*}} vector<8xf32>
 // Values at the same frequencies: four pieces and two groups of columns.
 //   CHECK-NOT:   scf.forall
 // CHECK-COUNT-32:    vector.fma

@@ -205,7 +205,3 @@ class ExtentWriter(SortWriter):
         message = re.sub(r" ?\(= \{\d+\}\)", "", message.split("Using the following")[0]).strip()
         self.check(SIGNED[read_direction(comparison)], left, right, message)
         return None
-
-    def check(self, predicate: int, left: Any, right: Any, message: str) -> None:
-        test = self.compare(predicate, self.value(left), self.value(right))
-        self.make("cf.assert", [], [test], {"msg": self.ir.StringAttr.get(message)})

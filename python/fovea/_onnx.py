@@ -16,6 +16,7 @@ import numpy as np
 
 from . import _fovea
 from ._program import CONSTANT_TYPES
+from ._tm_tensor import lower_tm_tensor
 from ._torch_mlir import run_passes
 
 __all__ = ["import_model"]
@@ -240,7 +241,7 @@ def _to_linalg(model: Any, onnx: Any, place: str) -> str:
     expanded = set(_EXPANDED)
     while True:
         try:
-            return run_passes(_PIPELINE, "ONNX", text=_to_torch(model, expanded, place))
+            return lower_tm_tensor(run_passes(_PIPELINE, "ONNX", text=_to_torch(model, expanded, place)))
         except _fovea.FoveaError as error:
             name = re.search(r'error:.*"onnx\.(\w+)"', str(error))
             if name is None:

@@ -30,6 +30,9 @@ class Writer:
     the operation as it is.
     """
 
+    #: Of names of operations that may have a method.
+    prefixes: tuple[str, ...] = ("stablehlo.", "chlo.")
+
     def __init__(self, ir: Any, module: Any):
         self.ir = ir
         self.module = module
@@ -60,6 +63,10 @@ class Writer:
 
     def both(self, left: Any, right: Any) -> Any:
         return self.make("arith.andi", [left.type], [left, right])
+
+    def check(self, predicate: int, left: Any, right: Any, message: str) -> None:
+        test = self.compare(predicate, self.value(left), self.value(right))
+        self.make("cf.assert", [], [test], {"msg": self.ir.StringAttr.get(message)})
 
     # ---- Extents, numbers or values of type index ----
 
@@ -119,7 +126,7 @@ class Writer:
     def rewrite(self, op: Any) -> bool:
         """Whether something else is in the place of the operation."""
         rewriter = getattr(self, "write_" + op.name.removeprefix("stablehlo.").replace(".", "_"), None)
-        if rewriter is None or not op.name.startswith(("stablehlo.", "chlo.")):
+        if rewriter is None or not op.name.startswith(self.prefixes):
             return False
         with self.ir.InsertionPoint(op), op.location:
             found = rewriter(op)
@@ -151,7 +158,9 @@ def _change_module(text: str, change: Callable[[Any, Any], None]) -> str:
         context.allow_unregistered_dialects = True
         module = ir.Module.parse(text)
         change(ir, module)
-        return str(module)
+        text = str(module)
+        # Only the generic form of what fovea's parser does not know is read.
+        return module.operation.get_asm(print_generic_op_form=True) if " tm_tensor." in text else text
 
 
 def rewrite(text: str, kind: type[Writer]) -> str:

@@ -103,13 +103,34 @@ def _topk(x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool =
 def _scatter_value(x: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     """One comparison for each index of a row."""
     if index.dim() == 0 or any(a != b for k, (a, b) in enumerate(zip(index.shape, x.shape)) if k != dim % x.dim()):
-        return NotImplemented
+        return _scatter(x, dim, index, torch.full(index.shape, value, dtype=x.dtype))
     x, index = x.movedim(dim, -1), index.movedim(dim, -1)
     hit = (torch.arange(x.shape[-1]) == index.unsqueeze(-1)).any(-2)
     return torch.where(hit, torch.full((), value, dtype=x.dtype), x).movedim(-1, dim)
 
 
+def _scatter(x: Tensor, dim: int, index: Tensor, source: Tensor, *, accumulate: bool = False) -> Tensor:
+    """With an index for each dimension."""
+    if x.dim() == 0:
+        return _scatter(x[None], 0, index.reshape(-1), source.reshape(-1), accumulate=accumulate)[0]
+    places = [
+        index if k == dim % x.dim() else torch.arange(extent).reshape(-1, *[1] * (x.dim() - k - 1)).expand(index.shape)
+        for k, extent in enumerate(index.shape)
+    ]
+    return aten.index_put.default(x, places, source[tuple(map(slice, index.shape))], accumulate)
+
+
+def _scatter_add(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
+    return _scatter(x, dim, index, source, accumulate=True)
+
+
+def _sort(x: Tensor, *, stable: bool | None = None, dim: int = -1, descending: bool = False) -> tuple[Tensor, Tensor]:
+    """It is stable in any case."""
+    return aten.sort.default(x, dim, descending)
+
+
 DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     aten.cumsum.default: _cumsum, aten.gelu.default: _gelu, aten.scaled_dot_product_attention.default: _attention,
     aten.topk.default: _topk, aten.scatter.value: _scatter_value, aten.native_layer_norm.default: _layer_norm,
+    aten.scatter.src: _scatter, aten.scatter_add.default: _scatter_add, aten.sort.stable: _sort,
 }  # fmt: skip

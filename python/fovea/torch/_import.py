@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from .. import _fovea
+from .._tm_tensor import lower_tm_tensor
 from ._decompositions import DECOMPOSITIONS
 from ._dynamic import fold_positions, split_reshapes
 from ._experts import experts_at_once
@@ -117,7 +118,7 @@ def import_module(
             )  # fmt: skip
         except Exception as error:
             raise _fovea.FoveaError(f"torch-mlir does not import {type(model).__name__}: {_first_line(error)}") from error
-    return str(module), state, names
+    return lower_tm_tensor(str(module)), state, names
 
 
 def _first_line(error: Exception) -> str:

@@ -300,6 +300,25 @@ def small(tmp_path):
     return path
 
 
+@pytest.mark.parametrize("type", ["TopK", "CumSum", "ScatterND", "ScatterElements"])
+def test_what_torch_mlir_writes_in_its_own_dialect(type):
+    """Of unknown extents, and of indices that count from the end."""
+    given = {
+        "TopK": (np.array([3]),),
+        "CumSum": (np.array(1),),
+        "ScatterND": (np.array([[2], [-3]]), np.full((2, 6), 4, np.float32)),
+        "ScatterElements": (np.array([[2, -1], [0, 1]]), np.full((2, 2), 4, np.float32)),
+    }[type]
+    names = [f"input{number}" for number in range(len(given))]
+    results = [("y", FLOAT, ("some", "others")), ("places", INT64, ("some", "others"))][: 2 if type == "TopK" else 1]
+    axis = {"axis": 1} if type in ("TopK", "ScatterElements") else {}
+    node = helper.make_node(type, ["x", *names], [name for name, *_ in results], **axis)
+    model = make_model([node], [("x", FLOAT, ("rows", 6))], results, zip(names, given))
+    x = np.random.default_rng(3).standard_normal((5, 6)).astype(np.float32)
+    for mine, theirs in zip(run(fovea.import_onnx(model), {"x": x}), ReferenceEvaluator(model).run(None, {"x": x}), strict=True):
+        near(mine, theirs)
+
+
 def test_truncated(small):
     """Wherever a file ends, there is one error, and it names the file."""
     whole = small.read_bytes()

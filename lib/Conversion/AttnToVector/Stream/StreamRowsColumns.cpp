@@ -111,23 +111,24 @@ void StreamRowsKernel::accumulateColumns(const Rows &values,
     ColumnPanel panel;
     panel.numVectors = numVectors;
     panel.numPanels = whole / size + last.size();
-    auto accumulateRows = [&](Value column, Value number, int64_t numColumns) {
+    auto accumulate = [&](Value column, Value number, int64_t numColumns) {
       panel.column = column;
       panel.number = number;
       panel.numColumns = numColumns;
-      b.loop(low, high, numVectors * lanes, [&](Value row) {
-        panel.row = row;
-        accumulatePanel(values, asked, panel);
-      });
+      accumulatePanel(values, asked, panel);
     };
-    b.loop(b.index(0), b.index(whole), size, [&](Value column) {
-      accumulateRows(column, b.div(column, size), size);
+    // The weights of these rows stay in the first cache level.
+    b.loop(low, high, numVectors * lanes, [&](Value row) {
+      panel.row = row;
+      b.loop(b.index(0), b.index(whole), size, [&](Value column) {
+        accumulate(column, b.div(column, size), size);
+      });
+      int64_t number = whole / size, column = whole;
+      for (int64_t columns : last) {
+        accumulate(b.index(column), b.index(number++), columns);
+        column += columns;
+      }
     });
-    int64_t number = whole / size;
-    for (int64_t columns : last) {
-      accumulateRows(b.index(whole), b.index(number++), columns);
-      whole += columns;
-    }
   });
 }
 

@@ -150,7 +150,7 @@ private:
   void enterAdmission(unsigned source, SourceView &view);
   void attendAdmitted(Tile tile);
 
-  // Key heads of a task.
+  // Key heads of a task (StreamRowsHeads.cpp).
   int64_t getHeadBlock();
   bool hasSeveralHeads() const { return alongColumns && headBlock != 1; }
   void enterHead(Value head);
@@ -283,6 +283,9 @@ private:
   void accumulateVisibleColumns(const Rows &values);
   void turnColumns();
 
+  /// Rows of one set, at most: their state fills a part of the second cache
+  /// level.
+  static constexpr int64_t kMaxRows = 128;
   /// Rows whose scores have vectors along the columns, at most: for more,
   /// adding up across lanes is no longer worth what it saves.
   static constexpr int64_t kColumnRows = 8;

@@ -100,8 +100,13 @@ int64_t StreamRowsKernel::getAhead(const Rows &rows, int64_t numRows) {
     return kHeadsTile;
   if (rows.numbers)
     return std::clamp<int64_t>(kAheadBytes / bytes, 1, kRowTile);
-  if (numRows == 1)
-    return bytes <= kShortRowBytes ? kShortAheadBytes / bytes : 0;
+  if (numRows == 1) {
+    // With 16 registers a row of narrow elements is read in several pieces.
+    bool isNarrow = narrowBlocks && type.getElementType() != b.getStateType();
+    return bytes <= kShortRowBytes * (isNarrow ? 2 : 1)
+               ? kShortAheadBytes / bytes
+               : 0;
+  }
   return std::max<int64_t>(1, kAheadBytes / bytes);
 }
 
@@ -249,13 +254,12 @@ void StreamRowsKernel::scoreAlongColumns(const Rows &keys, const Plane &target,
 void StreamRowsKernel::scoreAlongRows(const Rows &keys, const Rows &asked,
                                       const Plane &target) {
   int64_t step = rowAccumulators < 16 ? kNarrowRowStep : kRowStep;
-  b.loop(b.index(0), keys.count, step, [&](Value key) {
-    forRowVectors([&](Value low, Value high, int64_t numVectors) {
-      int64_t numKeys = std::min(step, rowAccumulators / numVectors);
-      b.loop(low, high, numVectors * lanes, [&](Value row) {
-        for (int64_t first = 0; first < step; first += numKeys)
-          scoreAlongRows(keys, asked, target, b.add(key, first), row, numKeys,
-                         numVectors);
+  forRowVectors([&](Value low, Value high, int64_t numVectors) {
+    int64_t numKeys = std::min(step, rowAccumulators / numVectors);
+    // What is packed of these rows stays in the first cache level.
+    b.loop(low, high, numVectors * lanes, [&](Value row) {
+      b.loop(b.index(0), keys.count, numKeys, [&](Value key) {
+        scoreAlongRows(keys, asked, target, key, row, numKeys, numVectors);
       });
     });
   });

@@ -60,3 +60,37 @@ func.func @pages(%q: memref<2x32x1x128xf32>, %k: memref<1x8x?x128xf32>, %l: memr
       {scale = 1.0, tiles = #attn.tiles<query = 8, key = 128, lanes = 8, vectors = 1, keys = 8, columns = 8>}
   return
 }
+
+// A row of 512 bytes of bf16 is read in four pieces: with a single row of
+// queries, too, lines are asked for, 2 KB ahead.
+// CHECK-LABEL: func.func @pieces(
+// CHECK: scf.for %[[KEY:.+]] = %c0 to %{{.+}} step %c8 {
+// CHECK: arith.addi %[[KEY]], %c4 : index
+// CHECK-COUNT-64: memref.prefetch
+// CHECK-NOT: memref.prefetch
+// CHECK: scf.for %{{.+}} = %c0 to %c256 step %c64 {
+// CHECK: memref.prefetch
+// CHECK: return
+func.func @pieces(%q: memref<1x1x1x256xbf16>, %k: memref<1x1x512x256xbf16>, %o: memref<1x1x1x256xbf16>) {
+  attn.stream query(%q : memref<1x1x1x256xbf16>)
+      source(%k, %k : memref<1x1x512x256xbf16>, memref<1x1x512x256xbf16>) ranges [affine_map<(b)[rows, n] -> (0, rows)>]
+      outs(%o : memref<1x1x1x256xbf16>)
+      {scale = 1.0, tiles = #attn.tiles<query = 8, key = 128, lanes = 8, vectors = 1, keys = 8, columns = 8>}
+  return
+}
+
+// Register tiles of more rows go through all keys of a tile, and then through
+// all columns, before the next rows.
+// CHECK-LABEL: func.func @order(
+// CHECK: scf.for %{{.+}} = %c0 to %c32 step %c16 {
+// CHECK-NEXT: scf.for %{{.+}} = %c0 to %{{.+}} step %c6 {
+// CHECK: scf.for %{{.+}} = %c0 to %c32 step %c16 {
+// CHECK-NEXT: scf.for %{{.+}} = %c0 to %c120 step %c6 {
+// CHECK: return
+func.func @order(%q: memref<1x4x8x128xf32>, %k: memref<1x1x512x128xf32>, %o: memref<1x4x8x128xf32>) {
+  attn.stream query(%q : memref<1x4x8x128xf32>)
+      source(%k, %k : memref<1x1x512x128xf32>, memref<1x1x512x128xf32>) ranges [affine_map<(b)[rows, n] -> (0, rows)>]
+      outs(%o : memref<1x4x8x128xf32>)
+      {scale = 1.0, tiles = #attn.tiles<query = 8, key = 128, lanes = 8, vectors = 1, keys = 8, columns = 8>}
+  return
+}

@@ -107,7 +107,8 @@ func.func @listed(%q: memref<1x1x1x32xf32>, %k: memref<1x1x?x32xf32>, %v: memref
 // with vectors of rows. The outputs are transposed behind the last key.
 // CHECK-LABEL: func @columns(
 // CHECK: memref.alloc() {{.*}}: memref<3072xf32>
-// CHECK-COUNT-4: :12 = scf.for
+// CHECK: scf.for %{{.+}} step %c6 {
+// CHECK-COUNT-3: :12 = scf.for
 // CHECK: :8 = scf.for
 // CHECK: vector.shuffle
 // CHECK: return

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -48,18 +49,26 @@ def _arrays_of(
     ids = [each if hasattr(each, "shape") else np.asarray(each) for each in check.pair(f"{prefix}segments", segments)]
     for side, (each, of) in enumerate(zip(ids, (q, k))):
         needed = (of.shape[0], of.shape[2])
-        if str(each.dtype).rpartition(".")[2] not in ("int8", "int16", "int32", "int64"):
+        if not _is_signed(each.dtype):
             raise ValueError(f"{prefix}segments[{side}]: found element type {each.dtype}, needed a signed integer type")
         if tuple(each.shape) not in (needed, (1, needed[1])):
             raise ValueError(f"{prefix}segments[{side}]: found shape {tuple(each.shape)}, needed {needed}")
-        with check.named(f"{prefix}segments[{side}]"):
+        try:
             ids[side] = convert(each)
+        except ValueError as error:
+            raise ValueError(f"{prefix}segments[{side}]: {error}") from None
     # Numbers of queries and keys are read, too: another one is no other kernel.
     counts = [
         np.array([of.shape[2]], np.int32) if given is None else convert(given)
         for of, given in ((q, query_lengths), (k, lengths))
     ]
     return [*counts, *ids]
+
+
+@functools.cache
+def _is_signed(dtype: Any) -> bool:
+    """Of NumPy, PyTorch or JAX."""
+    return str(dtype).rpartition(".")[2] in ("int8", "int16", "int32", "int64")
 
 
 #: Regions of segments alone, by what they follow from: the body, and which of the arrays it reads.

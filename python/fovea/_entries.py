@@ -53,10 +53,8 @@ def _arrays_of(
             raise ValueError(f"{prefix}segments[{side}]: found element type {each.dtype}, needed a signed integer type")
         if tuple(each.shape) not in (needed, (1, needed[1])):
             raise ValueError(f"{prefix}segments[{side}]: found shape {tuple(each.shape)}, needed {needed}")
-        try:
+        with check.named(f"{prefix}segments[{side}]"):
             ids[side] = convert(each)
-        except ValueError as error:
-            raise ValueError(f"{prefix}segments[{side}]: {error}") from None
     # Numbers of queries and keys are read, too: another one is no other kernel.
     counts = [
         np.array([of.shape[2]], np.int32) if given is None else convert(given)

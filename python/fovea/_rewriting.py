@@ -150,7 +150,7 @@ def _write_block(kind: type[Writer], ir: Any, module: Any, block: Any) -> None:
         op.operation.erase()
 
 
-def _change_module(text: str, change: Callable[[Any, Any], None]) -> str:
+def _change_module(text: str, change: Callable[[Any, Any], None], is_generic: bool = False) -> str:
     """The module after `change(ir, module)`. What the bindings do not know is to be in generic form."""
     from torch_mlir import ir
 
@@ -158,13 +158,11 @@ def _change_module(text: str, change: Callable[[Any, Any], None]) -> str:
         context.allow_unregistered_dialects = True
         module = ir.Module.parse(text)
         change(ir, module)
-        text = str(module)
-        # Only the generic form of what fovea's parser does not know is read.
-        return module.operation.get_asm(print_generic_op_form=True) if " tm_tensor." in text else text
+        return module.operation.get_asm(print_generic_op_form=is_generic)
 
 
-def rewrite(text: str, kind: type[Writer]) -> str:
-    """The module, in generic form, after a writer has rewritten its functions."""
+def rewrite(text: str, kind: type[Writer], is_generic: bool = False) -> str:
+    """The module after a writer has rewritten its functions. `is_generic` is for what fovea's parser does not know."""
 
     def change(ir: Any, module: Any) -> None:
         for function in list(module.body.operations):
@@ -172,11 +170,11 @@ def rewrite(text: str, kind: type[Writer]) -> str:
                 for block in region.blocks:
                     _write_block(kind, ir, module, block)
 
-    return _change_module(text, change)
+    return _change_module(text, change, is_generic)
 
 
 def drop_signs(text: str) -> str:
-    """The module, in generic form, with integers as arith has them: its operations alone know whether there is a sign."""
+    """The module with integers as arith has them: its operations alone know whether there is a sign."""
     return _change_module(text, lambda ir, module: _drop_signs(ir, module.operation))
 
 

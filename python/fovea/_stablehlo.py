@@ -57,6 +57,6 @@ def to_linalg(source: str = "-", text: str | None = None) -> str:
         raise _fovea.FoveaError(
             f"found extents that are not known, in {left.group()}, of which torch-mlir-opt makes no linalg: needed known shapes"
         )
-    if left := re.search(r"\b(?:stablehlo\.custom_call @\w+|(?:stablehlo|chlo)\.\w+)", found):
+    if left := re.search(r"\b(?:stablehlo\.custom_call @\w+|(?:stablehlo|chlo)\.(?!return\b)\w+)", found):
         raise _fovea.FoveaError(f"torch-mlir-opt has no linalg for {left.group()}")
     return drop_signs(_run([_GENERIC], text=found)) if re.search(r"[<x ]ui\d+\b", found) else found

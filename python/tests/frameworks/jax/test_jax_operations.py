@@ -223,6 +223,7 @@ def test_what_is_left_is_named():
     for function, name in (
         (lambda x: jnp.fft.fft(x).real, "stablehlo.fft"),
         (special.digamma, "chlo.digamma"),
+        (lambda x: jax.lax.approx_max_k(x, 2), "custom_call @ApproxTopK"),
         (jnp.linalg.cholesky, "custom_call @lapack_spotrf"),
     ):
         with pytest.raises(fovea.FoveaError, match=name):

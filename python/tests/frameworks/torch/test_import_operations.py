@@ -11,8 +11,6 @@ import fovea
 
 pytest.importorskip("torch_mlir")
 
-PLACES = torch.tensor([0, 2, 2])
-
 
 class Call(torch.nn.Module):
     def __init__(self, function):

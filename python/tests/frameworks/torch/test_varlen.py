@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Packed sequences as GPUs compute them, in the emulator, against the CPU, which test_varlen.py of the package compares with NumPy."""
 
+import types
+
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -119,6 +121,12 @@ def test_starts_that_no_host_reads():
         calls.append(names)
     assert calls[0] == calls[1]
     assert not [name for name in calls[0] if "_local_scalar_dense" in name or "nonzero" in name or "item" in name]
+
+
+def test_capture_needs_the_longest_lengths(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+    with pytest.raises(fovea.FoveaError, match="^varlen: the host reads cu_seqlens, .*: give max_q and max_k"):
+        _varlen._make_batches(fovea.varlen, [types.SimpleNamespace(is_cuda=True)], 3)
 
 
 def test_wrong_longest_lengths():

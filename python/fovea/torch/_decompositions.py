@@ -18,24 +18,22 @@ aten = torch.ops.aten
 
 
 def _cumsum(x: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Tensor:
-    """Sums of 1, 2, 4, ... elements. How many such steps there are must be known; where the length is not, each sum is
-    one of all that it has."""
+    """A scan. Of integers of known extents, sums of 1, 2, 4, ... elements: masks of transformers follow from these, and are
+    evaluated when compiling, which a scan is not."""
     if dtype is None:
         dtype = x.dtype if x.dtype.is_floating_point else torch.int64
     if x.dim() == 0:
         return x.to(dtype)
-    # Narrow types are summed as PyTorch sums them.
-    sums = torch.float32 if dtype in (torch.bfloat16, torch.float16) else dtype
-    x = x.movedim(dim, -1).to(dtype).to(sums)
-    if isinstance(x.shape[-1], torch.SymInt):
-        n = torch.arange(x.shape[-1])
-        x = torch.where(n[:, None] >= n, x.unsqueeze(-2), torch.zeros((), dtype=sums)).sum(-1, dtype=sums)
-        return x.to(dtype).movedim(-1, dim)
+    if dtype.is_floating_point or isinstance(x.shape[dim], torch.SymInt):
+        # Narrow types are summed as PyTorch sums them.
+        sums = torch.float32 if dtype in (torch.bfloat16, torch.float16) else dtype
+        return NotImplemented if x.dtype == sums == dtype else aten.cumsum.default(x.to(dtype).to(sums), dim).to(dtype)
+    x = x.movedim(dim, -1).to(dtype)
     reach = 1
     while reach < x.shape[-1]:
         x = torch.cat([x[..., :reach], x[..., reach:] + x[..., :-reach]], -1)
         reach *= 2
-    return x.to(dtype).movedim(-1, dim)
+    return x.movedim(-1, dim)
 
 
 def _gelu(x: Tensor, *, approximate: str = "none") -> Tensor:

@@ -91,7 +91,8 @@ FUNCTIONS = {
     "either": lambda x: jax.lax.cond(x[0, 0, 0] > 0, lambda y: y, lambda y: -y, x),
     "beyond": lambda x: [jax.lax.switch(jnp.int32(k), [jnp.sin, jnp.cos, jnp.tanh], x) for k in (-1, 0, 1, 2, 7)],
     "unsigned": unsigned,
-    "sums": lambda x: (jnp.cumsum(x, 1), jax.lax.cumsum(x, 1, reverse=True), jnp.cumsum(x, 2)),
+    "sums": lambda x: (jnp.cumsum(x, 1), jax.lax.cumsum(x, 1, reverse=True), jnp.cumsum(x, 2), jnp.cumsum(x)),
+    "exclusive sums": lambda x: (jnp.cumulative_sum(x, axis=1, include_initial=True)[:, :-1], jnp.cumsum(x.astype(jnp.int32), 1) - 1),
     "other cumulative": lambda x: (jnp.cumprod(x, 1), jax.lax.cummax(x, 1), jax.lax.cummin(x, 1), jax.lax.cumlogsumexp(x, 1)),
     "pooling": lambda x: jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, (1, 1, 2), (1, 1, 2), "VALID"),
     "sort": lambda x: (jnp.sort(x), jnp.sort(x, 1), jnp.argsort(x, descending=True), jnp.median(x, -1)),
@@ -125,6 +126,8 @@ def test_unknown_extents(name):
     program = fovea.import_jax(FUNCTIONS[name], jax.ShapeDtypeStruct((batch, length, 8), jnp.float32))
     for shape in (2, 3, 8), (1, 13, 8):
         x = array(*shape)
+        # Cumulative ones are loops: no array has an element for each pair.
+        assert "sums" not in name or "?x?x?" not in program.text
         expected = FUNCTIONS[name](jnp.asarray(x))
         found = program(x)
         compare(list(found) if isinstance(found, (tuple, list)) else [found], jax.tree.leaves(expected))

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Operations of PyTorch that torch-mlir writes in a dialect of its own: with known and with unknown extents."""
 
+import re
+
 import numpy as np
 import pytest
 import torch
@@ -57,10 +59,13 @@ FUNCTIONS = {
     "sums": sums,
     "places": places,
     "scans": lambda x: (x.cumprod(1), x.cumprod(0), x.logcumsumexp(2), x.cumsum(1)),
+    "cumulative sums": lambda x: (
+        x.cumsum(0), x.cumsum(-1), x.double().cumsum(1), (x * 9).int().cumsum(1), (x > 0).cumsum(0), x.bfloat16().cumsum(1).float(),
+    ),
     "sorts": lambda x: (*x.sort(1), *x.sort(2, descending=True), *(x * 3).long().sort(dim=1, stable=True), x.argsort(0)),
     "NaN": lambda x: (*x.sqrt().sort(dim=1, stable=True), *x.sqrt().sort(dim=1, stable=True, descending=True)),
     "kth": lambda x: (*x.kthvalue(2, 1), *x.kthvalue(6, 2)),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("is_known", [True, False])
@@ -74,6 +79,17 @@ def test_equals_pytorch(name, is_known):
     for one, other in zip(found if isinstance(found, tuple) else (found,), expected, strict=True):
         assert one.shape == tuple(other.shape)
         np.testing.assert_allclose(np.asarray(one), other.numpy(), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("extents", [{}, {"dynamic": (0,)}])
+def test_long_sums(extents):
+    """No array has an element for each pair, and sums are as exact as PyTorch's."""
+    function = lambda x: (x.cumsum(0), x.int().cumsum(0), x.cumprod(0))  # noqa: E731
+    program = fovea.import_torch(Call(function), torch.ones(30_000), **extents)
+    assert not re.search(r"tensor<(\?|\d+)x(\?|\d+)x", program.text)
+    x = torch.rand(30_000, generator=torch.Generator().manual_seed(3))
+    sums, *_ = program(x)
+    np.testing.assert_allclose(sums, x.double().cumsum(0).numpy(), rtol=1e-7, atol=0)
 
 
 def test_places_out_of_bounds():

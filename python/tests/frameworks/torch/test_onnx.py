@@ -300,8 +300,12 @@ def small(tmp_path):
     return path
 
 
-@pytest.mark.parametrize("type", ["TopK", "CumSum", "ScatterND", "ScatterElements"])
-def test_what_torch_mlir_writes_in_its_own_dialect(type):
+@pytest.mark.parametrize(
+    "type, options",
+    [("TopK", {"axis": 1}), ("ScatterND", {}), ("ScatterElements", {"axis": 1}), ("CumSum", {}), ("CumSum", {"exclusive": 1}),
+     ("CumSum", {"exclusive": 1, "reverse": 1})],
+)  # fmt: skip
+def test_what_torch_mlir_writes_in_its_own_dialect(type, options):
     """Of unknown extents, and of indices that count from the end."""
     given = {
         "TopK": (np.array([3]),),
@@ -311,8 +315,7 @@ def test_what_torch_mlir_writes_in_its_own_dialect(type):
     }[type]
     names = [f"input{number}" for number in range(len(given))]
     results = [("y", FLOAT, ("some", "others")), ("places", INT64, ("some", "others"))][: 2 if type == "TopK" else 1]
-    axis = {"axis": 1} if type in ("TopK", "ScatterElements") else {}
-    node = helper.make_node(type, ["x", *names], [name for name, *_ in results], **axis)
+    node = helper.make_node(type, ["x", *names], [name for name, *_ in results], **options)
     model = make_model([node], [("x", FLOAT, ("rows", 6))], results, zip(names, given))
     x = np.random.default_rng(3).standard_normal((5, 6)).astype(np.float32)
     for mine, theirs in zip(run(fovea.import_onnx(model), {"x": x}), ReferenceEvaluator(model).run(None, {"x": x}), strict=True):

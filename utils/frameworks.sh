@@ -10,7 +10,8 @@
 # They are installed to .venv-frameworks, some gigabytes, so that the package's own
 # tests do without. Environment: FOVEA_FRAMEWORKS_PYTHON names an interpreter that
 # has them already, FOVEA_EVERY=n runs one of n cases of every test, and
-# FOVEA_FRAMEWORKS_BUILD another build folder than build.
+# FOVEA_FRAMEWORKS_BUILD another build folder than build. Every core runs tests, but
+# no more than four; -n 0 runs them in one process, for a debugger.
 
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -37,5 +38,5 @@ fi
 
 # Apart, since each folder has helpers of its own.
 for tests in python/tests/frameworks python/tests/test_foreign_arrays.py; do
-  PYTHONPATH="$PWD/$build/python" "$python" -m pytest -q -p no:cacheprovider "$tests" "$@"
+  PYTHONPATH="$PWD/$build/python" "$python" -m pytest -q -p no:cacheprovider -n auto --maxprocesses 4 "$tests" "$@"
 done

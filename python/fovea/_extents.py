@@ -194,6 +194,8 @@ class ExtentWriter(SortWriter):
 
     def write_custom_call(self, op: Any) -> Any:
         target = self.ir.StringAttr(op.attributes["call_target_name"]).value
+        if target == "ApproxTopK":
+            return self.write_approximate_top_k(op)
         if target != _ASSERTION:
             return False
         comparison = op.operands[0].owner

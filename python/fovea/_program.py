@@ -191,8 +191,8 @@ def import_torch(
     from .torch._import import import_module, to_numpy
 
     path = _module_path(path)
-    text, state, names = import_module(model, args, kwargs, dynamic)
-    program = Program(text, compile(text, target=target), state, names)
+    text, state, names, types = import_module(model, args, kwargs, dynamic)
+    program = Program(text, compile(text, target=target), state, names, types)
     if path is not None:
         write_constants(path.with_suffix(".safetensors"), {name: to_numpy(each) for name, each in state.items()}, names)
         path.write_text(text)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from . import _fovea
 from ._rewriting import drop_signs, rewrite
-from ._stablehlo_ops import FunctionWriter
+from ._stablehlo_functions import FunctionWriter
 from ._stablehlo_windows import WindowWriter
 from ._torch_mlir import run_passes
 
@@ -23,7 +23,7 @@ _GENERIC = "--mlir-print-op-generic"
 #: What is rewritten only where the same line has this, too: torch-mlir-opt has linalg for others.
 _ONLY_WITH = {
     "convolution": r"\?", "dynamic_conv": r"\?", "reverse": r"\?", "dot_general": "algorithm = <",
-    "custom_call": r"@(?:shape_assertion|stablehlo\.dynamic_reduce_window)",
+    "custom_call": r"@(?:ApproxTopK|shape_assertion|stablehlo\.dynamic_reduce_window)",
 }  # fmt: skip
 
 

@@ -1,7 +1,7 @@
 # Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
 # See LICENSE for license information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Operations of StableHLO and CHLO that torch-mlir-opt has no linalg for, as loops and branches of scf."""
+"""Operations of StableHLO that torch-mlir-opt has no linalg for, as loops and branches of scf."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 from ._rewriting import SIGNED, Writer, read_list, read_number
 
-__all__ = ["FunctionWriter", "OperationWriter"]
+__all__ = ["OperationWriter"]
 
 #: What is computed for each element by itself, so that what a region says of scalars can be said of tensors.
 _ELEMENTWISE = {
@@ -229,76 +229,3 @@ class OperationWriter(Writer):
 
         (sums,) = self.loops([self.extent(updates, dim) for dim in steps], [tensor], update)
         return sums if is_possible else False
-
-
-class FunctionWriter(Writer):
-    """Functions of CHLO as those of math, which torch-mlir-opt does not know."""
-
-    def write_chlo_square(self, op: Any) -> Any:
-        element = str(self.ir.RankedTensorType(op.operands[0].type).element_type)
-        if element.startswith("complex"):
-            return False
-        return self.make("arith.muli" if element.startswith("i") else "arith.mulf", [op.results[0].type], [op.operands[0]] * 2)
-
-    def write_chlo_erf_inv(self, op: Any) -> Any:
-        """Of f32, and of narrower numbers as f32."""
-        (x,), type = op.operands, self.ir.RankedTensorType(op.operands[0].type)
-        if str(type.element_type) not in ("f32", "bf16", "f16"):
-            return False
-        f32 = self.ir.F32Type.get()
-        wide = self.ir.RankedTensorType.get(type.shape, f32)
-        sizes = [each for each in (self.extent(x, dim) for dim in range(type.rank)) if not isinstance(each, int)]
-        if type != wide:
-            x = self.make("arith.extf", [wide], [x])
-
-        def constant(number: float) -> Any:
-            scalar = self.make("arith.constant", [f32], [], {"value": self.ir.FloatAttr.get(f32, number)})
-            return self.make("tensor.splat", [wide], [scalar, *sizes])
-
-        def arith(name: str, *operands: Any) -> Any:
-            return self.make(name, [wide], operands)
-
-        def compare(predicate: int, left: Any, right: Any) -> Any:
-            condition = self.ir.RankedTensorType.get(type.shape, self.ir.IntegerType.get_signless(1))
-            number = self.integer(predicate, self.ir.IntegerType.get_signless(64))
-            return self.make("arith.cmpf", [condition], [left, right], {"predicate": number})
-
-        negative = arith("arith.negf", arith("arith.mulf", x, x))
-        w = arith("arith.negf", arith("math.log1p", negative))
-        is_central = compare(_LESS, w, constant(5.0))
-        root = arith("arith.subf", arith("math.sqrt", w), constant(3.0))
-        w = arith("arith.select", is_central, arith("arith.subf", w, constant(2.5)), root)
-        found = None
-        for central, outer in _ERF_INV:
-            term = arith("arith.select", is_central, constant(central), constant(outer))
-            found = term if found is None else arith("arith.addf", term, arith("arith.mulf", found, w))
-        # At both ends the root is infinite, and so is the polynomial, but not of the right sign.
-        infinite = arith("arith.mulf", x, constant(float("inf")))
-        found = arith("arith.select", compare(_EQUAL, negative, constant(-1.0)), infinite, arith("arith.mulf", found, x))
-        return found if type == wide else self.make("arith.truncf", [type], [found])
-
-
-#: Predicates of arith.cmpf.
-_EQUAL, _LESS = 1, 4
-
-#: Coefficients for w = -log(1 - x^2) below 5, in w - 2.5, and above, in sqrt(w) - 3, those of the highest powers first:
-#: M. Giles, Approximating the erfinv function, GPU Computing Gems Jade Edition, 2011, table 5.
-_ERF_INV = (
-    (2.81022636e-08, -0.000200214257),
-    (3.43273939e-07, 0.000100950558),
-    (-3.5233877e-06, 0.00134934322),
-    (-4.39150654e-06, -0.00367342844),
-    (0.00021858087, 0.00573950773),
-    (-0.00125372503, -0.0076224613),
-    (-0.00417768164, 0.00943887047),
-    (0.246640727, 1.00167406),
-    (1.50140941, 2.83297682),
-)
-
-
-def _define(name: str) -> None:
-    setattr(FunctionWriter, f"write_chlo_{name}", lambda self, op: self.make(f"math.{name}", [op.results[0].type], op.operands))
-
-
-for _name in "acos acosh asin asinh atan atanh cosh erf erfc sinh tan".split():
-    _define(_name)

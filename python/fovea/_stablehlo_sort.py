@@ -78,7 +78,7 @@ class SortWriter(OperationWriter):
         for op in block.operations:
             name = op.operation.name.removeprefix("stablehlo.")
             operands = [find(each) for each in op.operands]
-            if name == "return":
+            if name in ("return", "func.return"):
                 return operands[0]
             found = self.evaluate_one(name, op, operands)
             if found is None:
@@ -108,11 +108,14 @@ class SortWriter(OperationWriter):
 
     def write_sort(self, op: Any) -> Any:
         """Each line by merging, which keeps the order of equals."""
-        if not all(self.is_ordered(each) for each in op.operands):
-            return False
-        tensors = list(op.operands)
-        rank = self.ir.RankedTensorType(tensors[0].type).rank
         dim = self.ir.IntegerAttr(op.attributes["dimension"]).value if "dimension" in op.attributes else -1
+        return self.sort(list(op.operands), dim, op.regions[0].blocks[0])
+
+    def sort(self, tensors: list[Any], dim: int, block: Any) -> Any:
+        """Tensors in the order of a block that says whether the first of two comes before the second; False if it is unknown."""
+        if not all(map(self.is_ordered, tensors)):
+            return False
+        rank = self.ir.RankedTensorType(tensors[0].type).rank
         dim %= rank
         sizes: list[Any] = [self.extent(tensors[0], each) for each in range(rank)]
         count, sizes[dim] = sizes[dim], 1
@@ -123,7 +126,7 @@ class SortWriter(OperationWriter):
 
         def sort_line(place: list[Any], *sorted_: Any) -> list[Any]:
             nonlocal is_possible
-            found = self.merge(op.regions[0].blocks[0], [self.extract(each, place, lines, shape) for each in sorted_], count)
+            found = self.merge(block, [self.extract(each, place, lines, shape) for each in sorted_], count)
             is_possible = is_possible and found is not None
             return [self.insert(new, old, place, lines) for new, old in zip(found or [], sorted_)] or list(sorted_)
 
@@ -187,6 +190,26 @@ class SortWriter(OperationWriter):
         return list(loop.results)[1:] if is_possible else None
 
     # ---- top_k ----
+
+    def write_approximate_top_k(self, op: Any) -> Any:
+        """The exact ones, of a custom call."""
+        options = self.ir.DictAttr(op.attributes["backend_config"])
+        name = self.ir.FlatSymbolRefAttr(self.ir.ArrayAttr(op.attributes["called_computations"])[0]).value
+        (block,) = self.ir.SymbolTable(self.module.operation)[name].regions[0].blocks
+        end = block.operations[len(block.operations) - 1].operation
+        if end.name == "stablehlo.return":
+            # Of a function, which stays.
+            with self.ir.InsertionPoint(end):
+                self.make("func.return", [], list(end.operands))
+            end.erase()
+        dim = self.ir.IntegerAttr(options["reduction_dim"]).value
+        found = self.sort(list(op.operands)[: len(op.results)], dim, block)
+        if found is False:
+            return False
+        types = [self.ir.RankedTensorType(each.type) for each in op.results]
+        sizes = [self.extent(found[0], each) for each in range(types[0].rank)]
+        sizes[dim] = types[0].shape[dim]
+        return [self.extract(each, [0] * len(sizes), sizes, type.shape) for each, type in zip(found, types)]
 
     def write_chlo_top_k(self, op: Any) -> Any:
         """Each element is put in its place among the greatest so far, after its equals, in XLA's total order."""

@@ -127,8 +127,103 @@ def _sort(x: Tensor, *, stable: bool | None = None, dim: int = -1, descending: b
     return aten.sort.default(x, dim, descending)
 
 
+# ----------------------------------------------------------------------------
+# Arithmetic
+# ----------------------------------------------------------------------------
+
+
+def _fmod(x: Tensor, y: Any) -> Tensor:
+    """By the remainder of magnitudes, which is exact and takes no sign."""
+    if not isinstance(y, Tensor):
+        y = torch.full((), y, dtype=torch.result_type(x, y))
+    type = torch.result_type(x, y)
+    x, y = x.to(type), y.to(type)
+    if not type.is_floating_point:
+        return x - torch.div(x, y, rounding_mode="trunc") * y
+    rest = torch.remainder(x.abs(), y.abs())
+    # A zero has the sign of another.
+    return torch.where((x == 0) & (rest == 0), x, torch.where(x < 0, -rest, rest))
+
+
+def _eq(x: Tensor, y: Tensor) -> Tensor:
+    """torch-mlir takes what it compares with itself for equal, also where it is NaN."""
+    if not torch.result_type(x, y).is_floating_point:
+        return NotImplemented
+    return torch.logical_not(torch.ne(x, y))
+
+
+def _reciprocal(x: Tensor) -> Tensor:
+    """torch-mlir refuses zero when it runs."""
+    return torch.div(torch.ones((), dtype=x.dtype), x)
+
+
+# ----------------------------------------------------------------------------
+# The greatest so far, and the middle
+# ----------------------------------------------------------------------------
+
+
+def _extremum_so_far(x: Tensor, dim: int, compare: Callable[[Tensor, Tensor], Tensor]) -> tuple[Tensor, Tensor]:
+    """Of 1, 2, 4, ... elements: the last of equals, and NaN once there was one."""
+    index = torch.zeros(x.shape, dtype=torch.int64)
+    if x.dim() == 0:
+        return x.clone(), index
+    if isinstance(x.shape[dim], torch.SymInt):
+        raise NotImplementedError("cummax and cummin of an extent that is not known")
+    x, reach = x.movedim(dim, -1), 1
+    index = torch.arange(x.shape[-1]).expand(x.shape)
+    while reach < x.shape[-1]:
+        is_last = compare(x[..., reach:], x[..., :-reach]) | (x[..., reach:] != x[..., reach:])
+        x, index = (
+            torch.cat([each[..., :reach], torch.where(is_last, each[..., reach:], each[..., :-reach])], -1) for each in (x, index)
+        )
+        reach *= 2
+    return x.movedim(-1, dim), index.movedim(-1, dim)
+
+
+def _cummax(x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+    return _extremum_so_far(x, dim, torch.ge)
+
+
+def _cummin(x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+    return _extremum_so_far(x, dim, torch.le)
+
+
+def _middle(x: Tensor, dim: int, keepdim: bool, skips: bool) -> tuple[Tensor, Tensor]:
+    """The lower of two in the middle; NaN if there is one, unless these are skipped."""
+    if x.dim() == 0:
+        return x.clone(), torch.zeros((), dtype=torch.int64)
+    values, indices = aten.sort.default(x, dim)
+    is_number = values == values
+    count = is_number.sum(dim, keepdim=True)
+    place = (count - 1).clamp(min=0) // 2
+    if not skips:
+        # The first NaN is after all numbers.
+        place = torch.where(is_number.all(dim, keepdim=True), place, count)
+    found = values.gather(dim, place), indices.gather(dim, place)
+    return found if keepdim else (found[0].squeeze(dim), found[1].squeeze(dim))
+
+
+def _median(x: Tensor) -> Tensor:
+    return _middle(x.reshape(-1), 0, False, False)[0]
+
+
+def _median_dim(x: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+    return _middle(x, dim, keepdim, False)
+
+
+def _nanmedian(x: Tensor) -> Tensor:
+    return _middle(x.reshape(-1), 0, False, True)[0]
+
+
+def _nanmedian_dim(x: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+    return _middle(x, dim, keepdim, True)
+
+
 DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     aten.cumsum.default: _cumsum, aten.gelu.default: _gelu, aten.scaled_dot_product_attention.default: _attention,
     aten.topk.default: _topk, aten.scatter.value: _scatter_value, aten.native_layer_norm.default: _layer_norm,
     aten.scatter.src: _scatter, aten.scatter_add.default: _scatter_add, aten.sort.stable: _sort,
+    aten.fmod.Tensor: _fmod, aten.fmod.Scalar: _fmod, aten.reciprocal.default: _reciprocal, aten.eq.Tensor: _eq,
+    aten.cummax.default: _cummax, aten.cummin.default: _cummin, aten.median.default: _median, aten.median.dim: _median_dim,
+    aten.nanmedian.default: _nanmedian, aten.nanmedian.dim: _nanmedian_dim,
 }  # fmt: skip

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,6 +18,7 @@ from .._tm_tensor import lower_tm_tensor
 from ._decompositions import DECOMPOSITIONS
 from ._dynamic import fold_positions, split_reshapes
 from ._experts import experts_at_once
+from ._uniform import fold_uniform
 
 __all__ = ["import_module", "to_numpy"]
 
@@ -74,14 +76,15 @@ def _dynamic_shapes(names: Sequence[str], inputs: Sequence[Tensor], dynamic: Any
 
 def import_module(
     model: Any, args: Sequence[Any], kwargs: Mapping[str, Any], dynamic: Any = ()
-) -> tuple[str, dict[str, Tensor], list[str]]:
-    """The text of a module, the tensors of the model that are its first arguments, and names of
-    its inputs."""
+) -> tuple[str, dict[str, Tensor], list[str], list[str]]:
+    """The text of a module, the tensors of the model that are its first arguments, names of its inputs, and types of its results."""
     if not isinstance(model, nn.Module):
         raise ValueError(f"model: found {type(model).__name__}, needed a torch.nn.Module")
     try:
-        from torch_mlir import fx
+        from torch_mlir import fx, ir
+        from torch_mlir.dialects import torch as torch_dialect
         from torch_mlir.extras.fx_decomp_util import get_decomposition_table
+        from torch_mlir.extras.fx_importer import FxImporter
     except ImportError:
         raise ValueError("import_torch needs the package torch-mlir: pip install torch-mlir") from None
     state = {name: each.detach() for name, each in (*model.named_parameters(), *model.named_buffers())}
@@ -93,6 +96,16 @@ def import_module(
             raise ValueError(f"{name}: found a tensor on {each.device.type}, needed one on the CPU")
     shapes = _dynamic_shapes(names, inputs, dynamic)
     table = {**get_decomposition_table(), **DECOMPOSITIONS}
+    context = ir.Context()
+    messages: list[tuple[str, str]] = []
+    torch_dialect.register_dialect(context)
+
+    def keep(diagnostic: Any) -> bool:
+        messages.append((diagnostic.message, str(diagnostic.location)))
+        return True
+
+    # Without a handler these are printed, and no part of the error.
+    context.attach_diagnostic_handler(keep)
     # None is no leaf of a call that is exported.
     with torch.no_grad(), experts_at_once(model):
         call = _Stateless(model, list(state), leaves, spec)
@@ -110,15 +123,31 @@ def import_module(
             if any(shapes):
                 fold_positions(exported.graph_module)
             exported = exported.run_decompositions(table)
+            fold_uniform(exported.graph_module)
             if any(shapes):
                 split_reshapes(exported.graph_module)
             module = fx.export_and_import(
-                exported, output_type="linalg-on-tensors", decomposition_table={},
+                exported, output_type="linalg-on-tensors", decomposition_table={}, fx_importer=FxImporter(context=context),
                 backend_legal_ops=["aten.flatten.using_ints", "aten.unflatten.int"] if any(shapes) else None,
             )  # fmt: skip
         except Exception as error:
-            raise _fovea.FoveaError(f"torch-mlir does not import {type(model).__name__}: {_first_line(error)}") from error
-    return lower_tm_tensor(str(module)), state, names
+            reason = _find_reason(messages) or _first_line(error)
+            raise _fovea.FoveaError(f"torch-mlir does not import {type(model).__name__}: {reason}") from error
+    (results,) = exported.graph.output_node().args
+    types = [str(each.meta["val"].dtype).removeprefix("torch.") for each in results]
+    # Of others the module says what they are.
+    types = [each if each.startswith("uint") else "V" for each in types]
+    return lower_tm_tensor(str(module)), state, names, types
+
+
+def _find_reason(messages: Sequence[tuple[str, str]]) -> str | None:
+    """The first operation that torch-mlir has no linalg for, and where it is called, of its messages and their places."""
+    for message, place in messages:
+        name = re.search(r'name = "torch\.([\w.]+)"', message) or re.search(r"operation 'torch\.((?:aten|prims)\.[\w.]+)'", message)
+        if name:
+            file = re.search(r'"([^"]+)":(\d+)', place)
+            return f"it has no linalg for {name[1]}, or not for its operands" + (f", called at {file[1]}:{file[2]}" if file else "")
+    return None
 
 
 def _first_line(error: Exception) -> str:

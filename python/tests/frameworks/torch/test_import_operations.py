@@ -54,6 +54,21 @@ def scattered(x):
     )
 
 
+def remainders(x):
+    y = x.flip(0) * 2
+    return x.fmod(y), x.fmod(-0.7), (x * 9).int().fmod(4), x.remainder(-0.7), 1 / x.round(), x.round().reciprocal()
+
+
+def medians(x):
+    """Of pairs in the middle, of NaN, and of NaN alone."""
+    gaps, x = x.sqrt(), x[:4]
+    none = torch.full_like(x, float("nan"))
+    return (
+        *x.median(1), *x.median(-1, keepdim=True), x.median(), gaps.median(1).values, gaps.nanmedian(1).values, gaps.nanmedian(),
+        none.nanmedian(1).values, (x * 9).int().median(0).values,
+    )
+
+
 FUNCTIONS = {
     "scattered": scattered,
     "sums": sums,
@@ -64,6 +79,8 @@ FUNCTIONS = {
     ),
     "sorts": lambda x: (*x.sort(1), *x.sort(2, descending=True), *(x * 3).long().sort(dim=1, stable=True), x.argsort(0)),
     "NaN": lambda x: (*x.sqrt().sort(dim=1, stable=True), *x.sqrt().sort(dim=1, stable=True, descending=True)),
+    "remainders": remainders,
+    "medians": medians,
     "kth": lambda x: (*x.kthvalue(2, 1), *x.kthvalue(6, 2)),
 }  # fmt: skip
 
@@ -79,6 +96,47 @@ def test_equals_pytorch(name, is_known):
     for one, other in zip(found if isinstance(found, tuple) else (found,), expected, strict=True):
         assert one.shape == tuple(other.shape)
         np.testing.assert_allclose(np.asarray(one), other.numpy(), rtol=1e-5, atol=1e-5)
+
+
+def test_greatest_so_far():
+    """The last of equals, and NaN once there was one."""
+    x = torch.tensor([[1.0, 3.0, 3.0, 2.0, float("nan"), 5.0], [0.0, -1.0, -1.0, -2.0, 7.0, 7.0]])
+    function = lambda x: (*x.cummax(1), *x.cummin(-1), *x.cummax(0), *(x > 2).int().cummin(1))  # noqa: E731
+    for found, expected in zip(fovea.import_torch(Call(function), x)(x), function(x), strict=True):
+        np.testing.assert_array_equal(found, expected)
+    with pytest.raises(fovea.FoveaError, match="cummax and cummin of an extent that is not known"):
+        fovea.import_torch(Call(lambda x: x.cummax(1)), x, dynamic=(1,))
+
+
+COMPARISONS = (torch.eq, torch.ne, torch.lt, torch.le, torch.gt, torch.ge)
+
+
+def test_numbers_known_when_compiling():
+    """What torch-mlir computes itself of tensors of one number is not what PyTorch does."""
+
+    def function(x):
+        results = []
+        for type in (torch.float32, torch.bfloat16, torch.int64):
+            ones, twos = torch.ones(2, 3, dtype=type), torch.full((3,), -2, dtype=type)
+            results += [compare(each, number) for compare in COMPARISONS for each in (ones, twos) for number in (1, -2)]
+            results += [each.float() for each in (ones - 3, twos * -3, torch.remainder(twos, 3), twos.fmod(3), twos + ones)]
+        return (*results, x.sqrt() == x.sqrt(), torch.nn.functional.cosine_embedding_loss(x, x * x, torch.ones(4)))
+
+    x = torch.randn(4, 3)
+    for found, expected in zip(fovea.import_torch(Call(function), x)(x), function(x), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def test_unsigned_results():
+    x = torch.tensor([1.0, 200.0, 255.0])
+    found, same = fovea.import_torch(Call(lambda x: (x.to(torch.uint8), x)), x)(x)
+    assert found.dtype == np.uint8 and same.dtype == np.float32
+    np.testing.assert_array_equal(found, [1, 200, 255])
+
+
+def test_what_is_refused_is_named():
+    with pytest.raises(fovea.FoveaError, match=r"it has no linalg for aten.lgamma, or not .*, called at .*test_import_operations.py:\d+"):
+        fovea.import_torch(Call(torch.lgamma), torch.ones(3))
 
 
 @pytest.mark.parametrize("extents", [{}, {"dynamic": (0,)}])

@@ -170,9 +170,13 @@ void VQWindowLoops::summarize(Reduction reduction) {
                                  means, counts);
     return;
   }
-  // The last block reads the last entry; the next state may have one more.
-  Value entries = b.sub(b.ceilDiv(window.numTokens, block),
-                        b.index(memory - (hasNext() ? 1 : 0)));
+  // The last block reads the last entry; the next state may have one more. Of
+  // a state there are as many as the latest position needs, so that the host
+  // need not know which it is.
+  Value blocks =
+      hasState() ? b.ceilDiv(b.add(window.length, block - 1), block)
+                 : b.sub(b.ceilDiv(window.numTokens, block), b.index(memory));
+  Value entries = b.add(blocks, hasNext() ? 1 : 0);
   leading.push_back(b.max(entries, 1));
   window.means = allocate(leading, {numCodes, valueWidth}, state);
   window.counts = allocate(leading, {numCodes}, b.getI32Type());

@@ -363,9 +363,26 @@ Value LoadSinking::findBound(OpBuilder &b, Value value) {
       return {};
     return rebuild(b, op, {most, findLeast(b, op->getOperand(1))});
   }
+  if (isa<arith::RemUIOp, arith::RemSIOp>(op) && !depends(op->getOperand(1))) {
+    Value one =
+        arith::ConstantOp::create(b, loc, b.getIntegerAttr(value.getType(), 1));
+    return b.createOrFold<arith::SubIOp>(loc, op->getOperand(1), one);
+  }
+  if (isa<arith::MinSIOp>(op)) {
+    Value first = findBound(b, op->getOperand(0)),
+          second = findBound(b, op->getOperand(1));
+    return first && second ? rebuild(b, op, {first, second})
+                           : (first ? first : second);
+  }
+  if (auto select = dyn_cast<arith::SelectOp>(op)) {
+    Value first = findBound(b, select.getTrueValue()),
+          second = findBound(b, select.getFalseValue());
+    return first && second ? b.createOrFold<arith::MaxSIOp>(loc, first, second)
+                           : Value();
+  }
   // Operations that grow with their operands, of which a divisor must be known.
-  bool grows = isa<arith::AddIOp, arith::MulIOp, arith::MaxSIOp, arith::MinSIOp,
-                   arith::IndexCastOp>(op);
+  bool grows =
+      isa<arith::AddIOp, arith::MulIOp, arith::MaxSIOp, arith::IndexCastOp>(op);
   bool growsWithFirst = isa<arith::DivUIOp, arith::DivSIOp, arith::CeilDivSIOp,
                             arith::CeilDivUIOp, arith::FloorDivSIOp>(op);
   if (!grows && !(growsWithFirst && !depends(op->getOperand(1))))

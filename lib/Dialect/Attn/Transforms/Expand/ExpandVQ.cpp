@@ -311,8 +311,14 @@ private:
       // with the blocks before the window, one by one; the scan starts with
       // what the window's first block completes. One entry more is the next
       // state.
-      OpFoldResult count =
-          b.max({b.s[0] + 1, b.constantExpr(lag + 1)}, {numBlocks});
+      //
+      // There is one for the most blocks that such a window has, wherever it
+      // begins: so the host need not know the position.
+      OpFoldResult most =
+          op.getState().empty()
+              ? numBlocks
+              : b.apply((b.s[0] + (block - 1)).ceilDiv(block), {numTokens});
+      OpFoldResult count = b.max({b.s[0] + 1, b.constantExpr(lag + 1)}, {most});
       entries = b.insertEntry(initial, allocate(count), b.constant(0));
       Summary last = insertKept(entries);
       last = takeBlock(b.constant(0), last);

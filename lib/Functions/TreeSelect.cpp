@@ -8,6 +8,7 @@
 
 #include "TokenMask.h"
 #include "TreeArguments.h"
+#include "TreeChoice.h"
 #include "fovea/ExecutionEngine/Elements.h"
 #include "fovea/Functions/ResultScopes.h"
 #include "llvm/ADT/STLExtras.h"
@@ -101,6 +102,11 @@ public:
   /// Fails where the result cannot go to its memory.
   Error checkMemory() const;
   Expected<TreeSelection> run(TreeScore score);
+  /// The same with scores by VIP rows, in kernels alone.
+  Expected<TreeSelection> runInKernels(const Argument &vip) {
+    return chooseByRows(tree, ArrayRef(budgets).drop_front(), getNumNodes(),
+                        vip, target, out);
+  }
 
 private:
   Error start();
@@ -110,6 +116,13 @@ private:
   Error split(int64_t level, const OwnedTensor *scores, bool isLast);
 
   int64_t getNumCandidates() const { return candidates.getShape()[1]; }
+  /// Those that the budgets leave.
+  int64_t getNumNodes() const {
+    int64_t size = tree.getNumRoots();
+    for (int64_t budget : budgets)
+      size += budget * (tree.ratio - 1);
+    return size;
+  }
 
   const Tree &tree;
   Target target;
@@ -150,12 +163,10 @@ Error Selection::setBudgets(const TreeBudgets &given) {
 Error Selection::checkMemory() const {
   Checker check;
   checkPlaces(check, out, 2);
-  int64_t size = tree.getNumRoots();
-  for (int64_t budget : budgets)
-    size += budget * (tree.ratio - 1);
+  Shape shape{tree.getBatch(), getNumNodes()};
   for (size_t place : {0, 1}) {
     std::optional<Argument> memory =
-        getPlace(check, out, place, ElementType::I32, {tree.getBatch(), size});
+        getPlace(check, out, place, ElementType::I32, shape);
     if (check.hasFailed())
       return check.takeError();
     if (!memory)
@@ -176,6 +187,18 @@ Error Selection::start() {
   for (int64_t i = 0; i < candidates.getNumElements(); ++i)
     candidates.getDataAs<int32_t>()[i] = i % tree.getNumRoots();
   return Error::success();
+}
+
+/// `array`, or a copy of what only kernels can read.
+static Expected<OwnedTensor> bringToHost(OwnedTensor array, Target target) {
+  if (DescribeScope::isActive() || !isOnDevice(array.getData(), target))
+    return array;
+  OwnedTensor copy;
+  Expected<TensorRef> found =
+      prepareOnHost(Argument("score", array.getRef()), target, copy);
+  if (!found)
+    return found.takeError();
+  return copy;
 }
 
 Expected<OwnedTensor> Selection::fetchRows(int64_t at) {
@@ -224,8 +247,9 @@ Expected<OwnedTensor> Selection::getScores(int64_t at, TreeScore score) {
                toList(candidates.getShape()));
   if (check.hasFailed())
     return check.takeError();
+  scores = bringToHost(std::move(*scores), target);
   // Compared in f64, whatever they come in.
-  if (scores->getElementType() == ElementType::F64)
+  if (!scores || scores->getElementType() == ElementType::F64)
     return scores;
   Expected<OwnedTensor> wide =
       allocate(ElementType::F64, candidates.getShape());
@@ -271,7 +295,11 @@ Error Selection::split(int64_t at, const OwnedTensor *scores, bool isLast) {
     return results.takeError();
   level = std::move((*results)[0]);
   index = std::move((*results)[1]);
-  candidates = std::move((*results)[2]);
+  Expected<OwnedTensor> children =
+      bringToHost(std::move((*results)[2]), target);
+  if (!children)
+    return children.takeError();
+  candidates = std::move(*children);
   hasFrontier = true;
   return Error::success();
 }
@@ -298,19 +326,29 @@ Expected<TreeSelection> Selection::run(TreeScore score) {
   return TreeSelection{std::move(level), std::move(index)};
 }
 
-Expected<TreeSelection> fovea::tree_select(const Tree &tree,
-                                           const TreeBudgets &budgets,
-                                           TreeScore score, Target target,
-                                           const ResultMemory &out) {
+/// Checks the arguments but for the scores.
+static Error prepareSelection(Selection &selection, const Tree &tree,
+                              const TreeBudgets &budgets) {
   Checker check;
   checkTree(check, tree);
   if (check.hasFailed())
     return check.takeError();
-  Selection selection(tree, target, out);
   if (Error error = selection.setBudgets(budgets))
     return error;
-  if (Error error = selection.checkMemory())
+  return selection.checkMemory();
+}
+
+Expected<TreeSelection> fovea::tree_select(const Tree &tree,
+                                           const TreeBudgets &budgets,
+                                           TreeScore score, Target target,
+                                           const ResultMemory &out) {
+  Selection selection(tree, target, out);
+  if (Error error = prepareSelection(selection, tree, budgets))
     return error;
+  if (isCaptured(tree.nodes.getData(), target))
+    return createStringError(
+        "score: found a function, which the host calls, and which a CUDA graph "
+        "that is being captured cannot hold: give rows of VIP tokens");
   return selection.run(score);
 }
 
@@ -328,6 +366,12 @@ Expected<TreeSelection> fovea::tree_select(const Tree &tree,
   check.match("score", "width", rows.shape[2], tree.getWidth());
   if (check.hasFailed())
     return check.takeError();
+  if (target == Target::GPU || target == Target::GPUEmulator) {
+    Selection selection(tree, target, out);
+    if (Error error = prepareSelection(selection, tree, budgets))
+      return error;
+    return selection.runInKernels(rows);
+  }
   // As one head.
   Shape shape{rows.shape[0], 1, rows.shape[1], rows.shape[2]};
   Shape strides = rows.strides;

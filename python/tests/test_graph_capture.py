@@ -90,8 +90,8 @@ def call(name, **more):
     return run
 
 
-#: The host makes candidates, or reads where sequences begin.
-LISTS = {"tree_select", "varlen", "varlen_backward"}
+#: The host reads where sequences begin, unless it is told the longest ones.
+LISTS = {"varlen", "varlen_backward"}
 #: Gradients that fovea.torch alone adds up.
 OF_TORCH = {"hca_backward"}
 HOST = "an array lies in host memory"
@@ -176,6 +176,21 @@ def in_a_graph(function, *arguments, **options):
     def run():
         with fovea.gpu_stream(STREAM):
             function(*arguments, **options, target="gpu")
+def test_a_function_as_a_score_cannot_be_in_a_graph():
+    function, arguments, options = case("tree_select", "float32")
+    options["score"] = lambda rows, level: np.zeros((B, 5), np.float32)
+    arguments = to_device(tuple(arguments))
+    capture(STREAM)
+    try:
+        with (
+            pytest.raises(fovea.FoveaError, match="score: found a function, which the host calls, and which a CUDA graph"),
+            fovea.gpu_stream(STREAM),
+        ):
+            function(*arguments, **options, target="gpu")
+    finally:
+        assert capture(None) == ""
+
+
 
     run()
     assert capture(STREAM) == ""

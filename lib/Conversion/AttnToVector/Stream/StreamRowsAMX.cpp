@@ -53,11 +53,11 @@ void StreamRowsKernel::allocateForAMX() {
   Type bf16 = b.getBF16Type();
   int64_t rows = getRowCapacity();
   amxRows = b.scratch({rows * width}, bf16);
-  amxKeys = b.scratch({kRowTile, width}, bf16);
-  amxValues = b.scratch({kRowTile / 2, 2 * paddedValueWidth}, bf16);
+  amxKeys = b.scratch({kAMXTile, width}, bf16);
+  amxValues = b.scratch({kAMXTile / 2, 2 * paddedValueWidth}, bf16);
   // Rows are an odd number of cache lines apart: those of a tile lie in
   // different sets of the cache.
-  amxWeights = b.scratch({rows, kRowTile + kAMXDepth}, bf16);
+  amxWeights = b.scratch({rows, kAMXTile + kAMXDepth}, bf16);
 }
 
 /// The rows as they are, in pairs. A pair moves like one f32.
@@ -95,7 +95,7 @@ void StreamRowsKernel::scoreByAMX(const Rows &keys, const Plane &target) {
   product.left = amxKeys;
   product.leftRow = product.leftColumn = product.rightRow = b.index(0);
   product.right = asRows(b, amxRows, b.index(width / 2), b.mul(paddedRows, 2));
-  product.sums = asRows(b, target.memref, b.index(kRowTile), target.pitch);
+  product.sums = asRows(b, target.memref, b.index(kAMXTile), target.pitch);
   product.sumsRow = b.index(0);
   // Rows behind the last one of the tile are those of an earlier one.
   product.numRows = b.mul(b.ceilDiv(keys.count, kAMXRows), kAMXRows);

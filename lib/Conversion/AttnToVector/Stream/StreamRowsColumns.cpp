@@ -6,15 +6,17 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Where scores have vectors of rows and rows fill at least two, as they do with
-// vectors of eight, outputs have them, too, until all keys are added:
+// Where scores have vectors of rows, outputs have them, too, until all keys are
+// added:
 //
 //   outputColumns[column][row] += value[key][column] S[key][row]
 //
 // S is read in the order of memory and stays in the first cache level. With
 // vectors of columns instead, a panel reads a line of each key's values, which
-// are as far apart as long rows are, once for every four rows: 60 to 75 % of
-// the multiply-adds of two units, and this 85 to 90 %.
+// are as far apart as long rows are, once for every four rows: with 16
+// registers 60 to 75 % of the multiply-adds of two units, and this 85 to 90 %.
+// With 32 the two are alike where rows of values begin at cache lines;
+// otherwise every vector of columns lies in two of them, and elements do not.
 //
 //===----------------------------------------------------------------------===//
 
@@ -27,13 +29,15 @@ using namespace fovea::attn;
 
 /// Keys of a turn of a panel's loop.
 static constexpr int64_t kUnroll = 2;
+/// Columns of a panel, at most.
+static constexpr int64_t kMaxColumns = 16;
 
 /// Calls `body(low, high, numVectors)` for rows that register tiles divide by
 /// so many vectors.
 void StreamRowsKernel::forRowVectors(
     function_ref<void(Value, Value, int64_t)> body) {
   Value zero = b.index(0);
-  if (rowAccumulators == 16) {
+  if (!hasFewRegisters) {
     Value fours = b.roundDown(paddedRows, 4 * lanes),
           twos = b.roundDown(paddedRows, 2 * lanes);
     body(zero, fours, 4);
@@ -61,15 +65,11 @@ static int64_t getLine(KernelBuilder &b) {
   return 512 / b.getStateType().getIntOrFloatBitWidth();
 }
 
-int64_t StreamRowsKernel::getMaxGap() {
-  return rowAccumulators < 16 ? getLine(b) : 0;
-}
+int64_t StreamRowsKernel::getMaxGap() { return getLine(b); }
 
 /// No even number of cache lines: a slice of the rows lies in all sets of the
 /// first cache level.
 StreamRowsKernel::Value StreamRowsKernel::getRowPitch() {
-  if (!getMaxGap())
-    return paddedRows;
   Value isEven = b.equal(b.rem(paddedRows, 2 * getLine(b)), b.index(0));
   return b.add(paddedRows, b.select(isEven, b.index(getLine(b)), b.index(0)));
 }
@@ -103,7 +103,7 @@ static SmallVector<int64_t> getLastPanels(int64_t columns, int64_t size) {
 void StreamRowsKernel::accumulateColumns(const Rows &values,
                                          const Rows &asked) {
   forRowVectors([&](Value low, Value high, int64_t numVectors) {
-    int64_t size = rowAccumulators / numVectors;
+    int64_t size = std::min(kMaxColumns, rowAccumulators / numVectors);
     SmallVector<int64_t> last = getLastPanels(valueWidth, size);
     int64_t whole = valueWidth;
     for (int64_t columns : last)

@@ -27,7 +27,7 @@ int64_t StreamRowsKernel::getHeadBlock() {
     if (!source.attr.getHasListedPositions() || source.codes ||
         cast<MemRefType>(source.rowList.getType()).getDimSize(1) != 1)
       return 1;
-  if (!narrowBlocks || !op.getScores().empty())
+  if (!hasFewRegisters || !op.getScores().empty())
     return 1;
   auto values = cast<MemRefType>(op.getValues().front().getType());
   int64_t rowBytes = values.getDimSize(3) *

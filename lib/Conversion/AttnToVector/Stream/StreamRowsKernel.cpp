@@ -70,10 +70,9 @@ StreamRowsKernel::StreamRowsKernel(StreamOp op, const KernelBuilder &builder,
             llvm::all_of(op.getValues(), isNarrow);
   // Eight accumulators just cover the latency of two multiply-adds a cycle:
   // with 16 registers twelve accumulate, and four hold operands.
-  bool hasFewRegisters = options.numRegisters < 32 && !usesAMX;
-  rowTile = hasFewRegisters ? kNarrowRowTile : kRowTile;
-  rowAccumulators = hasFewRegisters ? 12 : 16;
-  narrowBlocks = options.numRegisters < 32;
+  hasFewRegisters = options.numRegisters < 32;
+  rowTile = usesAMX ? kAMXTile : kRowTile;
+  rowAccumulators = hasFewRegisters ? 12 : 24;
   headBlock = getHeadBlock();
   hasListsOfHeads =
       llvm::any_of(op.getSourceList(), [&](const StreamSource &source) {
@@ -368,7 +367,7 @@ void StreamRowsKernel::allocateScratch() {
   int64_t tile =
       std::max(kColumnTile * kColumnRows, hasManyRows ? rowTile * pitch : 0);
   packed = b.scratch({pitch * paddedWidth}, state);
-  if (hasManyRows && rowAccumulators < 16)
+  if (hasManyRows && !usesAMX)
     outputColumns = b.scratch({paddedValueWidth * pitch}, state);
   scores.memref = b.scratch({tile}, state);
   laneSums = b.scratch({headBlock * kColumnRows * lanes}, state);

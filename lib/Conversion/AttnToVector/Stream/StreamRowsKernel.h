@@ -23,8 +23,8 @@
 // Scores of up to eight rows have vectors of columns, whose products are added
 // up across lanes for several keys and rows at once, and then lie as
 // S[row][key]. Scores of more rows have vectors of rows, S[key][row], as blocks
-// of queries have. Outputs have vectors of columns, but of more rows with few
-// registers they have vectors of rows as well (StreamRowsColumns.cpp).
+// of queries have, and so have their outputs (StreamRowsColumns.cpp), unless
+// AMX multiplies them. Outputs of few rows have vectors of columns.
 //
 // The number of parts depends on extents alone, so that results are the same
 // for any number of threads.
@@ -266,7 +266,7 @@ private:
   void accumulateVisible(const Rows &values, bool onlyInfinite = false);
 
   // Outputs with vectors of rows (StreamRowsColumns.cpp).
-  bool usesColumns() const { return outputColumns && !alongColumns; }
+  bool usesColumns() const { return !usesAMX && !alongColumns; }
   void forRowVectors(llvm::function_ref<void(Value, Value, int64_t)> body);
   Value columnAt(Value column, Value row);
   void clearColumns();
@@ -289,15 +289,17 @@ private:
   /// Rows whose scores have vectors along the columns, at most: for more,
   /// adding up across lanes is no longer worth what it saves.
   static constexpr int64_t kColumnRows = 8;
-  /// Keys of a tile in either layout of the scores, with 32 registers and with
-  /// 16: a multiple of those that all rows are multiplied with in turn.
-  static constexpr int64_t kColumnTile = 128, kRowTile = 64,
-                           kNarrowRowTile = 96;
+  /// Keys of a tile in either layout of the scores, and with AMX: a multiple of
+  /// those that all rows are multiplied with in turn.
+  static constexpr int64_t kColumnTile = 128, kRowTile = 96, kAMXTile = 64;
   /// Keys of a tile that several heads go through, and of a block of values:
   /// rows of all heads, and as many that have been asked for, stay in the
   /// second cache level meanwhile. Rows of a head may be 4 KB apart, and those
   /// of a block lie in one set of the first level.
   static constexpr int64_t kHeadsTile = 16, kHeadsValueRows = 8;
+  /// Keys of a register tile of vectors of rows, at most, with 32 registers and
+  /// with 16. Vectors of 512 bits leave no time for addresses of more keys that
+  /// are kept in memory.
   static constexpr int64_t kRowStep = 8, kNarrowRowStep = 12;
   /// Keys whose values are added to one panel of the outputs after the other,
   /// with 32 registers and with 16: then a panel reads a line of each row, and
@@ -313,7 +315,7 @@ private:
   /// Of scores with vectors of rows: keys of a tile, and accumulators of a
   /// register tile.
   int64_t rowTile, rowAccumulators;
-  bool narrowBlocks; // of values
+  bool hasFewRegisters; // 16 of vectors
   /// Key heads whose sets one task has, at most. They go through a tile of keys
   /// one after the other.
   int64_t headBlock;
@@ -329,8 +331,7 @@ private:
 
   // Scratch.
   Value packed, outputs, maxima, sums, laneSums, rowFactors, queryOf;
-  /// The outputs, [column][row], until all keys are added: null where they
-  /// have vectors of columns throughout.
+  /// The outputs of vectors of rows, [column][row], until all keys are added.
   Value outputColumns;
   Value stagedKeys, stagedValues, biases, weights, factors;
   Value amxRows, amxKeys, amxValues, amxWeights;

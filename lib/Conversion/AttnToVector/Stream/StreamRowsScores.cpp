@@ -102,7 +102,8 @@ int64_t StreamRowsKernel::getAhead(const Rows &rows, int64_t numRows) {
     return std::clamp<int64_t>(kAheadBytes / bytes, 1, kRowTile);
   if (numRows == 1) {
     // With 16 registers a row of narrow elements is read in several pieces.
-    bool isNarrow = narrowBlocks && type.getElementType() != b.getStateType();
+    bool isNarrow =
+        hasFewRegisters && type.getElementType() != b.getStateType();
     return bytes <= kShortRowBytes * (isNarrow ? 2 : 1)
                ? kShortAheadBytes / bytes
                : 0;
@@ -172,9 +173,9 @@ StreamRowsKernel::Value StreamRowsKernel::Plane::at(KernelBuilder &b, Value key,
 void StreamRowsKernel::scoreKeys(const Rows &keys, const Plane &target) {
   if (usesAMX && !alongColumns)
     return scoreByAMX(keys, target);
-  Rows rows = stage(keys, stagedKeys, width, /*asks=*/!usesColumns());
+  Rows rows = stage(keys, stagedKeys, width, /*asks=*/alongColumns);
   if (!alongColumns)
-    return scoreAlongRows(rows, usesColumns() ? keys : rows, target);
+    return scoreAlongRows(rows, keys, target);
   b.ifThenElse(
       b.equal(paddedRows, b.index(1)),
       [&] { scoreAlongColumns(rows, target, 1); },
@@ -253,7 +254,7 @@ void StreamRowsKernel::scoreAlongColumns(const Rows &keys, const Plane &target,
 
 void StreamRowsKernel::scoreAlongRows(const Rows &keys, const Rows &asked,
                                       const Plane &target) {
-  int64_t step = rowAccumulators < 16 ? kNarrowRowStep : kRowStep;
+  int64_t step = hasFewRegisters ? kNarrowRowStep : kRowStep;
   forRowVectors([&](Value low, Value high, int64_t numVectors) {
     int64_t numKeys = std::min(step, rowAccumulators / numVectors);
     // What is packed of these rows stays in the first cache level.

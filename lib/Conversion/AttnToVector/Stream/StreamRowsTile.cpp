@@ -463,12 +463,10 @@ void StreamRowsKernel::accumulate(const Tile &tile) {
     return accumulateByAMX(tile);
   const SourceView &source = tile.source;
   Rows asked = rowsOf(tile, source.values);
-  Rows values = stage(asked, stagedValues, valueWidth, /*asks=*/!usesColumns());
+  Rows values = stage(asked, stagedValues, valueWidth, /*asks=*/alongColumns);
   auto accumulateAll = [&] {
-    if (usesColumns())
-      return accumulateColumns(values, asked);
     if (!alongColumns)
-      return accumulateRows(values, 4);
+      return accumulateColumns(values, asked);
     b.ifThenElse(
         b.equal(paddedRows, b.index(1)), [&] { accumulateRows(values, 1); },
         [&] {
@@ -483,8 +481,7 @@ void StreamRowsKernel::accumulate(const Tile &tile) {
   Value isPlain = areFinite(values, tile.removesAny);
   b.ifThenElse(isPlain, accumulateAll, [&] {
     markHidden(tile);
-    usesColumns() ? accumulateVisibleColumns(values)
-                  : accumulateVisible(values);
+    alongColumns ? accumulateVisible(values) : accumulateVisibleColumns(values);
   });
 }
 
@@ -511,7 +508,7 @@ StreamRowsKernel::Value StreamRowsKernel::areFinite(const Rows &values,
 int64_t StreamRowsKernel::getValueRows(const Rows &values) {
   if (hasSeveralHeads())
     return kHeadsValueRows;
-  if (!narrowBlocks)
+  if (!hasFewRegisters)
     return kValueRows;
   if (getElementTypeOrSelf(values.memref) == b.getStateType())
     return kNarrowValueRows;

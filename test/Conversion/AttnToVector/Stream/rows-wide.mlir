@@ -1,0 +1,36 @@
+// RUN: fovea-opt %s --attn-set-target="vector-bits=512 num-registers=32" --convert-attn-to-vector --canonicalize --cse | FileCheck %s
+
+// Of 32 registers 24 accumulate. 64 rows are four vectors of 512 bits, and an
+// odd number of cache lines apart, 80 numbers: scores of six keys at a time, and
+// outputs of six columns, the last of which are four; both with vectors of rows.
+// The outputs are transposed behind the last key.
+// CHECK-LABEL: func.func @columns(
+// CHECK: memref.alloc() {{.*}}: memref<1280xf32>
+// CHECK: scf.for %{{.+}} step %c96 {
+// CHECK: scf.for %{{.+}} step %c6 {
+// CHECK-COUNT-3: :24 = scf.for
+// CHECK: :16 = scf.for
+// CHECK: vector.shuffle
+// CHECK: return
+func.func @columns(%q: memref<1x4x16x16xf32>, %k: memref<1x1x?x16xf32>, %o: memref<1x4x16x16xf32>) {
+  attn.stream query(%q : memref<1x4x16x16xf32>)
+      source(%k, %k : memref<1x1x?x16xf32>, memref<1x1x?x16xf32>) ranges [affine_map<(b)[rows, n] -> (0, rows)>]
+      outs(%o : memref<1x4x16x16xf32>)
+      {scale = 1.0, tiles = #attn.tiles<query = 64, key = 128, lanes = 16, vectors = 4, keys = 4, columns = 4>}
+  return
+}
+
+// Of two vectors of rows eight keys at a time, and twelve columns.
+// CHECK-LABEL: func.func @pairs(
+// CHECK: scf.for %{{.+}} step %c8 {
+// CHECK: :16 = scf.for
+// CHECK: scf.for %{{.+}} = %c0 to %c120 step %c12 {
+// CHECK: :24 = scf.for
+// CHECK: return
+func.func @pairs(%q: memref<1x4x8x128xf32>, %k: memref<1x1x512x128xf32>, %o: memref<1x4x8x128xf32>) {
+  attn.stream query(%q : memref<1x4x8x128xf32>)
+      source(%k, %k : memref<1x1x512x128xf32>, memref<1x1x512x128xf32>) ranges [affine_map<(b)[rows, n] -> (0, rows)>]
+      outs(%o : memref<1x4x8x128xf32>)
+      {scale = 1.0, tiles = #attn.tiles<query = 64, key = 128, lanes = 16, vectors = 4, keys = 4, columns = 4>}
+  return
+}

@@ -122,6 +122,24 @@ def _scatter_add(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     return _scatter(x, dim, index, source, accumulate=True)
 
 
+def _index(x: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
+    """torch-mlir does not end where the shape of a result follows from numbers."""
+    if any(each is not None and each.dtype in (torch.bool, torch.uint8) for each in indices):
+        raise NotImplementedError("an index of booleans gives as many elements as are true")
+    return NotImplemented
+
+
+def _constant_pad(x: Tensor, pad: Sequence[Any], value: Any = 0) -> Tensor:
+    """Rows that are taken away are a slice, which torch-mlir has no word for."""
+    if not any(isinstance(each, int) and each < 0 for each in pad):
+        return NotImplemented
+    for number in range(len(pad) // 2):
+        dim, (low, high) = x.dim() - 1 - number, (min(each, 0) for each in pad[2 * number : 2 * number + 2])
+        x = aten.slice.Tensor(x, dim, -low, x.shape[dim] + high)
+    pad = [max(each, 0) for each in pad]
+    return aten.constant_pad_nd.default(x, pad, value) if any(pad) else x.clone()
+
+
 def _sort(x: Tensor, *, stable: bool | None = None, dim: int = -1, descending: bool = False) -> tuple[Tensor, Tensor]:
     """It is stable in any case."""
     return aten.sort.default(x, dim, descending)
@@ -150,6 +168,37 @@ def _eq(x: Tensor, y: Tensor) -> Tensor:
     if not torch.result_type(x, y).is_floating_point:
         return NotImplemented
     return torch.logical_not(torch.ne(x, y))
+
+
+def _mul(x: Tensor, y: Any) -> Tensor:
+    """Of a complex number and a real one, torch-mlir knows no product."""
+    if not x.is_complex():
+        x, y = y, x
+    if not (isinstance(x, Tensor) and x.is_complex()) or isinstance(y, complex) or (isinstance(y, Tensor) and y.is_complex()):
+        return NotImplemented
+    return torch.view_as_complex(torch.view_as_real(x) * (y.unsqueeze(-1) if isinstance(y, Tensor) else y))
+
+
+def _power(x: Tensor, exponent: Any) -> Tensor:
+    """torch-mlir knows no powers of integers."""
+    if x.dtype.is_floating_point or x.is_complex() or not isinstance(exponent, int) or exponent < 0:
+        return NotImplemented
+    type = torch.result_type(x, exponent)
+    result, x = torch.ones_like(x, dtype=type), x.to(type)
+    while exponent:
+        if exponent % 2:
+            result = result * x
+        x, exponent = x * x, exponent // 2
+    return result
+
+
+def _isfinite(x: Tensor) -> Tensor:
+    return x.abs() < math.inf if x.dtype.is_floating_point else torch.ones_like(x, dtype=torch.bool)
+
+
+def _addmv(x: Tensor, matrix: Tensor, vector: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+    product = torch.mv(matrix, vector) * alpha
+    return product if beta == 0 else x * beta + product
 
 
 def _reciprocal(x: Tensor) -> Tensor:
@@ -224,6 +273,8 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     aten.topk.default: _topk, aten.scatter.value: _scatter_value, aten.native_layer_norm.default: _layer_norm,
     aten.scatter.src: _scatter, aten.scatter_add.default: _scatter_add, aten.sort.stable: _sort,
     aten.fmod.Tensor: _fmod, aten.fmod.Scalar: _fmod, aten.reciprocal.default: _reciprocal, aten.eq.Tensor: _eq,
+    aten.pow.Tensor_Scalar: _power, aten.isfinite.default: _isfinite, aten.addmv.default: _addmv, aten.index.Tensor: _index,
+    aten.constant_pad_nd.default: _constant_pad, aten.mul.Tensor: _mul,
     aten.cummax.default: _cummax, aten.cummin.default: _cummin, aten.median.default: _median, aten.median.dim: _median_dim,
     aten.nanmedian.default: _nanmedian, aten.nanmedian.dim: _nanmedian_dim,
 }  # fmt: skip

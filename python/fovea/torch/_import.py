@@ -122,6 +122,9 @@ def import_module(
         try:
             if any(shapes):
                 fold_positions(exported.graph_module)
+            # Layouts, as of attention, may be others than where the model was traced, and are no part of a program.
+            for node in exported.graph.find_nodes(op="call_function", target=torch.ops.aten.view.default):
+                node.target = torch.ops.aten.reshape.default
             exported = exported.run_decompositions(table)
             fold_uniform(exported.graph_module)
             if any(shapes):

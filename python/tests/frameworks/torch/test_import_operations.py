@@ -55,8 +55,10 @@ def scattered(x):
 
 
 def remainders(x):
+    """And other arithmetic."""
     y = x.flip(0) * 2
-    return x.fmod(y), x.fmod(-0.7), (x * 9).int().fmod(4), x.remainder(-0.7), 1 / x.round(), x.round().reciprocal()
+    fractions = x.fmod(y), x.fmod(-0.7), (x * 9).int().fmod(4), x.remainder(-0.7), 1 / x.round(), x.round().reciprocal()
+    return *fractions, (x * 9).long() ** 5, x.log().isfinite()
 
 
 def medians(x):
@@ -69,7 +71,23 @@ def medians(x):
     )
 
 
+def rotated(x):
+    """As rotary embeddings with complex numbers are, which some models multiply by 1.0."""
+    turns = torch.polar(torch.ones(3), torch.arange(3).float()) * 1.0
+    pairs = torch.view_as_complex(x.unflatten(-1, (3, 2))) * turns
+    return torch.view_as_real(pairs * x[..., :1]).flatten(-2)
+
+
+def layouts(x):
+    """PyTorch's attention has a layout of its own, of which a view is made."""
+    heads = x.unflatten(-1, (2, 3)).transpose(1, 2)
+    return torch.nn.functional.scaled_dot_product_attention(heads, heads, heads).transpose(1, 2).view(x.shape)
+
+
 FUNCTIONS = {
+    "rotated": rotated,
+    "layouts": layouts,
+    "less than no padding": lambda x: [torch.nn.functional.pad(x, pad, value=2.0) for pad in ((0, 0, 1, -1), (-2, 3, 0, -1), (-1, -1))],
     "scattered": scattered,
     "sums": sums,
     "places": places,
@@ -137,6 +155,8 @@ def test_unsigned_results():
 def test_what_is_refused_is_named():
     with pytest.raises(fovea.FoveaError, match=r"it has no linalg for aten.lgamma, or not .*, called at .*test_import_operations.py:\d+"):
         fovea.import_torch(Call(torch.lgamma), torch.ones(3))
+    with pytest.raises(fovea.FoveaError, match="an index of booleans gives as many elements as are true"):
+        fovea.import_torch(Call(lambda x: x[x > 0]), torch.ones(3, 4, 5))
 
 
 @pytest.mark.parametrize("extents", [{}, {"dynamic": (0,)}])

@@ -88,8 +88,11 @@ def import_function(function: Any, examples: Sequence[Any], target: str) -> tupl
         raise _fovea.FoveaError(f"{name} is not compiled: {error}") from error
     structs, results = jax.tree_util.tree_flatten(result)
 
+    has_keys = any(each is not None for each in result_impls)
+
     def unflatten(arrays: Sequence[Any]) -> Any:
-        return jax.tree_util.tree_unflatten(results, _wrap_keys([*map(jnp.asarray, arrays)], result_impls))
+        found = [*map(jnp.asarray, arrays)]
+        return jax.tree_util.tree_unflatten(results, _wrap_keys(found, result_impls) if has_keys else found)
 
     return Program(text, kernel, constants, names, [each.dtype for each in structs]), unflatten
 
@@ -106,19 +109,28 @@ def compile(function: Callable[..., Any]) -> Callable[..., Any]:
     """
     if not callable(function):
         raise ValueError(f"function: found {type(function).__name__}, needed a function of JAX")
-    programs: dict[Any, tuple[Program, Callable[[Sequence[Any]], Any]]] = {}
+    # Programs, what makes trees of their results, and which of their arguments are keys.
+    programs: dict[Any, tuple[Program, Callable[[Sequence[Any]], Any], list[int]]] = {}
+    # Of most leaves: others may be keys, tracers, or of a type that JAX takes for another.
+    array_type = type(jnp.zeros(()))
 
     @functools.wraps(function)
     def call(*args: Any) -> Any:
         leaves, tree = jax.tree_util.tree_flatten(args)
-        if any(isinstance(each, jax.core.Tracer) for each in leaves):
+        if any(isinstance(each, jax.core.Tracer) for each in leaves if type(each) is not array_type):
             raise ValueError("fovea.jax.compile: found a tracer of JAX, needed arrays: call it outside of jax.jit and jax.grad")
-        key = tree, tuple((jnp.shape(each), jnp.result_type(each)) for each in leaves)
+        key = tree, tuple(
+            (each.shape, each.dtype) if type(each) is array_type else (jnp.shape(each), jnp.result_type(each)) for each in leaves
+        )
         if key not in programs:
-            programs[key] = import_function(function, args, "cpu")
-        program, unflatten = programs[key]
-        leaves = [*map(_drop_key, leaves)]
-        found = program(*(np.asarray(each, jnp.result_type(each)) for each in leaves))
+            keys = [number for number, each in enumerate(leaves) if _key_impl(each) is not None]
+            programs[key] = *import_function(function, args, "cpu"), keys
+        program, unflatten, keys = programs[key]
+        types = [type for _, type in key[1]]
+        for number in keys:
+            leaves[number] = _drop_key(leaves[number])
+            types[number] = leaves[number].dtype
+        found = program(*map(np.asarray, leaves, types))
         return unflatten(found if isinstance(found, tuple) else (found,))
 
     return call

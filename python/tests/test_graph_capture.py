@@ -170,12 +170,6 @@ def test_arrays_of_the_host_cannot_be_in_a_graph():
     assert capture(None) == ""
 
 
-def in_a_graph(function, *arguments, **options):
-    """A call on a stream that captures, after one that does not; what the driver noticed."""
-
-    def run():
-        with fovea.gpu_stream(STREAM):
-            function(*arguments, **options, target="gpu")
 def test_a_function_as_a_score_cannot_be_in_a_graph():
     function, arguments, options = case("tree_select", "float32")
     options["score"] = lambda rows, level: np.zeros((B, 5), np.float32)
@@ -191,6 +185,12 @@ def test_a_function_as_a_score_cannot_be_in_a_graph():
         assert capture(None) == ""
 
 
+def in_a_graph(function, *arguments, **options):
+    """A call on a stream that captures, after one that does not; what the driver noticed."""
+
+    def run():
+        with fovea.gpu_stream(STREAM):
+            function(*arguments, **options, target="gpu")
 
     run()
     assert capture(STREAM) == ""

@@ -81,6 +81,16 @@ PageRows::PageRows(Checker &check, const Argument &pages)
 // The function
 //===----------------------------------------------------------------------===//
 
+/// Leaves out what comes after the first `pages` of each sequence.
+static void narrow(Argument &table, int64_t pages) {
+  int64_t width = table.shape[1];
+  if (pages >= width)
+    return;
+  if (table.strides.empty())
+    table.strides = {width, 1};
+  table.shape[1] = pages;
+}
+
 Expected<AttentionResult>
 fovea::paged(const TensorRef &q, const TensorRef &keyPages,
              const TensorRef &valuePages, const TensorRef &blockTable,
@@ -102,6 +112,15 @@ fovea::paged(const TensorRef &q, const TensorRef &keyPages,
   check.check(k.shape[2] > 0, "k_pages: found pages of 0 tokens, needed some");
   check.match("block_table", "batch", table.shape[0], query.shape[0]);
   int64_t page = k.shape[2];
+  std::optional<BoundedLengthsScope> bounded;
+  if (options.maxLength) {
+    int64_t pages =
+        divideCeil(check.integer("max_length", *options.maxLength, 0), page);
+    if (check.hasFailed())
+      return check.takeError();
+    bounded.emplace();
+    narrow(table, pages);
+  }
   bool isKernels = PageLists::areMadeByKernel(table, options.target);
   SequenceLengths counts(check, "lengths", lengths, query.shape[0],
                          table.shape[1] * page, options.target,

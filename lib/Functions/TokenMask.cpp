@@ -16,10 +16,24 @@
 #include "mlir/IR/ImplicitLocOpBuilder.h"
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 using namespace llvm;
 using namespace fovea;
 using namespace fovea::functions;
+
+static thread_local bool areBounded = false;
+
+BoundedLengthsScope::BoundedLengthsScope()
+    : outer(std::exchange(areBounded, true)) {}
+BoundedLengthsScope::~BoundedLengthsScope() { areBounded = outer; }
+
+/// Whether kernels alone check lengths. The host could not read them, or would
+/// have to wait; their error is one of the next call.
+static bool areLeftToKernels(const void *lengths, Target target) {
+  return isCaptured(lengths, target) ||
+         (areBounded && isOnDevice(lengths, target));
+}
 
 TokenMask::TokenMask(Checker &check, const TokenOptions &options, int64_t batch,
                      int64_t length, Target target, StringRef name)
@@ -134,7 +148,7 @@ static mlir::Value buildMask(mlir::OpBuilder &builder, mlir::Value lengths,
 void TokenMask::makeByKernel(Checker &check, const Argument &lengths,
                              int64_t batch, int64_t length, Target target) {
   // An error of this call, where the kernel's would be one of the next.
-  if (target == Target::GPU && !isCaptured(lengths.data, target))
+  if (target == Target::GPU && !areLeftToKernels(lengths.data, target))
     forEachLength(check, lengths, length, target, [](int64_t, int64_t) {});
   check.check(length < std::numeric_limits<int32_t>::max(),
               lengths.name + ": found " + Twine(length) +
@@ -187,14 +201,14 @@ SequenceLengths::SequenceLengths(Checker &check, StringRef name,
     argument.emplace(name, memory.getRef());
     return;
   }
-  bool isInGraph = isCaptured(lengths.data, target);
+  bool isLeft = areLeftToKernels(lengths.data, target);
   bool isKernels = lengths.elementType == ElementType::I64
                        ? isNarrowedByKernel(*given, target)
-                       : isInGraph && lengths.isContiguous();
+                       : isLeft && lengths.isContiguous();
   if (!isRead && isKernels) {
     argument = lengths;
     // An error of this call, where the kernel's would be one of the next.
-    if (!isInGraph && target == Target::GPU)
+    if (!isLeft && target == Target::GPU)
       forEachLength(check, lengths, most, target, [](int64_t, int64_t) {});
     return;
   }

@@ -14,6 +14,19 @@
 
 namespace fovea::functions {
 
+/// While it lives, the host reads no lengths that lie on a device: the caller
+/// of this thread has told the longest, and kernels alone check them.
+class BoundedLengthsScope {
+public:
+  BoundedLengthsScope();
+  ~BoundedLengthsScope();
+  BoundedLengthsScope(const BoundedLengthsScope &) = delete;
+  BoundedLengthsScope &operator=(const BoundedLengthsScope &) = delete;
+
+private:
+  bool outer;
+};
+
 /// The mask [B,N] of i1 that a caller gave, or that lengths stand for. Owns the
 /// latter: lives as long as the call. Kernels make one of lengths that lie on a
 /// device, and alone check these while a graph is captured.
@@ -42,8 +55,8 @@ private:
 
 /// Numbers of rows of the entries of a batch, as i32 [B], or i64 where the
 /// kernel narrows them. Owns those that it had to make: lives as long as the
-/// call. While a graph is captured, numbers on a device stay there, and kernels
-/// alone check them.
+/// call. While a graph is captured, or in a BoundedLengthsScope, numbers on a
+/// device stay there, and kernels alone check them.
 class SequenceLengths {
 public:
   /// Checks lengths that a caller gave, if any: they are at most `most`. With

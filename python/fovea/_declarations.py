@@ -296,8 +296,8 @@ FUNCTIONS: dict[str, Declaration] = {
         "q k v sink",
     ),
     "paged": declare(
-        "Tensor q[BHND], Tensor k_pages[PGsD], Tensor v_pages[PGsE], Tensor block_table, Tensor lengths, float? scale, "
-        "bool causal, SymInt? window, Tensor? sink, Tensor? query_lengths, return_lse",
+        "Tensor q[BHND], Tensor k_pages[PGsD], Tensor v_pages[PGsE], Tensor block_table, Tensor lengths, SymInt? max_length, "
+        "float? scale, bool causal, SymInt? window, Tensor? sink, Tensor? query_lengths, return_lse",
         "out[BHNE] like q, lse[BHN] of sums",
     ),
     "fast_multipole": declare(

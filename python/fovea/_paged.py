@@ -26,6 +26,7 @@ def paged(
     window: int | None = None,
     sink: Any = None,
     query_lengths: Any = None,
+    max_length: int | None = None,
     return_lse: bool = False,
     layout: str = "bhnd",
     out: Any = None,
@@ -38,13 +39,15 @@ def paged(
     `block_table`[b] names, [B,R] of int32 or int64, from the first on.  Entries behind its last
     page may hold anything.  Its last query stands at its last token.
 
-    On a GPU kernels read `block_table` and `lengths` where they lie there, as they do other arrays.
+    On a GPU kernels read `block_table` and `lengths` where they lie there, as they do other arrays.  With
+    `max_length`, which the longest sequence has at most in whole pages, the host does not check lengths there
+    and wait for them: kernels do, and read no more of a table.
 
     `scale`, `causal`, `window`, `sink`, `query_lengths` and `return_lse` are those of `dense`.
     It has no gradient.
     """
     table, counts = check.to_readable("block_table", block_table), check.to_readable("lengths", lengths)
-    options = table, counts, scale, causal, window, sink, query_lengths, return_lse, target
+    options = table, counts, max_length, scale, causal, window, sink, query_lengths, return_lse, target
     if not _layout.is_tokens_first(layout):
         return _fovea.paged(q, k_pages, v_pages, *options, out=out)
     q, k_pages, v_pages = _layout.all_heads_first(q=q, k_pages=k_pages, v_pages=v_pages)

@@ -118,7 +118,9 @@ static nb::object callVarlenBackward(Reader &in) {
 static nb::object callPaged(Reader &in) {
   TensorRef q = in.array("q"), k = in.array("k_pages"), v = in.array("v_pages"),
             table = in.array("block_table"), lengths = in.array("lengths");
+  std::optional<int64_t> maxLength = in.optionalInteger("max_length", 0);
   PagedOptions options = readPagedOptions(in);
+  options.maxLength = maxLength;
   return giveAttention(
       in, in.run([&] { return paged(q, k, v, table, lengths, options); }),
       options.returnLse);

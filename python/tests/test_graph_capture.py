@@ -29,6 +29,12 @@ def capture(stream):
     return driver.fakeCudaCapture(ctypes.c_void_p(stream)).decode()
 
 
+def count_copies_to_host():
+    driver = ctypes.CDLL(os.environ["FOVEA_FAKE_CUDA"])
+    driver.fakeCudaCount.restype = ctypes.c_size_t
+    return driver.fakeCudaCount(b"cuMemcpyDtoHAsync_v2")
+
+
 class DeviceArray:
     """A copy of an array on a GPU."""
 
@@ -227,6 +233,24 @@ def test_pages_in_a_graph(tokens, kind):
     narrower.shape[1] = 6
     narrower.tensor.strides = (ctypes.c_int64 * 2)(11, 1)
     assert in_a_graph(fovea.paged, q, *pages, narrower, lengths) == ""
+
+
+@pytest.mark.parametrize("kind", [np.int32, np.int64])
+def test_lengths_that_no_host_reads(kind):
+    """Outside of a graph, too, with the longest one."""
+    pages = to_device([np.zeros((9, 2, 8, 24), np.float32)] * 2)
+    q, lengths, queries = to_device((np.zeros((2, 4, 3, 24), np.float32), np.array([37, 0], kind), np.array([3, 1], kind)))
+    table = DeviceArray(np.zeros((2, 11), kind))
+
+    def copies(**options):
+        with fovea.gpu_stream(STREAM):
+            fovea.paged(q, *pages, table, lengths, query_lengths=queries, target="gpu", **options)
+            before = count_copies_to_host()
+            fovea.paged(q, *pages, table, lengths, query_lengths=queries, target="gpu", **options)
+        return count_copies_to_host() - before
+
+    assert copies(max_length=40) == 0
+    assert copies() > 0
 
 
 DECODING = {

@@ -117,6 +117,21 @@ def test_tables_that_kernels_read(kind):
     assert not fovea.paged(q, k[:0], v[:0], table, 0 * LENGTHS, target="gpu-sim").any()
 
 
+@pytest.mark.parametrize("target", ["cpu", "gpu-sim"])
+def test_longest_sequences(target):
+    """Rows of a table are read up to the pages of the longest sequence."""
+    k, v, table = pool("float32", 2)
+    q = make(B=B, H=H, N=3, D=D)[0]
+    most = int(LENGTHS.max())
+    expected = fovea.paged(q, k, v, table, LENGTHS)
+    wide = np.concatenate([table, np.full_like(table, P)], axis=1)
+    for kind in (np.int32, np.int64):
+        found = fovea.paged(q, k, v, wide, LENGTHS.astype(kind), max_length=most, target=target)
+        assert np.allclose(found, expected, atol=1e-5)
+    refused("max_length: found -1", fovea.paged, q, k, v, table, LENGTHS, max_length=-1)
+    refused("lengths", fovea.paged, q, k, v, table, LENGTHS, max_length=most - PAGE, target=target, error=(ValueError, fovea.FoveaError))
+
+
 def test_pages_of_any_strides():
     """Keys and values in one array, pages of it, and single tokens."""
     q = make(B=B, H=H, N=2, D=D)[0]

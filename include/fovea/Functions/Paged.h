@@ -34,6 +34,10 @@ struct PagedOptions {
   std::optional<TensorRef> sink;
   /// [B] of i32 or i64: the queries of each sequence.
   std::optional<TensorRef> queryLengths;
+  /// What the longest sequence has at most, which counts whole pages: rows of
+  /// the table are read up to there, and the host reads no lengths that lie on
+  /// a GPU.
+  std::optional<int64_t> maxLength;
   bool returnLse = false;
   Target target = Target::CPU;
   ResultMemory out;

@@ -244,11 +244,12 @@ def paged(
     window: int | None = None,
     sink: Tensor | None = None,
     query_lengths: Tensor | None = None,
+    max_length: int | None = None,
     return_lse: bool = False,
     target: str | None = None,
 ) -> Any:
     run = _paged if return_lse else _paged_out
-    return run(q, k_pages, v_pages, block_table, lengths, scale, causal, window, sink, query_lengths, target)
+    return run(q, k_pages, v_pages, block_table, lengths, max_length, scale, causal, window, sink, query_lengths, target)
 
 
 _fast_multipole = make_call("fast_multipole")

@@ -9,13 +9,13 @@
 // Every sequence is a call of dense attention on views of its rows, by the
 // kernel for all lengths. Long ones run one after the other, each on all
 // threads; short ones, which have too little for several threads, at the same
-// time, the longest first.
+// time, the longest first. GPUs take a batch instead; see VarlenBatch.h.
 //
 //===----------------------------------------------------------------------===//
 
 #include "fovea/Functions/Varlen.h"
-#include "Memory.h"
 #include "StridedView.h"
+#include "VarlenBatch.h"
 #include "fovea/ExecutionEngine/Elements.h"
 #include "fovea/Functions/ResultScopes.h"
 #include "fovea_rt/abi.h"
@@ -36,8 +36,7 @@ namespace {
 /// Where the sequences of `numRows` rows begin and end, checked.
 class Starts {
 public:
-  Starts(Checker &check, StringRef name, const TensorRef &array,
-         int64_t numRows);
+  Starts(Checker &check, const Argument &given, int64_t numRows);
 
   size_t size() const { return starts.size() - 1; }
   int64_t getLength(size_t sequence) const {
@@ -61,46 +60,45 @@ private:
   SmallVector<int64_t> starts{0};
 };
 
-/// The arguments of both functions.
+/// The arguments of both functions on a CPU.
 struct Packed {
-  Packed(Checker &check, const TensorRef &q, const TensorRef &k,
-         const TensorRef &v, const TensorRef &queryStarts,
-         const TensorRef &keyStarts);
+  Packed(Checker &check, const VarlenArguments &arguments)
+      : q(arguments.q), k(arguments.k), v(arguments.v),
+        queries(check, arguments.queryStarts, q.shape[0]),
+        keys(check, arguments.keyStarts, k.shape[0]) {}
 
   /// Calls `run` for every sequence, of several threads, and returns the error
   /// of the first sequence that has one.
   Error forEach(function_ref<Error(size_t)> run) const;
-  Shape getOutputShape() const { return {q.shape[0], q.shape[1], v.shape[2]}; }
-  Shape getLseShape() const { return {q.shape[1], q.shape[0]}; }
 
-  Argument q, k, v;
+  const Argument &q, &k, &v;
   Starts queries, keys;
 };
 } // namespace
 
-Starts::Starts(Checker &check, StringRef name, const TensorRef &array,
-               int64_t numRows) {
-  Argument given(name, array);
-  check.elementType(given, {ElementType::I32, ElementType::I64});
-  check.check(given.shape.size() == 1 && given.shape[0] >= 1,
-              name + ": found shape " + toTuple(given.shape) +
-                  ", needed one number more than there are sequences");
+Starts::Starts(Checker &check, const Argument &given, int64_t numRows) {
   if (check.hasFailed())
     return;
-  if (array.data == kAbstractData) {
-    // As good as any: all rows are of the first sequence.
-    starts.assign(given.shape[0], numRows);
-    starts.front() = 0;
-    return;
-  }
+  // As good as any: all rows are of the first sequence.
+  bool isAbstract = given.data == kAbstractData;
+  starts = isAbstract ? SmallVector<int64_t>(given.shape[0], numRows)
+                      : readStarts(check, given, numRows, Target::CPU);
+  starts.front() = 0;
+}
+
+SmallVector<int64_t> functions::readStarts(Checker &check,
+                                           const Argument &given,
+                                           int64_t numRows, Target target) {
+  if (check.hasFailed())
+    return {0};
+  SmallVector<int64_t> starts;
+  const std::string &name = given.name;
   OwnedTensor copy;
-  Expected<TensorRef> readable =
-      prepare(given, /*takesStrides=*/false, copy, [&] { return name.str(); });
+  Expected<TensorRef> readable = prepareOnHost(given, target, copy);
   if (!readable) {
     check.fail(readable.takeError());
-    return;
+    return {0};
   }
-  starts.clear();
   for (int64_t i = 0; i < given.shape[0]; ++i) {
     int64_t found = readable->elementType == ElementType::I32
                         ? static_cast<const int32_t *>(readable->data)[i]
@@ -117,18 +115,33 @@ Starts::Starts(Checker &check, StringRef name, const TensorRef &array,
               name + ": found " + Twine(starts.back()) +
                   " at the end, needed " + Twine(numRows) +
                   ", the number of rows");
+  return starts;
 }
 
-Packed::Packed(Checker &check, const TensorRef &queries,
-               const TensorRef &keysGiven, const TensorRef &values,
-               const TensorRef &queryStarts, const TensorRef &keyStarts)
+static Argument checkStarts(Checker &check, StringRef name,
+                            const TensorRef &array) {
+  Argument given(name, array);
+  check.elementType(given, {ElementType::I32, ElementType::I64});
+  check.check(given.shape.size() == 1 && given.shape[0] >= 1,
+              name + ": found shape " + toTuple(given.shape) +
+                  ", needed one number more than there are sequences");
+  return given;
+}
+
+VarlenArguments::VarlenArguments(Checker &check, const TensorRef &queries,
+                                 const TensorRef &keys, const TensorRef &values,
+                                 const TensorRef &queryStarts,
+                                 const TensorRef &keyStarts,
+                                 const VarlenFormOptions &options)
     : q(check.tensor("q", queries, 3, "[T,H,D]")),
-      k(check.tensor("k", keysGiven, 3, "[S,G,D]")),
+      k(check.tensor("k", keys, 3, "[S,G,D]")),
       v(check.tensor("v", values, 3, "[S,G,E]")),
-      queries(check, "cu_seqlens_q", queryStarts, q.shape[0]),
-      keys(check, "cu_seqlens_k", keyStarts, k.shape[0]) {
+      queryStarts(checkStarts(check, "cu_seqlens_q", queryStarts)),
+      keyStarts(checkStarts(check, "cu_seqlens_k", keyStarts)) {
   for (const Argument *other : {&k, &v})
     check.elementType(*other, {q.elementType});
+  if (check.hasFailed())
+    return;
   check.match("k", "head width", k.shape[2], q.shape[2]);
   check.match("v", "length", v.shape[0], k.shape[0]);
   check.match("v", "heads", v.shape[1], k.shape[1]);
@@ -136,7 +149,17 @@ Packed::Packed(Checker &check, const TensorRef &queries,
               "q: found " + Twine(q.shape[1]) +
                   " heads, needed a multiple of the " + Twine(k.shape[1]) +
                   " of k");
-  check.match("cu_seqlens_k", "sequences", keys.size(), this->queries.size());
+  check.match("cu_seqlens_k", "sequences", this->keyStarts.shape[0] - 1,
+              this->queryStarts.shape[0] - 1);
+  const std::pair<StringRef, std::optional<int64_t>> longest[] = {
+      {"max_q", options.maxQueries}, {"max_k", options.maxKeys}};
+  bool areKnown = options.maxQueries || options.maxKeys;
+  for (auto [name, most] : longest) {
+    check.check(most || !areKnown, name + ": found None, needed the longest "
+                                          "length, as the other is given");
+    if (most)
+      check.integer(name.str(), *most, 1);
+  }
 }
 
 Error Packed::forEach(function_ref<Error(size_t)> run) const {
@@ -229,15 +252,10 @@ static Error checkResults(ArrayRef<std::optional<Argument>> places,
   return Error::success();
 }
 
-template <typename Options>
-static Options makeDenseOptions(const VarlenFormOptions &form) {
-  Options options;
-  options.scale = form.scale;
-  options.causal = form.causal;
-  options.window = form.window;
-  options.prefix = form.prefix;
-  options.sink = form.sink;
-  return options;
+/// What is described reads no starts, on any target.
+static bool isInBatch(Target target) {
+  return (target == Target::GPU || target == Target::GPUEmulator) &&
+         !DescribeScope::isActive();
 }
 
 Expected<AttentionResult> fovea::varlen(const TensorRef &q, const TensorRef &k,
@@ -246,9 +264,15 @@ Expected<AttentionResult> fovea::varlen(const TensorRef &q, const TensorRef &k,
                                         const TensorRef &keyStarts,
                                         const VarlenOptions &options) {
   Checker check;
-  Packed packed(check, q, k, v, queryStarts, keyStarts);
+  VarlenArguments arguments(check, q, k, v, queryStarts, keyStarts, options);
+  if (check.hasFailed())
+    return check.takeError();
+  if (isInBatch(options.target))
+    return varlenInBatch(arguments, options);
+  Packed packed(check, arguments);
   ElementType type = packed.q.elementType, state = getStateType(type);
-  Shape outputShape = packed.getOutputShape(), lseShape = packed.getLseShape();
+  Shape outputShape = arguments.getOutputShape(),
+        lseShape = arguments.getLseShape();
   checkPlaces(check, options.out, options.returnLse ? 2 : 1);
   std::optional<Argument> places[] = {
       getPlace(check, options.out, 0, type, outputShape),
@@ -318,9 +342,16 @@ fovea::varlen_backward(const TensorRef &dOut, const TensorRef &q,
                        const TensorRef &out, const TensorRef &lse,
                        const VarlenBackwardOptions &options) {
   Checker check;
-  Packed packed(check, q, k, v, queryStarts, keyStarts);
+  VarlenArguments arguments(check, q, k, v, queryStarts, keyStarts, options);
+  if (check.hasFailed())
+    return check.takeError();
+  if (isInBatch(options.target))
+    return varlenBackwardInBatch(arguments, {dOut, options.dLse, &out, &lse},
+                                 options);
+  Packed packed(check, arguments);
   ElementType type = packed.q.elementType, state = getStateType(type);
-  Shape outputShape = packed.getOutputShape(), lseShape = packed.getLseShape();
+  Shape outputShape = arguments.getOutputShape(),
+        lseShape = arguments.getLseShape();
   Argument gradient = check.like("d_out", dOut, type, outputShape),
            output = check.like("out", out, type, outputShape),
            sums = check.like("lse", lse, state, lseShape);

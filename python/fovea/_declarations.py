@@ -249,7 +249,7 @@ _STREAM = (
     "str[] source_score, SymInt[] source_captures, SymInt block, "
     "float? scale, Tensor? sink, Tensor? query_lengths, str? score, Tensor[]? captures"
 )
-_VARLEN = "float? scale, bool causal, SymInt? window, SymInt? prefix, Tensor? sink"
+_VARLEN = "float? scale, bool causal, SymInt? window, SymInt? prefix, Tensor? sink, SymInt? max_q, SymInt? max_k"
 _MULTIPOLE = (
     "Tensor[]? key_weights, Tensor[]? value_weights, Tensor[]? key_biases, Tensor[]? value_biases, "
     "Tensor[]? key_summaries, Tensor[]? value_summaries, float? scale, bool causal, bool multiplicity"

@@ -25,8 +25,11 @@ def varlen(
     window: int | None = None,
     prefix: int | None = None,
     sink: Any = None,
+    max_q: int | None = None,
+    max_k: int | None = None,
     return_lse: bool = False,
     out: Any = None,
+    target: str = "cpu",
 ) -> Any:
     """`dense` of sequences that lie one after the other, without padding.
 
@@ -36,12 +39,15 @@ def varlen(
     [T,H,E]; with `return_lse` the natural log-sum-exp [H,T] follows.
 
     All other arguments are those of `dense`, of each sequence: the last query of a
-    sequence lines up with its last key.  Runs on the CPU; for tensors of PyTorch on GPUs,
-    too, where sequences of about the same length are one batch, and `cu_seqlens` are read
-    on the host.
+    sequence lines up with its last key.
+
+    On a GPU all sequences are one batch, with as many places for each as the longest has
+    rows.  With `max_q` and `max_k`, which its lengths are at most, kernels read and check
+    `cu_seqlens`; without them the host reads these.  CPUs need neither.
     """
-    starts = check.to_numpy("cu_seqlens_q", cu_seqlens_q), check.to_numpy("cu_seqlens_k", cu_seqlens_k)
-    return _fovea.varlen(q, k, v, *starts, scale, causal, window, prefix, sink, return_lse, "cpu", out=out)
+    starts = check.to_readable("cu_seqlens_q", cu_seqlens_q), check.to_readable("cu_seqlens_k", cu_seqlens_k)
+    options = scale, causal, window, prefix, sink, max_q, max_k, return_lse, target
+    return _fovea.varlen(q, k, v, *starts, *options, out=out)
 
 
 def varlen_backward(
@@ -60,14 +66,16 @@ def varlen_backward(
     window: int | None = None,
     prefix: int | None = None,
     sink: Any = None,
+    max_q: int | None = None,
+    max_k: int | None = None,
     gradients: Any = None,
+    target: str = "cpu",
 ) -> tuple[Any, ...]:
     """Gradients of `varlen`: (dq, dk, dv), then that of the sink, if there is one.
 
     Each has the shape and type of what it is for.  `out` and `lse` are what `varlen`
     gave with `return_lse`, `d_out` [T,H,E] and `d_lse` [H,T] the gradients for them.
     """
-    starts = check.to_numpy("cu_seqlens_q", cu_seqlens_q), check.to_numpy("cu_seqlens_k", cu_seqlens_k)
-    return _fovea.varlen_backward(
-        d_out, q, k, v, *starts, out, lse, d_lse, scale, causal, window, prefix, sink, "cpu", gradients=gradients
-    )
+    starts = check.to_readable("cu_seqlens_q", cu_seqlens_q), check.to_readable("cu_seqlens_k", cu_seqlens_k)
+    options = d_lse, scale, causal, window, prefix, sink, max_q, max_k, target
+    return _fovea.varlen_backward(d_out, q, k, v, *starts, out, lse, *options, gradients=gradients)

@@ -75,6 +75,9 @@ static void readVarlenForm(Reader &in, VarlenFormOptions &options) {
   options.window = in.optionalInteger("window", 0);
   options.prefix = in.optionalInteger("prefix", 0);
   options.sink = in.optionalArray("sink");
+  options.maxQueries = in.optionalInteger("max_q", 1);
+  options.maxKeys = in.optionalInteger("max_k", 1);
+  options.target = in.getTarget();
 }
 
 static nb::object callVarlen(Reader &in) {

@@ -332,3 +332,14 @@ def test_lengths_beside_segments_in_a_graph(function):
     """Functions in Python give documents as a condition that reads lengths on the device."""
     segments = tuple(DeviceArray(np.zeros((2, 37), np.int32)) for _ in range(2))
     assert lengths_in_a_graph(function, np.int32, segments=segments) == ""
+
+
+def test_longest_sequences_in_a_graph():
+    """Kernels read and check where packed sequences begin, and which pages there are, of the lengths that the caller tells."""
+    q, k, v = (to_device(np.zeros((37, heads, 24), np.float32)) for heads in (4, 2, 2))
+    starts, options = DeviceArray(np.array([0, 20, 37])), {"max_q": 20, "max_k": 37, "causal": True}
+    assert in_a_graph(fovea.varlen, q, k, v, starts, starts, return_lse=True, **options) == ""
+    lse = DeviceArray(np.zeros((4, 37), np.float32))
+    assert in_a_graph(fovea.varlen_backward, q, q, k, v, starts, starts, q, lse, d_lse=lse, **options) == ""
+    with pytest.raises(fovea.FoveaError, match="the host reads cu_seqlens, which a CUDA graph .* cannot hold: give max_q and max_k"):
+        in_a_graph(fovea.varlen, q, k, v, starts, starts)

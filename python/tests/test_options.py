@@ -120,8 +120,8 @@ def test_options(name):
     # Now there is a kernel.
     expected = function(*arguments, **given)
     found = list(options(name, functions()[name]))
-    # A table of frequencies is made without a kernel, and packed sequences are the CPU's.
-    assert ("target", "str", "cpu") in found or name in ("rope_frequencies", "varlen", "varlen_backward")
+    # A table of frequencies is made without a kernel.
+    assert ("target", "str", "cpu") in found or name == "rope_frequencies"
     for option, kind, value in found:
         # Some exclude others, such as a prefix a window: a number will do to be wrong.
         for wrong in WRONG[kind](3 if value is None else value):

@@ -173,3 +173,67 @@ def test_bad_input_writes_nothing():
     refused(r"lse: found shape", backward, out, *arrays, *at, out, lse.T.copy())
     refused(r"gradients: found 2 arrays, needed 3", backward, out, *arrays, *at, out, lse, gradients=(q, k))
     refused(r"gradients\[0\]: found memory that overlaps q", backward, out, *arrays, *at, out, lse, gradients=(q, None, None))
+
+
+def longest(at):
+    return {name: int(max([1, *np.diff(each)])) for name, each in zip(("max_q", "max_k"), at)}
+
+
+def near_where_finite(found, expected, bound):
+    assert np.array_equal(np.isfinite(found), np.isfinite(expected))
+    near(*(np.nan_to_num(each.astype(np.float32), neginf=0) for each in (found, expected)), "float32", bound)
+
+
+@pytest.mark.parametrize(
+    "batch, options, are_known",
+    [*(("cross", name, True) for name in OPTIONS), ("self", "causal", False), ("one", "all", True), ("empty", "sink", True)],
+)
+def test_one_batch_on_a_gpu(batch, options, are_known):
+    """Of the longest sequences that the host reads, or that it is told."""
+    (q, k, v), at = make(batch)
+    options = own_options(options, "float32")
+    more = {**options, **(longest(at) if are_known else {}), "target": "gpu-sim"}
+    out, lse = fovea.varlen(q, k, v, *at, return_lse=True, **options)
+    for found, expected in zip(fovea.varlen(q, k, v, *at, return_lse=True, **more), (out, lse), strict=True):
+        near_where_finite(found, expected, 3e-5)
+    rng = np.random.default_rng(5)
+    d_out, d_lse = (rng.standard_normal(each.shape).astype(np.float32) for each in (out, lse))
+    found, expected = (
+        fovea.varlen_backward(d_out, q, k, v, *at, out, lse, d_lse=d_lse, **each) for each in (more, options)
+    )
+    for one, other in zip(found, expected, strict=True):
+        near(one, other, "float32", 5e-5)
+
+
+def test_places_of_a_batch():
+    """Where results are wanted, of bf16 and starts of 64 bits."""
+    (q, k, v), at = make("self", "bfloat16", D=64, E=64)
+    at = [each.astype(np.int64) for each in at]
+    expected, sums = fovea.varlen(q, k, v, *at, return_lse=True)
+    wide = np.full((281, 5, 65), 7, expected.dtype)
+    out, lse = wide[1:281, :4, :64], np.full((8, 280), 7, np.float32)[::2]
+    fovea.varlen(q, k, v, *at, return_lse=True, out=(out, lse), target="gpu-sim", **longest(at))
+    near_where_finite(out, expected, 3e-2)
+    near_where_finite(lse, sums, 1e-3)
+    assert (wide[0] == 7).all() and (wide[:, 4] == 7).all() and (wide[..., 64] == 7).all()
+    gradients = [np.empty_like(x) for x in (q, k, v)]
+    options = {"gradients": gradients, "target": "gpu-sim", **longest(at)}
+    fovea.varlen_backward(expected, q, k, v, *at, expected, sums, **options)
+    for one, other in zip(gradients, fovea.varlen_backward(expected, q, k, v, *at, expected, sums)):
+        near_where_finite(one, other, 5e-2)
+
+
+def test_wrong_starts_on_a_gpu():
+    """Kernels check what the host does not read."""
+    arrays, at = make("self")
+    most = {"max_q": 70, "max_k": 70, "target": "gpu-sim"}
+    for name, place, wrong in (
+        ("cu_seqlens_q", 0, at[0] + 1), ("cu_seqlens_k", 1, np.minimum(at[1], 279)), ("cu_seqlens_k", 1, at[1][[0, 2, 1, *range(3, 8)]]),
+    ):  # fmt: skip
+        given = [wrong if i == place else each for i, each in enumerate(at)]
+        match = rf"varlen: lengths of {name}\[0, 0, \d\] must be at least 0 and below 71, but got (-1|71)"
+        refused(match, fovea.varlen, *arrays, *given, **most, error=fovea.FoveaError)
+        refused(f"{name}: found", fovea.varlen, *arrays, *given, target="gpu-sim")
+    refused("must be at least 0 and below 70, but got 70", fovea.varlen, *arrays, *at, **{**most, "max_k": 69}, error=fovea.FoveaError)
+    refused("max_k: found None, needed the longest length, as the other is given", fovea.varlen, *arrays, *at, max_q=70)
+    refused("max_q: found 0, needed an integer of at least 1", fovea.varlen, *arrays, *at, max_q=0, max_k=70)

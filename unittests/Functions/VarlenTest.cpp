@@ -88,6 +88,42 @@ TEST_F(VarlenTest, GradientsAreSlopes) {
       [&] { return get(varlen(q, k, v, starts, starts, options)).output; });
 }
 
+/// With the longest sequences, which the caller tells, and those that the host
+/// finds.
+TEST_F(VarlenTest, IsOneBatchOnGPUs) {
+  q = makeRandom({T, H, D}, 1), k = makeRandom({T, G, D}, 2);
+  v = makeRandom({T, G, E}, 3), sink = makeRandom({H}, 4);
+  Array dOut = makeRandom({T, H, E}, 5);
+  VarlenBackwardOptions backward;
+  static_cast<VarlenFormOptions &>(backward) = options;
+  backward.sink = TensorRef(sink);
+  options.sink = TensorRef(sink);
+  auto compute = [&](Target target, std::optional<int64_t> longest) {
+    options.target = backward.target = target;
+    options.maxQueries = options.maxKeys = longest;
+    backward.maxQueries = backward.maxKeys = longest;
+    AttentionResult result = get(varlen(q, k, v, starts, starts, options));
+    VarlenGradients gradients = get(
+        varlen_backward(dOut, q, k, v, starts, starts, result.output.getRef(),
+                        result.lse.getRef(), backward));
+    return std::pair(std::move(result), std::move(gradients));
+  };
+  auto [expected, slopes] = compute(Target::CPU, std::nullopt);
+  for (std::optional<int64_t> longest : {std::optional<int64_t>(), {32}}) {
+    auto [found, gradients] = compute(Target::GPUEmulator, longest);
+    expectNear(found.output, expected.output, 1e-4);
+    expectNear(found.lse, expected.lse, 1e-4);
+    expectNear(gradients.q, slopes.q, 1e-4);
+    expectNear(gradients.k, slopes.k, 1e-4);
+    expectNear(gradients.v, slopes.v, 1e-4);
+    expectNear(gradients.sink, slopes.sink, 1e-4);
+  }
+  options.maxQueries = 31;
+  EXPECT_THAT(getText(varlen(q, k, v, starts, starts, options)),
+              testing::HasSubstr("lengths of cu_seqlens_q[0, 0, 3] must be at "
+                                 "least 0 and below 32, but got 32"));
+}
+
 TEST_F(VarlenTest, RefusesWhatIsNoSequence) {
   starts.set(2, 6);
   EXPECT_EQ(getText(varlen(q, k, v, starts, starts, options)),

@@ -25,6 +25,11 @@ struct VarlenFormOptions {
   std::optional<int64_t> window, prefix;
   /// [H], or a number for all heads.
   std::optional<TensorRef> sink;
+  /// What the longest sequences have at most, both or none. Kernels of GPUs
+  /// read and check `starts` then, and a CUDA graph holds the call; without
+  /// them the host reads the starts. CPUs do not need them.
+  std::optional<int64_t> maxQueries, maxKeys;
+  Target target = Target::CPU;
 };
 
 struct VarlenOptions : VarlenFormOptions {
@@ -32,9 +37,10 @@ struct VarlenOptions : VarlenFormOptions {
   ResultMemory out;
 };
 
-/// `dense` of every sequence, on the CPU: q is [T,H,D], k [S,G,D] and v
-/// [S,G,E]. `starts` are the rows at which sequences begin, and the number of
-/// rows, of i32 or i64. Returns the output [T,H,E] and lse [H,T].
+/// `dense` of every sequence: q is [T,H,D], k [S,G,D] and v [S,G,E]. `starts`
+/// are the rows at which sequences begin, and the number of rows, of i32 or
+/// i64. Returns the output [T,H,E] and lse [H,T]. On a GPU all sequences are
+/// one batch, with as many places for each as the longest has rows.
 llvm::Expected<AttentionResult> varlen(const TensorRef &q, const TensorRef &k,
                                        const TensorRef &v,
                                        const TensorRef &queryStarts,

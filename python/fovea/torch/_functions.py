@@ -27,7 +27,6 @@ from .._stream import Source, SourceArrays, pass_call
 from .._trace import NO_SCORE, ScoreFunction
 from .._weights import hierarchical_weights, key_weights_from_conv1d
 from ._tape import make_call
-from ._varlen import find_longest, run_bounded
 from ._vq import VQState
 
 __all__ = [
@@ -214,17 +213,13 @@ def varlen(
     window: int | None = None,
     prefix: int | None = None,
     sink: Tensor | None = None,
-    return_lse: bool = False,
-    target: str | None = None,
     max_q: int | None = None,
     max_k: int | None = None,
+    return_lse: bool = False,
+    target: str | None = None,
 ) -> Any:
-    longest = find_longest(q, target, max_q, max_k)
-    if longest is not None:
-        values = q, k, v, cu_seqlens_q, cu_seqlens_k, scale, causal, window, prefix, sink
-        return run_bounded(dense, values, longest, return_lse, target)
     run = _varlen if return_lse else _varlen_out
-    return run(q, k, v, cu_seqlens_q, cu_seqlens_k, scale, causal, window, prefix, sink, target)
+    return run(q, k, v, cu_seqlens_q, cu_seqlens_k, scale, causal, window, prefix, sink, max_q, max_k, target)
 
 
 _paged = make_call("paged")

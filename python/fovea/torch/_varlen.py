@@ -7,8 +7,8 @@ Sequences whose lengths are between the same powers of two are the entries of on
 Keys begin with the first row of an entry, as `lengths` says. Queries end with the last one: the last query stands at the last
 key, and rows of padding before it, which are zeros, pass nothing on.
 
-With the longest lengths that a caller tells, all sequences are one batch, and nothing of the starts is read on the host: CUDA
-graphs hold that.
+With the longest lengths that a caller tells, the compiled function makes one batch of all sequences, as it does in C++: nothing
+of the starts is read on the host.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from .. import _arguments as check
 from .. import _fovea
 from .._abstract import AbstractArray
 
@@ -49,31 +48,6 @@ class _Rows:
     def unpad(self, found: Tensor, rows: Tensor) -> None:
         """Writes those of a batch to `rows`."""
         rows.index_copy_(0, self.packed, found.transpose(1, 2).flatten(0, 1).index_select(0, self.padded))
-
-
-class _BoundedRows:
-    """Rows of all sequences among packed ones, and in a batch with `most` places for each: the device computes where.
-
-    Rows are within the batch whatever the starts are. Attention checks lengths, which are -1 where starts do not begin with 0
-    and end with the number of rows.
-    """
-
-    def __init__(self, starts: Tensor, num_rows: int, most: int):
-        self.batch, self.most = starts.numel() - 1, most
-        starts = starts.to(torch.int64)
-        is_whole = (starts[0] == 0) & (starts[-1] == num_rows)
-        lengths = torch.where(is_whole, starts.diff(), -1)
-        self.lengths = lengths.clamp(-1, most + 1).to(torch.int32)
-        rows = torch.arange(num_rows, device=starts.device)
-        entries = (torch.searchsorted(starts, rows, right=True) - 1).clamp(0, self.batch - 1)
-        self.places = entries * most + (rows - starts.index_select(0, entries)).clamp(0, most - 1)
-
-    def pad(self, rows: Tensor) -> Tensor:
-        padded = rows.new_zeros((self.batch * self.most, *rows.shape[1:])).index_copy(0, self.places, rows)
-        return padded.unflatten(0, (self.batch, self.most)).transpose(1, 2)
-
-    def unpad(self, found: Tensor) -> Tensor:
-        return found.transpose(1, 2).flatten(0, 1).index_select(0, self.places)
 
 
 class _Batch(NamedTuple):
@@ -119,35 +93,9 @@ def _is_on_cpu(q: Tensor, target: str | None) -> bool:
     return not q.is_cuda and target != "gpu-sim"
 
 
-def find_longest(q: Tensor, target: str | None, max_q: int | None, max_k: int | None) -> tuple[int, int] | None:
-    """The longest lengths that a caller tells, for `run_bounded`. The CPU does not need them."""
-    for name, most in (("max_q", max_q), ("max_k", max_k)):
-        if most is not None:
-            check.integer(name, most, 1)
-    if max_q is not None and max_k is not None:
-        return None if _is_on_cpu(q, target) else (max_q, max_k)
-    if max_q is not None or max_k is not None:
-        name = "max_q" if max_q is None else "max_k"
-        raise ValueError(f"{name}: found None, needed the longest length, as the other is given")
-    return None
-
-
-def run_bounded(dense: Any, values: Sequence[Any], longest: tuple[int, int], return_lse: bool, target: str | None) -> Any:
-    """`varlen` of its arguments, by the function `dense` of tensors, whose gradients are all that there are."""
-    q, k, v, query_starts, key_starts, scale, causal, window, prefix, sink = values
-    if not torch.compiler.is_compiling():
-        _fovea.varlen(*map(_describe, values), return_lse, "cpu")
-    queries, keys = _BoundedRows(query_starts, q.shape[0], longest[0]), _BoundedRows(key_starts, k.shape[0], longest[1])
-    found = dense(
-        queries.pad(q), keys.pad(k), keys.pad(v), scale=scale, causal=causal, window=window, prefix=prefix, sink=sink,
-        lengths=keys.lengths, query_lengths=queries.lengths, return_lse=return_lse, target=target,
-    )  # fmt: skip
-    return (queries.unpad(found[0]), queries.unpad(found[1]).T.contiguous()) if return_lse else queries.unpad(found)
-
-
 def _varlen(*values: Any, out: Any = None) -> Any:
-    q, k, v, _, _, scale, causal, window, prefix, sink, return_lse, target = values
-    if _is_on_cpu(q, target):
+    q, k, v, _, _, scale, causal, window, prefix, sink, max_q, max_k, return_lse, target = values
+    if _is_on_cpu(q, target) or max_q is not None or max_k is not None:
         return _fovea.tensors.varlen(*values, out=out)
     batches = _make_batches(_fovea.varlen, values[:-1], 3)
     rows = q.new_zeros(*q.shape[:2], v.shape[2])
@@ -163,8 +111,8 @@ def _varlen(*values: Any, out: Any = None) -> Any:
 
 
 def _varlen_backward(*values: Any, out: Any = None) -> Any:
-    d_out, q, k, v, _, _, rows, lse, d_lse, scale, causal, window, prefix, sink, target = values
-    if _is_on_cpu(q, target):
+    d_out, q, k, v, _, _, rows, lse, d_lse, scale, causal, window, prefix, sink, max_q, max_k, target = values
+    if _is_on_cpu(q, target) or max_q is not None or max_k is not None:
         return _fovea.tensors.varlen_backward(*values, out=out)
     gradients = [torch.zeros_like(each, memory_format=torch.contiguous_format) for each in (q, k, v)]
     # Sums over batches are rounded once.

@@ -131,17 +131,18 @@ def test_capture_needs_the_longest_lengths(monkeypatch):
 
 def test_wrong_longest_lengths():
     arrays, at = make("self")
+    wrong = r".*varlen: lengths of {}\[0, 0, 0\] must be at least 0 and below {}, but got {}"
     refused = [
-        ({"max_q": 69, "max_k": 70}, at, "query_lengths: found 70 for batch entry 0, needed 0 to 69"),
-        ({"max_q": 70, "max_k": 69}, at, "lengths: found 70 for batch entry 0, needed 0 to 69"),
-        ({"max_q": 70, "max_k": 70}, [at[0] + 1, at[1]], "query_lengths: found -1 for batch entry 0"),
-        ({"max_q": 70, "max_k": 70}, [at[0], at[1].clamp(max=279)], "lengths: found -1 for batch entry 0"),
+        ({"max_q": 69, "max_k": 70}, at, wrong.format("cu_seqlens_q", 70, 70)),
+        ({"max_q": 70, "max_k": 69}, at, wrong.format("cu_seqlens_k", 70, 70)),
+        ({"max_q": 70, "max_k": 70}, [at[0] + 1, at[1]], wrong.format("cu_seqlens_q", 71, -1)),
+        ({"max_q": 70, "max_k": 70}, [at[0], at[1].clamp(max=279)], wrong.format("cu_seqlens_k", 71, -1)),
         ({"max_q": 70}, at, "max_k: found None, needed the longest length, as the other is given"),
         ({"max_q": 0, "max_k": 70}, at, "max_q: found 0"),
         ({"max_q": 70, "max_k": 70}, [at[0].float(), at[1]], "cu_seqlens_q: found element type float32"),
     ]
     for most, starts, match in refused:
-        with pytest.raises(ValueError, match=f"^{match}"):
+        with pytest.raises((ValueError, fovea.FoveaError), match=f"^{match}"):
             fovea.torch.varlen(*arrays, *starts, **most, target="gpu-sim")
 
 
@@ -159,7 +160,7 @@ def test_many_short_ones_beside_a_long_one():
     rows = int(starts[-1])
     q, k, v = (torch.randn(rows, heads, 8) for heads in (2, 1, 1))
     with Recorder():
-        _varlen._varlen(q, k, v, starts, starts, None, True, None, None, None, True, "gpu-sim")
+        _varlen._varlen(q, k, v, starts, starts, None, True, *[None] * 5, True, "gpu-sim")
     assert 0 < max(sizes) <= 2 * q.numel()
 
 

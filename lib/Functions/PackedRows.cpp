@@ -1,0 +1,278 @@
+//===- PackedRows.cpp - Packed sequences as a batch -----------------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "PackedRows.h"
+#include "Call.h"
+#include "fovea/Dialect/Attn/IR/AttnOps.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/ImplicitLocOpBuilder.h"
+#include <limits>
+
+using namespace mlir;
+using namespace fovea;
+using namespace fovea::functions;
+using llvm::Expected, llvm::StringRef, llvm::Twine;
+
+namespace {
+/// Integers of the bodies of loops, all of type index.
+struct IndexBuilder : ImplicitLocOpBuilder {
+  using ImplicitLocOpBuilder::ImplicitLocOpBuilder;
+
+  Value number(int64_t value) {
+    return arith::ConstantIndexOp::create(*this, value);
+  }
+  Value widen(Value integer) {
+    return arith::IndexCastOp::create(*this, getIndexType(), integer);
+  }
+  Value narrow(Value index) {
+    return arith::IndexCastOp::create(*this, getI32Type(), index);
+  }
+  /// An element of integers [x].
+  Value load(Value list, Value at) {
+    return widen(tensor::ExtractOp::create(*this, list, at));
+  }
+  Value clamp(Value value, int64_t least, int64_t most) {
+    value = arith::MaxSIOp::create(*this, value, number(least));
+    return arith::MinSIOp::create(*this, value, number(most));
+  }
+  Value is(arith::CmpIPredicate how, Value left, Value right) {
+    return arith::CmpIOp::create(*this, how, left, right);
+  }
+  Value select(Value condition, Value one, Value other) {
+    return arith::SelectOp::create(*this, condition, one, other);
+  }
+  Value index(int64_t dim) { return linalg::IndexOp::create(*this, dim); }
+};
+} // namespace
+
+/// `compute` for every point of `inits`, with the elements that `maps` name.
+static linalg::GenericOp forPoints(
+    IndexBuilder &b, ValueRange inputs, ValueRange inits,
+    ArrayRef<AffineMap> maps, int64_t numReductions,
+    function_ref<SmallVector<Value>(IndexBuilder &, ValueRange)> compute) {
+  SmallVector<utils::IteratorType> loops(maps.front().getNumDims(),
+                                         utils::IteratorType::parallel);
+  for (int64_t i = 0; i < numReductions; ++i)
+    loops[loops.size() - 1 - i] = utils::IteratorType::reduction;
+  return linalg::GenericOp::create(
+      b, inits.getTypes(), inputs, inits, maps, loops,
+      [&](OpBuilder &nested, Location loc, ValueRange elements) {
+        IndexBuilder inner(loc, nested);
+        linalg::YieldOp::create(inner, compute(inner, elements));
+      });
+}
+
+/// A map of `rank` dimensions to those.
+static AffineMap getMap(OpBuilder &b, unsigned rank, ArrayRef<unsigned> dims) {
+  return AffineMap::getMultiDimMapWithTargets(rank, dims, b.getContext());
+}
+
+static Value makeZeros(IndexBuilder &b, Value init) {
+  auto type = cast<RankedTensorType>(init.getType()).getElementType();
+  Value zero = arith::ConstantOp::create(b, b.getZeroAttr(type));
+  return linalg::FillOp::create(b, zero, init).getResult(0);
+}
+
+//===----------------------------------------------------------------------===//
+// Places
+//===----------------------------------------------------------------------===//
+
+static const attn::Contract &getPlacesContract() {
+  static const attn::Contract contract("packed_places", "starts: [S]\n"
+                                                        "lengths: i32[B]\n"
+                                                        "places: i32[T]");
+  return contract;
+}
+
+/// Lengths, which are checked, and places. A sequence has no length where
+/// starts do not begin with 0 and end with the number of rows.
+static SmallVector<Value> buildPlaces(IndexBuilder &b, StringRef name,
+                                      Value starts, ValueRange inits,
+                                      int64_t most) {
+  int64_t batch = cast<RankedTensorType>(inits[0].getType()).getDimSize(0);
+  int64_t numRows = cast<RankedTensorType>(inits[1].getType()).getDimSize(0);
+  using Is = arith::CmpIPredicate;
+  AffineMap one = b.getMultiDimIdentityMap(1);
+  Value found =
+      tensor::EmptyOp::create(b, ArrayRef<int64_t>{batch}, b.getI32Type());
+  auto lengths = forPoints(
+      b, {}, {found, inits[0]}, {one, one}, /*numReductions=*/0,
+      [&](IndexBuilder &k, ValueRange) -> SmallVector<Value> {
+        Value entry = k.index(0);
+        Value next = arith::AddIOp::create(k, entry, k.number(1));
+        Value length = arith::SubIOp::create(k, k.load(starts, next),
+                                             k.load(starts, entry));
+        Value begins = k.is(Is::eq, k.load(starts, k.number(0)), k.number(0));
+        Value ends =
+            k.is(Is::eq, k.load(starts, k.number(batch)), k.number(numRows));
+        Value isWhole = arith::AndIOp::create(k, begins, ends);
+        length = k.select(isWhole, length, k.number(-1));
+        return {k.narrow(k.clamp(length, -1, most + 1)),
+                k.narrow(k.clamp(length, 0, most))};
+      });
+  Value list = tensor::ExpandShapeOp::create(
+      b, RankedTensorType::get({1, 1, batch}, b.getI32Type()),
+      lengths.getResult(0), ArrayRef<ReassociationIndices>{{0, 1, 2}});
+  attn::CheckCodesOp::create(b, list, b.number(most + 1),
+                             ("varlen: lengths of " + name).str());
+
+  // The sequence of a row is the last one that begins before it, or there.
+  Value entries =
+      makeZeros(b, tensor::EmptyOp::create(b, ArrayRef<int64_t>{numRows},
+                                           b.getI32Type()));
+  Value later = tensor::ExtractSliceOp::create(
+      b, starts, ArrayRef<OpFoldResult>{b.getIndexAttr(1)},
+      ArrayRef<OpFoldResult>{b.getIndexAttr(batch)},
+      ArrayRef<OpFoldResult>{b.getIndexAttr(1)});
+  entries = forPoints(b, later, entries, {getMap(b, 2, {1}), getMap(b, 2, {0})},
+                      /*numReductions=*/1,
+                      [&](IndexBuilder &k, ValueRange elements) {
+                        Value isBefore =
+                            k.is(Is::sle, k.widen(elements[0]), k.index(0));
+                        Value step =
+                            arith::ExtUIOp::create(k, k.getI32Type(), isBefore);
+                        return SmallVector<Value>{
+                            arith::AddIOp::create(k, elements[1], step)};
+                      })
+                .getResult(0);
+  auto places = forPoints(
+      b, entries, inits[1], {one, one}, /*numReductions=*/0,
+      [&](IndexBuilder &k, ValueRange elements) {
+        Value entry = k.clamp(k.widen(elements[0]), 0, batch - 1);
+        Value row = arith::SubIOp::create(k, k.index(0), k.load(starts, entry));
+        Value first = arith::MulIOp::create(k, entry, k.number(most));
+        return SmallVector<Value>{k.narrow(
+            arith::AddIOp::create(k, first, k.clamp(row, 0, most - 1)))};
+      });
+  return {lengths.getResult(1), places.getResult(0)};
+}
+
+PackedRows::PackedRows(Checker &check, StringRef name, const Argument &starts,
+                       int64_t numRows, int64_t most, Target target)
+    : starts(starts), numRows(numRows), most(most), target(target) {
+  check.check(most * getBatch() <= std::numeric_limits<int32_t>::max() &&
+                  numRows <= std::numeric_limits<int32_t>::max(),
+              name + ": found " + Twine(getBatch()) + " sequences of up to " +
+                  Twine(most) + " rows, needed at most 2147483647 rows");
+  if (check.hasFailed())
+    return;
+  Call call(getPlacesContract(), target, {});
+  call.operands({starts});
+  // What the body knows, the key of the kernel has.
+  call.attribute("most", most);
+  call.flag("is_of_queries", name == "cu_seqlens_q");
+  call.result(check, "lengths", ElementType::I32, {getBatch()});
+  call.result(check, "places", ElementType::I32, {numRows});
+  call.setBody([&](OpBuilder &builder, ValueRange arguments, ValueRange inits) {
+    IndexBuilder b(builder.getUnknownLoc(), builder);
+    return buildPlaces(b, name, arguments[0], inits, most);
+  });
+  Expected<SmallVector<OwnedTensor>> made =
+      call.runChecked(check, getBatch() == 0 || numRows == 0);
+  if (!made) {
+    check.fail(made.takeError());
+    return;
+  }
+  lengths = std::move((*made)[0]);
+  places = std::move((*made)[1]);
+}
+
+//===----------------------------------------------------------------------===//
+// Rows
+//===----------------------------------------------------------------------===//
+
+/// Where loops over a batch [B,H,most,D] or [B,H,most] read rows [T,H,D] or
+/// numbers [H,T].
+static Value buildBatch(IndexBuilder &b, Value rows, Value starts,
+                        Value lengths, Value init) {
+  auto type = cast<RankedTensorType>(rows.getType());
+  bool hasColumns = type.getRank() == 3;
+  int64_t numRows = type.getDimSize(hasColumns ? 0 : 1);
+  if (numRows == 0)
+    return makeZeros(b, init);
+  unsigned rank = type.getRank() + 1;
+  return forPoints(b, lengths, init,
+                   {getMap(b, rank, {0}), b.getMultiDimIdentityMap(rank)},
+                   /*numReductions=*/0,
+                   [&](IndexBuilder &k, ValueRange elements) {
+                     Value place = k.index(2);
+                     Value isThere = k.is(arith::CmpIPredicate::slt, place,
+                                          k.widen(elements[0]));
+                     Value row = arith::AddIOp::create(
+                         k, k.load(starts, k.index(0)), place);
+                     row = k.clamp(row, 0, numRows - 1);
+                     SmallVector<Value> at = {k.index(1), row};
+                     if (hasColumns)
+                       at = {row, k.index(1), k.index(3)};
+                     Value number = tensor::ExtractOp::create(k, rows, at);
+                     Value zero = arith::ConstantOp::create(
+                         k, k.getZeroAttr(type.getElementType()));
+                     return SmallVector<Value>{k.select(isThere, number, zero)};
+                   })
+      .getResult(0);
+}
+
+Expected<OwnedTensor> PackedRows::pad(const Argument &rows) const {
+  static const attn::Contract contract("packed_batch", "rows: [T, H, D]\n"
+                                                       "starts: [S]\n"
+                                                       "lengths: [B]\n"
+                                                       "batch: [B, H, N, D]");
+  bool hasColumns = rows.shape.size() == 3;
+  Shape shape = {getBatch(), rows.shape[hasColumns ? 1 : 0], most};
+  if (hasColumns)
+    shape.push_back(rows.shape[2]);
+  Checker check;
+  Call call(contract, target, {});
+  call.operands({rows, starts, Argument("lengths", lengths.getRef())});
+  call.result(check, "batch", rows.elementType, shape);
+  call.setBody([&](OpBuilder &builder, ValueRange arguments, ValueRange inits) {
+    IndexBuilder b(builder.getUnknownLoc(), builder);
+    return SmallVector<Value>{
+        buildBatch(b, arguments[0], arguments[1], arguments[2], inits[0])};
+  });
+  return call.runFor<OwnedTensor, 1>(check, llvm::is_contained(shape, 0));
+}
+
+Expected<OwnedTensor> PackedRows::unpad(const OwnedTensor &batch,
+                                        const ResultMemory &memory) const {
+  static const attn::Contract contract("packed_rows", "batch: [B, H, N, D]\n"
+                                                      "places: [T]\n"
+                                                      "rows: [T, H, D]");
+  llvm::ArrayRef<int64_t> given = batch.getShape();
+  bool hasColumns = given.size() == 4;
+  Shape shape = {given[1], numRows};
+  if (hasColumns)
+    shape = {numRows, given[1], given[3]};
+  Checker check;
+  Call call(contract, target, memory);
+  call.operands(
+      {Argument("batch", batch.getRef()), Argument("places", places.getRef())});
+  call.result(check, "rows", batch.getElementType(), shape);
+  call.setBody([&](OpBuilder &builder, ValueRange arguments, ValueRange inits) {
+    IndexBuilder b(builder.getUnknownLoc(), builder);
+    unsigned rank = shape.size();
+    auto rows = forPoints(
+        b, arguments[1], inits[0],
+        {getMap(b, rank, {hasColumns ? 0U : 1U}),
+         b.getMultiDimIdentityMap(rank)},
+        /*numReductions=*/0, [&](IndexBuilder &k, ValueRange elements) {
+          Value place = k.widen(elements[0]), length = k.number(most);
+          SmallVector<Value> at = {arith::DivUIOp::create(k, place, length),
+                                   k.index(hasColumns ? 1 : 0),
+                                   arith::RemUIOp::create(k, place, length)};
+          if (hasColumns)
+            at.push_back(k.index(2));
+          return SmallVector<Value>{
+              tensor::ExtractOp::create(k, arguments[0], at)};
+        });
+    return SmallVector<Value>(rows.getResults());
+  });
+  return call.runFor<OwnedTensor, 1>(check, llvm::is_contained(shape, 0));
+}

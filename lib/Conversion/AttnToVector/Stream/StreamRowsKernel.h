@@ -257,7 +257,9 @@ private:
   Value areFinite(const Rows &values, Value isNeeded);
   /// Keys of a block, whose values are added to one panel of the outputs after
   /// the other.
-  int64_t getValueRows(const Rows &values);
+  int64_t getValueRows(const Rows &values, int64_t numRows);
+  /// Panels of the outputs of so many rows.
+  int64_t getNumPanels(int64_t numRows);
   void accumulateRows(const Rows &values, int64_t numRows);
   void accumulatePanel(const Rows &values, Value firstKey, Value endKey,
                        Value row, int64_t numRows, Value column,
@@ -302,9 +304,9 @@ private:
   /// are kept in memory.
   static constexpr int64_t kRowStep = 8, kNarrowRowStep = 12;
   /// Keys whose values are added to one panel of the outputs after the other,
-  /// with 32 registers and with 16: then a panel reads a line of each row, and
-  /// no panel may come to rows that have not been asked for. A panel of
-  /// narrower elements reads half a line or less: more rows are asked for
+  /// at most with 32 registers, and with 16: then a panel reads a line of each
+  /// row, and no panel may come to rows that have not been asked for. A panel
+  /// of narrower elements reads half a line or less: more rows are asked for
   /// meanwhile.
   static constexpr int64_t kValueRows = 64, kNarrowValueRows = 16,
                            kNarrowValueLines = 128;

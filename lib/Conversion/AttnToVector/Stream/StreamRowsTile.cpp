@@ -505,11 +505,22 @@ StreamRowsKernel::Value StreamRowsKernel::areFinite(const Rows &values,
   return vector::ReductionOp::create(b, vector::CombiningKind::AND, isNumber);
 }
 
-int64_t StreamRowsKernel::getValueRows(const Rows &values) {
+int64_t StreamRowsKernel::getNumPanels(int64_t numRows) {
+  return llvm::divideCeil(paddedValueWidth, accumulators / numRows * lanes);
+}
+
+int64_t StreamRowsKernel::getValueRows(const Rows &values, int64_t numRows) {
   if (hasSeveralHeads())
     return kHeadsValueRows;
-  if (!hasFewRegisters)
-    return kValueRows;
+  if (!hasFewRegisters) {
+    // While the first panel reads the block it asks for its part of the next
+    // one's lines: it comes to those it has asked for.
+    int64_t ahead = getAhead(values, numRows), panels = getNumPanels(numRows);
+    if (!ahead || panels == 1 || values.numbers)
+      return kValueRows;
+    int64_t rows = llvm::bit_floor<uint64_t>(ahead * panels / (panels - 1));
+    return std::clamp<int64_t>(rows, 8, kValueRows);
+  }
   if (getElementTypeOrSelf(values.memref) == b.getStateType())
     return kNarrowValueRows;
   int64_t lines = std::max<int64_t>(getLinesPerRow(values.memref), 1);
@@ -520,7 +531,7 @@ int64_t StreamRowsKernel::getValueRows(const Rows &values) {
 void StreamRowsKernel::accumulateRows(const Rows &values, int64_t numRows) {
   int64_t numVectors = accumulators / numRows, step = numVectors * lanes;
   int64_t full = llvm::alignDown(paddedValueWidth, step);
-  int64_t block = getValueRows(values);
+  int64_t block = getValueRows(values, numRows);
   b.loop(b.index(0), values.count, block, [&](Value first) {
     Value end = b.min(b.add(first, block), values.count);
     auto accumulateColumns = [&](Value column, int64_t numVectors) {
@@ -567,9 +578,9 @@ void StreamRowsKernel::accumulatePanel(const Rows &values, Value firstKey,
   auto askAhead = [&](Value key) {
     if (!ahead)
       return;
-    int64_t panels = llvm::divideCeil(paddedValueWidth, numVectors * lanes);
+    int64_t panels = getNumPanels(numRows);
     int64_t lines = getLinesPerRow(values.memref);
-    Value panel = b.div(column, numVectors * lanes);
+    Value panel = b.div(column, accumulators / numRows * lanes);
     Value isFirst = b.equal(row, b.index(0));
     if (values.numbers) {
       int64_t perKey = llvm::divideCeil(lines, panels);
@@ -581,7 +592,7 @@ void StreamRowsKernel::accumulatePanel(const Rows &values, Value firstKey,
     }
     int64_t perTurn = llvm::divideCeil(kUnroll * lines, panels);
     b.ifThen(isFirst, [&] {
-      Value turn = b.add(b.mul(panel, getValueRows(values) / kUnroll),
+      Value turn = b.add(b.mul(panel, getValueRows(values, numRows) / kUnroll),
                          b.div(b.sub(key, firstKey), kUnroll));
       ask(values, b.add(firstKey, ahead), b.mul(turn, perTurn), perTurn);
     });

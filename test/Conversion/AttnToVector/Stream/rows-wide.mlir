@@ -34,3 +34,19 @@ func.func @pairs(%q: memref<1x4x8x128xf32>, %k: memref<1x1x512x128xf32>, %o: mem
       {scale = 1.0, tiles = #attn.tiles<query = 64, key = 128, lanes = 16, vectors = 4, keys = 4, columns = 4>}
   return
 }
+
+// Lines of 1 KB rows are asked for 16 rows ahead, and a block of values has as
+// many: its first panel of four comes to no row that nobody has asked for.
+// CHECK-LABEL: func.func @blocks(
+// CHECK: scf.for %{{.+}} step %c128 {
+// CHECK: scf.for %{{.+}} = %c0 to %{{[0-9]+}} step %c16 {
+// CHECK: scf.for %{{.+}} = %c0 to %c256 step %c64 {
+// CHECK: :16 = scf.for
+// CHECK: return
+func.func @blocks(%q: memref<1x4x1x256xf32>, %k: memref<1x1x512x256xf32>, %o: memref<1x4x1x256xf32>) {
+  attn.stream query(%q : memref<1x4x1x256xf32>)
+      source(%k, %k : memref<1x1x512x256xf32>, memref<1x1x512x256xf32>) ranges [affine_map<(b)[rows, n] -> (0, rows)>]
+      outs(%o : memref<1x4x1x256xf32>)
+      {scale = 1.0, tiles = #attn.tiles<query = 64, key = 128, lanes = 16, vectors = 4, keys = 4, columns = 4>}
+  return
+}

@@ -156,14 +156,17 @@ private:
   void enterHead(Value head);
   void forHeads(llvm::function_ref<void()> body);
 
+  SourceView view(const StreamSource &source);
+  void emitSet(Value part, Value numParts);
+  Value shareOf(Value length, Value numParts);
+
+  // The state of a set (StreamRowsState.cpp).
   int64_t getRowCapacity();
   /// Elements that vectors of rows are further apart than rows are, at most.
   int64_t getMaxGap();
   Value getRowPitch();
   void allocateState();
   void allocateScratch();
-  SourceView view(const StreamSource &source);
-  void emitSet(Value part, Value numParts);
   void startState(Value isFirstPart);
   void packRows();
   void orderColumns();
@@ -226,7 +229,6 @@ private:
   int64_t startTiles();
   void attendRows(const SourceView &source, const Interval &interval, Value low,
                   Value high);
-  Value shareOf(Value length, Value numParts);
   Rows rowsOf(const Tile &tile, Value memref) const;
   Value rowOfKey(const Tile &tile, Value key);
   void attendTile(Tile tile);
@@ -253,6 +255,7 @@ private:
   void exponentiateAlongRows(const Tile &tile);
   void squarePositive(const Tile &tile);
 
+  // The product with the values (StreamRowsValues.cpp).
   void accumulate(const Tile &tile);
   Value areFinite(const Rows &values, Value isNeeded);
   /// Keys of a block, whose values are added to one panel of the outputs after

@@ -1,0 +1,207 @@
+//===- StreamRowsValues.cpp - Weights of few query rows times values ------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "StreamRowsKernel.h"
+#include "fovea/Kernels/SoftmaxAlgebra.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/TypeUtilities.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+using namespace fovea::attn;
+
+/// `output += weights . values`. Where entries are removed, a weight of zero
+/// takes part as long as the values are finite; both ways add in one order.
+void StreamRowsKernel::accumulate(const Tile &tile) {
+  if (usesAMX && !alongColumns)
+    return accumulateByAMX(tile);
+  const SourceView &source = tile.source;
+  Rows asked = rowsOf(tile, source.values);
+  Rows values = stage(asked, stagedValues, valueWidth, /*asks=*/alongColumns);
+  auto accumulateAll = [&] {
+    if (!alongColumns)
+      return accumulateColumns(values, asked);
+    b.ifThenElse(
+        b.equal(paddedRows, b.index(1)), [&] { accumulateRows(values, 1); },
+        [&] {
+          b.ifThenElse(
+              b.equal(paddedRows, b.index(2)),
+              [&] { accumulateRows(values, 2); },
+              [&] { accumulateRows(values, 4); });
+        });
+  };
+  if (!tile.removesAny)
+    return accumulateAll();
+  Value isPlain = areFinite(values, tile.removesAny);
+  b.ifThenElse(isPlain, accumulateAll, [&] {
+    markHidden(tile);
+    alongColumns ? accumulateVisible(values) : accumulateVisibleColumns(values);
+  });
+}
+
+/// Whether all values of a tile are finite, or `isNeeded` is false.
+StreamRowsKernel::Value StreamRowsKernel::areFinite(const Rows &values,
+                                                    Value isNeeded) {
+  Value end = b.select(isNeeded, values.count, b.index(0));
+  Value zero = b.splat(0.0);
+  // Zero times what is not finite is NaN.
+  Value total = b.loop(
+      b.index(0), end, 1, zero, [&](Value key, ValueRange carried) -> Values {
+        Value row = values.at(b, key);
+        return b.overVectors(
+            paddedValueWidth, carried, [&](Value column, ValueRange sum) {
+              Value value = b.loadVector(values.memref, {row, column});
+              return Values{b.fma(value, zero, sum[0])};
+            });
+      })[0];
+  Value isNumber =
+      arith::CmpFOp::create(b, arith::CmpFPredicate::ORD, total, total);
+  return vector::ReductionOp::create(b, vector::CombiningKind::AND, isNumber);
+}
+
+int64_t StreamRowsKernel::getNumPanels(int64_t numRows) {
+  return llvm::divideCeil(paddedValueWidth, accumulators / numRows * lanes);
+}
+
+int64_t StreamRowsKernel::getValueRows(const Rows &values, int64_t numRows) {
+  if (hasSeveralHeads())
+    return kHeadsValueRows;
+  if (!hasFewRegisters) {
+    // While the first panel reads the block it asks for its part of the next
+    // one's lines: it comes to those it has asked for.
+    int64_t ahead = getAhead(values, numRows), panels = getNumPanels(numRows);
+    if (!ahead || panels == 1 || values.numbers)
+      return kValueRows;
+    int64_t rows = llvm::bit_floor<uint64_t>(ahead * panels / (panels - 1));
+    return std::clamp<int64_t>(rows, 8, kValueRows);
+  }
+  if (getElementTypeOrSelf(values.memref) == b.getStateType())
+    return kNarrowValueRows;
+  int64_t lines = std::max<int64_t>(getLinesPerRow(values.memref), 1);
+  int64_t rows = llvm::alignDown(kNarrowValueLines / lines, kNarrowValueRows);
+  return std::clamp(rows, kNarrowValueRows, kValueRows);
+}
+
+void StreamRowsKernel::accumulateRows(const Rows &values, int64_t numRows) {
+  int64_t numVectors = accumulators / numRows, step = numVectors * lanes;
+  int64_t full = llvm::alignDown(paddedValueWidth, step);
+  int64_t block = getValueRows(values, numRows);
+  b.loop(b.index(0), values.count, block, [&](Value first) {
+    Value end = b.min(b.add(first, block), values.count);
+    auto accumulateColumns = [&](Value column, int64_t numVectors) {
+      b.loop(b.index(0), paddedRows, numRows, [&](Value row) {
+        accumulatePanel(values, first, end, row, numRows, column, numVectors);
+      });
+    };
+    b.loop(b.index(0), b.index(full), step,
+           [&](Value column) { accumulateColumns(column, numVectors); });
+    if (full != paddedValueWidth)
+      accumulateColumns(b.index(full), (paddedValueWidth - full) / lanes);
+  });
+}
+
+/// Adds the keys `[firstKey, endKey)` to some rows and columns of the outputs.
+/// The first rows ask for values.
+void StreamRowsKernel::accumulatePanel(const Rows &values, Value firstKey,
+                                       Value endKey, Value row, int64_t numRows,
+                                       Value column, int64_t numVectors) {
+  int64_t ahead = getAhead(values, numRows);
+  constexpr int64_t kUnroll = 2;
+  Values initial;
+  for (int64_t r = 0; r < numRows; ++r)
+    for (int64_t v = 0; v < numVectors; ++v)
+      initial.push_back(
+          b.loadVector(outputs, {b.add(row, r), b.add(column, v * lanes)}));
+  auto addKey = [&](Value key, ValueRange running) {
+    Values loaded, next;
+    Value valueRow = values.at(b, key);
+    for (int64_t v = 0; v < numVectors; v += getColumnVectors())
+      llvm::append_range(
+          loaded,
+          loadColumns(values.memref, {valueRow, b.add(column, v * lanes)}));
+    for (int64_t r = 0; r < numRows; ++r) {
+      Value weight = b.broadcast(
+          b.loadScalar(scores.memref, scores.at(b, key, b.add(row, r))));
+      for (int64_t v = 0; v < numVectors; ++v)
+        next.push_back(b.fma(weight, loaded[v], running[r * numVectors + v]));
+    }
+    return next;
+  };
+  // The panels divide the lines of a block of rows among them: in order, or of
+  // listed rows those of each.
+  auto askAhead = [&](Value key) {
+    if (!ahead)
+      return;
+    int64_t panels = getNumPanels(numRows);
+    int64_t lines = getLinesPerRow(values.memref);
+    Value panel = b.div(column, accumulators / numRows * lanes);
+    Value isFirst = b.equal(row, b.index(0));
+    if (values.numbers) {
+      int64_t perKey = llvm::divideCeil(lines, panels);
+      Value line = b.mul(panel, perKey);
+      return b.ifThen(b.both(isFirst, b.less(line, b.index(lines))), [&] {
+        for (int64_t i = 0; i < kUnroll; ++i)
+          askRow(values, b.add(key, ahead + i), line, perKey);
+      });
+    }
+    int64_t perTurn = llvm::divideCeil(kUnroll * lines, panels);
+    b.ifThen(isFirst, [&] {
+      Value turn = b.add(b.mul(panel, getValueRows(values, numRows) / kUnroll),
+                         b.div(b.sub(key, firstKey), kUnroll));
+      ask(values, b.add(firstKey, ahead), b.mul(turn, perTurn), perTurn);
+    });
+  };
+  Values totals =
+      b.unrolledLoop(firstKey, endKey, kUnroll, initial, addKey, askAhead);
+  for (int64_t r = 0; r < numRows; ++r)
+    for (int64_t v = 0; v < numVectors; ++v)
+      b.storeVector(totals[r * numVectors + v], outputs,
+                    {b.add(row, r), b.add(column, v * lanes)});
+}
+
+StreamRowsKernel::Value StreamRowsKernel::isFinite(Value values) {
+  // Zero times what is not finite is NaN.
+  Value zeros = b.fmul(values, b.splat(0.0));
+  return arith::CmpFOp::create(b, arith::CmpFPredicate::ORD, zeros, zeros);
+}
+
+/// The same product without hidden entries, whose weights are marked, or of
+/// the values that are not finite alone.
+void StreamRowsKernel::accumulateVisible(const Rows &values,
+                                         bool onlyInfinite) {
+  int64_t numVectors = getColumnVectors();
+  auto addColumns = [&](Value row, Value column) {
+    Values at, initial;
+    for (int64_t v = 0; v < numVectors; ++v) {
+      at.push_back(b.add(column, v * lanes));
+      initial.push_back(b.loadVector(outputs, {row, at[v]}));
+    }
+    Values totals = b.loop(
+        b.index(0), values.count, 1, initial, [&](Value key, ValueRange sums) {
+          Value weight =
+              b.broadcast(b.loadScalar(scores.memref, scores.at(b, key, row)));
+          Values next;
+          for (auto [value, sum] : llvm::zip(
+                   loadColumns(values.memref, {values.at(b, key), column}),
+                   sums)) {
+            Value total = softmax::addVisible(b, weight, value, sum);
+            if (onlyInfinite)
+              total = arith::SelectOp::create(b, isFinite(value), sum, total);
+            next.push_back(total);
+          }
+          return next;
+        });
+    for (int64_t v = 0; v < numVectors; ++v)
+      b.storeVector(totals[v], outputs, {row, at[v]});
+  };
+  b.loop(b.index(0), setRows, 1, [&](Value row) {
+    b.loop(b.index(0), b.index(paddedValueWidth), numVectors * lanes,
+           [&](Value column) { addColumns(row, column); });
+  });
+}

@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "GPUTestUtils.h"
+#include <vector>
 
 using namespace fovea::rt::test;
 using testing::HasSubstr;
@@ -15,28 +16,32 @@ using testing::HasSubstr;
 // Checks on the device
 //===----------------------------------------------------------------------===//
 
-/// A call whose kernel, which this function stands for, finds a wrong code;
-/// `rule` has a text of its own.
-static fovea_rt_status findWrongCode(const char *rule, bool isWrong = true) {
-  struct Context {
-    const char *rule;
-    bool isWrong;
-  } context{rule, isWrong};
-  return invoke([context] {
+/// A call whose kernel, which this function stands for, finds what is wrong, if
+/// there are any `facts`; `rule` has a text of its own.
+static fovea_rt_status findWrong(const char *rule, int32_t kind,
+                                 const std::vector<int64_t> &facts) {
+  return invoke([&] {
     fovea_rt_gpu_queue *queue = fovea_rt_gpu_begin(kKind);
     auto *failure = static_cast<int64_t *>(fovea_rt_gpu_failure());
-    int64_t number = fovea_rt_gpu_rule(context.rule, FOVEA_RT_GPU_CODES);
+    int64_t number = fovea_rt_gpu_rule(rule, kind);
     auto *report = static_cast<int64_t *>(fovea_rt_gpu_report(number));
     // What no kernel has written.
     EXPECT_EQ(failure[0], -1);
     EXPECT_EQ(failure[1], 0);
-    if (context.isWrong) {
-      int64_t facts[] = {17, number + 1, 0, 1, 17, 512, 600};
-      memcpy(report, facts, sizeof(facts));
-      failure[1] = number + 1;
+    if (!facts.empty()) {
+      report[0] = 17;
+      report[1] = failure[1] = number + 1;
+      memcpy(report + 2, facts.data(), facts.size() * sizeof(int64_t));
     }
     fovea_rt_gpu_end(queue);
   });
+}
+
+static fovea_rt_status findWrongCode(const char *rule, bool isWrong = true) {
+  std::vector<int64_t> facts;
+  if (isWrong)
+    facts = {0, 1, 17, 512, 600};
+  return findWrong(rule, FOVEA_RT_GPU_CODES, facts);
 }
 
 static constexpr char kWrongCode[] =
@@ -94,6 +99,34 @@ TEST_F(GPUTest, ChecksAreNewForAGraphOnlyBefore) {
   fake->capturing = nullptr;
   EXPECT_EQ(findWrongCode("graph: codes", /*isWrong=*/false),
             FOVEA_RT_INVALID_ARGUMENT);
+  EXPECT_TRUE(fake->notCapturable.empty());
+  fovea_rt_gpu_set_stream(nullptr);
+  EXPECT_EQ(fovea_rt_gpu_stream_destroy(kKind, stream), FOVEA_RT_OK);
+}
+
+/// A level that the tree does not have, among the nodes that a captured call
+/// reads.
+TEST_F(GPUTest, TellsAWrongLevelOfAGraphInTheNextCall) {
+  const char *rule = "attn.tree_fetch";
+  std::vector<int64_t> wrong = {
+      /*batch=*/0, /*node=*/2,  /*level=*/9,
+      /*index=*/0, /*next=*/8,  /*follows=*/0,
+      /*roots=*/2, /*ratio=*/2, /*levels=*/3,
+      /*count=*/5};
+  void *stream;
+  ASSERT_EQ(fovea_rt_gpu_stream_create(kKind, &stream), FOVEA_RT_OK);
+  fovea_rt_gpu_set_stream(stream);
+  EXPECT_EQ(findWrong(rule, FOVEA_RT_GPU_NODES, {}), FOVEA_RT_OK);
+  fake->capturing = stream;
+  EXPECT_EQ(findWrong(rule, FOVEA_RT_GPU_NODES, wrong), FOVEA_RT_OK);
+  fake->capturing = nullptr;
+  EXPECT_EQ(findWrong(rule, FOVEA_RT_GPU_NODES, {}), FOVEA_RT_INVALID_ARGUMENT);
+  EXPECT_EQ(error(),
+            std::string("attn.tree_fetch: level of node 2 in batch "
+                        "entry 0, expected 0 to 3, but got 9; that was "
+                        "found in an earlier call on device 0, which "
+                        "has no results"));
+  EXPECT_EQ(findWrong(rule, FOVEA_RT_GPU_NODES, {}), FOVEA_RT_OK);
   EXPECT_TRUE(fake->notCapturable.empty());
   fovea_rt_gpu_set_stream(nullptr);
   EXPECT_EQ(fovea_rt_gpu_stream_destroy(kKind, stream), FOVEA_RT_OK);

@@ -75,10 +75,17 @@ def _attention(
     return torch.matmul(torch.ops.aten._safe_softmax.default(scores, -1), value)
 
 
+#: A program has operations for each of so many; more are found by sorting.
+_MOST_STEPS = 32
+
+
 def _topk(x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> tuple[Tensor, Tensor]:
-    """The greatest of what is left, k times: the first of equals, NaN before all numbers."""
+    """The greatest of what is left, k times: the first of equals, where NaN is greater than all numbers."""
     if x.dim() == 0:
         x, dim = x.unsqueeze(0), 0
+    if k > _MOST_STEPS:
+        values, indices = aten.sort.default(x, dim, largest)
+        return values.narrow(dim, 0, k), indices.narrow(dim, 0, k)
     x = x.movedim(dim, -1)
     limits = torch.finfo(x.dtype) if x.dtype.is_floating_point else torch.iinfo(x.dtype)
     last = limits.min if largest else limits.max
@@ -88,9 +95,14 @@ def _topk(x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool =
     left = torch.ones_like(x, dtype=torch.bool)
     values, indices = [], []
     for _ in range(k):
-        candidates = torch.where(left, x, last)
-        best = candidates.amax(-1, keepdim=True) if largest else candidates.amin(-1, keepdim=True)
-        found = left & ((x == best) | (x != x))
+        if largest:
+            best = torch.where(left, x, last).amax(-1, keepdim=True)
+            found = left & ((x == best) | (x != x))
+        else:
+            best = torch.where(left & (x == x), x, last).amin(-1, keepdim=True)
+            found = left & (x == best)
+            is_number = found.any(-1, keepdim=True)
+            best, found = torch.where(is_number, best, math.nan).to(x.dtype), torch.where(is_number, found, left)
         index = torch.where(found, positions, x.shape[-1]).amin(-1, keepdim=True)
         left = left & (positions != index)
         values.append(best)
@@ -192,6 +204,32 @@ def _power(x: Tensor, exponent: Any) -> Tensor:
     return result
 
 
+def _clamp(x: Tensor, least: Any = None, most: Any = None) -> Tensor:
+    """NaN stays, which torch-mlir makes a bound, here and where it is the first of two."""
+    if not x.dtype.is_floating_point:
+        return NotImplemented
+    for bound, compare in ((least, torch.lt), (most, torch.gt)):
+        if bound is not None:
+            x = torch.where(compare(x, bound), torch.full((), bound, dtype=x.dtype), x)
+    return x
+
+
+def _hardtanh(x: Tensor, least: Any = -1, most: Any = 1) -> Tensor:
+    return _clamp(x, least, most)
+
+
+def _relu6(x: Tensor) -> Tensor:
+    return _clamp(x, 0, 6)
+
+
+def _maximum(x: Tensor, y: Tensor) -> Tensor:
+    return torch.where((x > y) | (x != x), x, y) if torch.result_type(x, y).is_floating_point else NotImplemented
+
+
+def _minimum(x: Tensor, y: Tensor) -> Tensor:
+    return torch.where((x < y) | (x != x), x, y) if torch.result_type(x, y).is_floating_point else NotImplemented
+
+
 def _isfinite(x: Tensor) -> Tensor:
     return x.abs() < math.inf if x.dtype.is_floating_point else torch.ones_like(x, dtype=torch.bool)
 
@@ -273,6 +311,8 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     aten.topk.default: _topk, aten.scatter.value: _scatter_value, aten.native_layer_norm.default: _layer_norm,
     aten.scatter.src: _scatter, aten.scatter_add.default: _scatter_add, aten.sort.stable: _sort,
     aten.fmod.Tensor: _fmod, aten.fmod.Scalar: _fmod, aten.reciprocal.default: _reciprocal, aten.eq.Tensor: _eq,
+    aten.clamp.default: _clamp, aten.clamp_min.default: _clamp, aten.hardtanh.default: _hardtanh, aten.relu6.default: _relu6,
+    aten.maximum.default: _maximum, aten.minimum.default: _minimum,
     aten.pow.Tensor_Scalar: _power, aten.isfinite.default: _isfinite, aten.addmv.default: _addmv, aten.index.Tensor: _index,
     aten.constant_pad_nd.default: _constant_pad, aten.mul.Tensor: _mul,
     aten.cummax.default: _cummax, aten.cummin.default: _cummin, aten.median.default: _median, aten.median.dim: _median_dim,

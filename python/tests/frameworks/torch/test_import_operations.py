@@ -71,6 +71,15 @@ def medians(x):
     )
 
 
+def not_numbers(x):
+    """NaN stays, in each of two; it is greater than all numbers where some are chosen."""
+    nan = x.sqrt()
+    return (
+        nan.clamp(0.5, 0.9), nan.clamp(min=0.5), torch.nn.functional.relu6(nan), torch.nn.functional.hardtanh(nan), nan.maximum(x),
+        x.maximum(nan), nan.minimum(x), x.minimum(nan), nan.topk(2, -1).values, nan[:, 0].topk(6, -1, largest=False).values, *x.flatten(1).topk(35, 1),
+    )  # fmt: skip
+
+
 def rotated(x):
     """As rotary embeddings with complex numbers are, which some models multiply by 1.0."""
     turns = torch.polar(torch.ones(3), torch.arange(3).float()) * 1.0
@@ -85,6 +94,7 @@ def layouts(x):
 
 
 FUNCTIONS = {
+    "NaN in others": not_numbers,
     "rotated": rotated,
     "layouts": layouts,
     "less than no padding": lambda x: [torch.nn.functional.pad(x, pad, value=2.0) for pad in ((0, 0, 1, -1), (-2, 3, 0, -1), (-1, -1))],

@@ -122,9 +122,7 @@ def import_module(
         try:
             if any(shapes):
                 fold_positions(exported.graph_module)
-            # Layouts, as of attention, may be others than where the model was traced, and are no part of a program.
-            for node in exported.graph.find_nodes(op="call_function", target=torch.ops.aten.view.default):
-                node.target = torch.ops.aten.reshape.default
+            _reshape_attention(exported.graph)
             exported = exported.run_decompositions(table)
             fold_uniform(exported.graph_module)
             if any(shapes):
@@ -141,6 +139,17 @@ def import_module(
     # Of others the module says what they are.
     types = [each if each.startswith("uint") else "V" for each in types]
     return lower_tm_tensor(str(module)), state, names, types
+
+
+def _reshape_attention(graph: torch.fx.Graph) -> None:
+    """Views of attention as reshapes: its layout is not that of where the model was traced. Of others a reshape is no view."""
+    aten = torch.ops.aten
+    for node in graph.find_nodes(op="call_function", target=aten.view.default):
+        source = node.args[0]
+        while source.target in (aten.transpose.int, aten.permute.default):
+            source = source.args[0]
+        if source.target is aten.scaled_dot_product_attention.default:
+            node.target = aten.reshape.default
 
 
 def _find_reason(messages: Sequence[tuple[str, str]]) -> str | None:

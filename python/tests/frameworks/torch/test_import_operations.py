@@ -76,7 +76,8 @@ def not_numbers(x):
     nan = x.sqrt()
     return (
         nan.clamp(0.5, 0.9), nan.clamp(min=0.5), torch.nn.functional.relu6(nan), torch.nn.functional.hardtanh(nan), nan.maximum(x),
-        x.maximum(nan), nan.minimum(x), x.minimum(nan), nan.topk(2, -1).values, nan[:, 0].topk(6, -1, largest=False).values, *x.flatten(1).topk(35, 1),
+        x.maximum(nan), nan.minimum(x), x.minimum(nan), nan.topk(2, -1).values,
+        nan[:, 0].topk(6, -1, largest=False).values, *x.flatten(1).topk(35, 1),
     )  # fmt: skip
 
 

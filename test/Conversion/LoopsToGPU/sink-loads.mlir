@@ -198,3 +198,39 @@ func.func @written_in_a_loop(%position: memref<1xi64>, %row: memref<1x8xf32>, %r
   }
   return
 }
+
+// -----
+
+// Remainders have bounds, a smallest number has that of one, and a choice the
+// greater one of two: 4 bytes of 10 columns of 7 + 16 rows, and of 8.
+// CHECK-LABEL: func.func @bounds
+// CHECK-NOT: = memref.load
+// CHECK: memref.alloc() : memref<920xi8>
+// CHECK: gpu.launch
+// CHECK: memref.load %arg0[] : memref<i64>
+// CHECK: memref.alloc() : memref<320xi8>
+// CHECK: gpu.launch
+// CHECK: memref.load %arg0[] : memref<i64>
+func.func @bounds(%position: memref<i64>, %rows: memref<300x10xf32>) {
+  %loaded = memref.load %position[] : memref<i64>
+  %number = arith.index_cast %loaded : i64 to index
+  %c8 = arith.constant 8 : index
+  %c16 = arith.constant 16 : index
+  %begun = arith.remui %number, %c8 : index
+  %before = arith.subi %number, %begun : index
+  %kept = arith.minsi %before, %c16 : index
+  %size = arith.addi %begun, %kept : index
+  %view = memref.subview %rows[0, 0] [%size, 10] [1, 1] : memref<300x10xf32> to memref<?x10xf32, strided<[10, 1]>>
+  %twice = memref.alloc(%size) : memref<?x10xf32>
+  linalg.add ins(%view, %view : memref<?x10xf32, strided<[10, 1]>>, memref<?x10xf32, strided<[10, 1]>>) outs(%twice : memref<?x10xf32>)
+  linalg.copy ins(%twice : memref<?x10xf32>) outs(%view : memref<?x10xf32, strided<[10, 1]>>)
+  memref.dealloc %twice : memref<?x10xf32>
+  %isEarly = arith.cmpi slt, %number, %c16 : index
+  %chosen = arith.select %isEarly, %begun, %c8 : index
+  %other = memref.subview %rows[0, 0] [%chosen, 10] [1, 1] : memref<300x10xf32> to memref<?x10xf32, strided<[10, 1]>>
+  %more = memref.alloc(%chosen) : memref<?x10xf32>
+  linalg.add ins(%other, %other : memref<?x10xf32, strided<[10, 1]>>, memref<?x10xf32, strided<[10, 1]>>) outs(%more : memref<?x10xf32>)
+  linalg.copy ins(%more : memref<?x10xf32>) outs(%other : memref<?x10xf32, strided<[10, 1]>>)
+  memref.dealloc %more : memref<?x10xf32>
+  return
+}

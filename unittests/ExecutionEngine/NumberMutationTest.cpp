@@ -50,17 +50,45 @@ func.func @window(%q: !q, %v: !q, %c: !c, %m: !m, %kv: !k, %p: tensor<i64>)
   return %r#0, %r#1, %r#2, %r#3, %r#4, %r#5 : !q, !m, !n, !kz, !k, tensor<i64>
 })";
 
+/// Its gradients, with those of what the state keeps.
+static const char kGradients[] = R"(
+!q = tensor<1x1x9x8xf32>
+!z = tensor<1x1x9xi32>
+!l = tensor<1x1x9xf32>
+!c = tensor<1x3x8xf32>
+!m = tensor<1x1x3x8xf32>
+!n = tensor<1x1x3xi32>
+!k = tensor<1x1x8x8xf32>
+!kz = tensor<1x1x8xi32>
+func.func @gradients(%q: !q, %v: !q, %c: !c, %m: !m, %kv: !k, %p: tensor<i64>)
+    -> (!q, !q, !q, !m, !k, !k) {
+  %z = arith.constant dense<[[[0, 1, 2, 1, 0, 2, 2, 1, 0]]]> : !z
+  %n = arith.constant dense<[[[3, 1, 2]]]> : !n
+  %kz = arith.constant dense<[[[1, 2, 0, 0, 1, 1, 2, 0]]]> : !kz
+  %l = arith.constant dense<4.0> : !l
+  %iq = tensor.empty() : !q
+  %im = tensor.empty() : !m
+  %ik = tensor.empty() : !k
+  %r:6 = attn.vq_backward ins(%q, %z, %v, %c : !q, !z, !q, !c)
+      state(%m, %n, %kz, %kv, %p : !m, !n, !kz, !k, tensor<i64>)
+      forward(%v, %l : !q, !l) gradient(%q : !q)
+      d_next_state(%m, %kv, %kv : !m, !k, !k)
+      outs(%iq, %iq, %iq : !q, !q, !q) d_state(%im, %ik, %ik : !m, !k, !k)
+      {block = 4 : i64, causal} -> !q, !q, !q, !m, !k, !k
+  return %r#0, %r#1, %r#2, %r#3, %r#4, %r#5 : !q, !q, !q, !m, !k, !k
+})";
+
 namespace {
-class NumberMutation : public testing::Test {
+class NumberMutation : public testing::TestWithParam<const char *> {
 protected:
   using Sites = SmallVector<Instruction *>;
 
   void TearDown() override { simt::setModuleEditor(nullptr); }
 
-  static Kernel compileWindow() {
+  static Kernel compileFunction() {
     CompileOptions options;
     options.target = Target::GPUEmulator;
-    return compileOrDie(kWindow, options);
+    return compileOrDie(GetParam(), options);
   }
 
   /// What there is at positions in the middle of a block, at its end, and
@@ -93,9 +121,9 @@ protected:
       for (Instruction *site : find(module))
         kernels.push_back(site->getFunction()->getName().str());
     });
-    std::string expected = run(compileWindow());
+    std::string expected = run(compileFunction());
     EXPECT_TRUE(StringRef(expected).ends_with(
-        "attn.vq: position of state[0, 0, 0] must be at least 0 and below "
+        ": position of state[0, 0, 0] must be at least 0 and below "
         "2147483647, but got -1"))
         << StringRef(expected).take_back(200).str();
     EXPECT_GT(kernels.size(), 0u);
@@ -107,7 +135,7 @@ protected:
         ASSERT_LT(site, sites.size());
         change(*sites[site]);
       });
-      EXPECT_TRUE(run(compileWindow()) != expected)
+      EXPECT_TRUE(run(compileFunction()) != expected)
           << site << " of " << kernels[site];
     }
   }
@@ -115,7 +143,7 @@ protected:
 
 /// The position is a number of its own; others of 64 bits in memory are words
 /// of rules, of which kernels look at those behind the first.
-TEST_F(NumberMutation, EveryLoadIsMissed) {
+TEST_P(NumberMutation, EveryLoadIsMissed) {
   expectMissed(
       [](Module &module) {
         Sites sites;
@@ -132,5 +160,8 @@ TEST_F(NumberMutation, EveryLoadIsMissed) {
         load.eraseFromParent();
       });
 }
+
+INSTANTIATE_TEST_SUITE_P(Functions, NumberMutation,
+                         testing::Values(kWindow, kGradients));
 
 } // namespace

@@ -65,7 +65,9 @@ struct Packed {
   Packed(Checker &check, const VarlenArguments &arguments)
       : q(arguments.q), k(arguments.k), v(arguments.v),
         queries(check, arguments.queryStarts, q.shape[0]),
-        keys(check, arguments.keyStarts, k.shape[0]) {}
+        keys(check, arguments.keyStarts, k.shape[0]) {
+    arguments.checkSequences(check);
+  }
 
   /// Calls `run` for every sequence, of several threads, and returns the error
   /// of the first sequence that has one.
@@ -128,6 +130,11 @@ static Argument checkStarts(Checker &check, StringRef name,
   return given;
 }
 
+void VarlenArguments::checkSequences(Checker &check) const {
+  check.match("cu_seqlens_k", "sequences", keyStarts.shape[0] - 1,
+              queryStarts.shape[0] - 1);
+}
+
 VarlenArguments::VarlenArguments(Checker &check, const TensorRef &queries,
                                  const TensorRef &keys, const TensorRef &values,
                                  const TensorRef &queryStarts,
@@ -149,8 +156,6 @@ VarlenArguments::VarlenArguments(Checker &check, const TensorRef &queries,
               "q: found " + Twine(q.shape[1]) +
                   " heads, needed a multiple of the " + Twine(k.shape[1]) +
                   " of k");
-  check.match("cu_seqlens_k", "sequences", this->keyStarts.shape[0] - 1,
-              this->queryStarts.shape[0] - 1);
   const std::pair<StringRef, std::optional<int64_t>> longest[] = {
       {"max_q", options.maxQueries}, {"max_k", options.maxKeys}};
   bool areKnown = options.maxQueries || options.maxKeys;

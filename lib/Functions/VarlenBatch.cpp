@@ -71,6 +71,7 @@ Batch::Batch(Checker &check, const VarlenArguments &arguments,
                                     options.maxQueries, target),
           mostKeys =
               findLongest(check, keyStarts, numKeys, options.maxKeys, target);
+  arguments.checkSequences(check);
   if (check.hasFailed())
     return;
   queries.emplace(check, "cu_seqlens_q", queryStarts, numQueries, mostQueries,

@@ -26,6 +26,8 @@ struct VarlenArguments {
                   const TensorRef &v, const TensorRef &queryStarts,
                   const TensorRef &keyStarts, const VarlenFormOptions &options);
 
+  /// Behind checks of the starts, where the host reads these.
+  void checkSequences(Checker &check) const;
   Shape getOutputShape() const { return {q.shape[0], q.shape[1], v.shape[2]}; }
   Shape getLseShape() const { return {q.shape[1], q.shape[0]}; }
 

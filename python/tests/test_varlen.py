@@ -235,5 +235,7 @@ def test_wrong_starts_on_a_gpu():
         refused(match, fovea.varlen, *arrays, *given, **most, error=fovea.FoveaError)
         refused(f"{name}: found", fovea.varlen, *arrays, *given, target="gpu-sim")
     refused("must be at least 0 and below 70, but got 70", fovea.varlen, *arrays, *at, **{**most, "max_k": 69}, error=fovea.FoveaError)
+    for more in (most, {"target": "gpu-sim"}):
+        refused("cu_seqlens_k: found sequences 2, needed 1", fovea.varlen, *arrays, [0, 280], [0, 3, 280], **more)
     refused("max_k: found None, needed the longest length, as the other is given", fovea.varlen, *arrays, *at, max_q=70)
     refused("max_q: found 0, needed an integer of at least 1", fovea.varlen, *arrays, *at, max_q=0, max_k=70)

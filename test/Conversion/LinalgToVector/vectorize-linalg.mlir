@@ -272,6 +272,33 @@ func.func @power(%x: memref<64xf32>) {
   return
 }
 
+// To a negative one they are the inverse of one, which of zero has its sign.
+
+// CHECK-LABEL: func.func @inverse_power(
+//   CHECK-NOT:   math.fpowi
+//       CHECK:   arith.mulf {{.*}} : vector<16xf32>
+//       CHECK:   arith.divf {{.*}} : vector<16xf32>
+func.func @inverse_power(%x: memref<64xf32>) {
+  %c = arith.constant -2 : i64
+  linalg.generic {indexing_maps = [affine_map<(i) -> (i)>], iterator_types = ["parallel"]} outs(%x : memref<64xf32>) {
+  ^bb0(%old: f32):
+    %power = math.fpowi %old, %c : f32, i64
+    linalg.yield %power : f32
+  }
+  return
+}
+
+// Sines are those of the distance to a multiple of pi / 2, which is found in f64.
+
+// CHECK-LABEL: func.func @sine(
+//   CHECK-NOT:   math.sin
+//       CHECK:   math.fma {{.*}} : vector<16xf64>
+//       CHECK:   arith.truncf {{.*}} : vector<16xf64> to vector<16xf32>
+func.func @sine(%x: memref<64xf32>) {
+  linalg.map { math.sin } ins(%x : memref<64xf32>) outs(%x : memref<64xf32>)
+  return
+}
+
 // Rows of a table: checked and read by numbers that are the same for a vector.
 
 // CHECK-LABEL: func.func @rows_of_table(

@@ -73,6 +73,24 @@ def run(name, cpu):
         check.require(same.all(), f"{what} of infinity, {extent}: {found}")
 
 
+def circular(name, cpu):
+    """Sines and cosines, also of positions of long sequences; of vectors far from zero they are NaN."""
+    what, formula = f"{name} {cpu}", {"sin": np.sin, "cos": np.cos}[name]
+    rng = np.random.default_rng(1)
+    x = numbers()
+    near = np.pi / 4 * np.arange(-4000, 4001)
+    x = np.concatenate([x, near, rng.uniform(-(2.0**20), 2.0**20, 20000), rng.uniform(-(2.0**40), 2.0**40, 20000)]).astype(np.float32)
+    kernel = check.library.compile(TEXT.format(name=name, extent="?"), cpu=cpu)
+    found = check.call(kernel, [x], what)[0]
+    is_far = np.abs(x) >= 2.0**50
+    errors = np.abs(found - formula(x.astype(np.float64)))
+    is_right = (errors <= check.factor * 3 * ROUNDING) | (is_far & np.isnan(found))
+    check.require(is_right.all(), f"{what}: {found[~is_right]} of {x[~is_right]}")
+    check.require(np.isnan(kernel(np.resize(np.float32([np.inf, -np.inf, np.nan]), 19))[0]).all(), f"{what} of infinity")
+    ends = kernel(np.zeros(19, np.float32))[0].tolist()
+    check.require(ends == [float(formula(0.0))] * 19, f"{what} of 0")
+
+
 # ---- Rows -------------------------------------------------------------------------
 
 
@@ -127,4 +145,7 @@ for cpu in ("native", "x86-64"):
 for name in FUNCTIONS:
     for cpu in ("native", "x86-64"):
         run(name, cpu)
+for name in ("sin", "cos"):
+    for cpu in ("native", "x86-64"):
+        circular(name, cpu)
 check.finish()

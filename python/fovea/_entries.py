@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from . import _arguments as check
-from ._trace import NO_SCORE, ScoreFunction, TracedScore, capture, trace_score
+from ._kept_traces import are_extents
+from ._trace import NO_SCORE, ScoreFunction, TracedScore, as_it_is, capture, trace_score
 
 AdmitFunction = Callable[..., Any]
 
@@ -27,7 +28,7 @@ def trace_entries(
     query_lengths: Any,
     *,
     prefix: str = "",
-    convert: Callable[[Any], Any] = lambda array: array,
+    convert: Callable[[Any], Any] = as_it_is,
 ) -> TracedScore:
     """The region of a call with these arguments, or of one of its sources: `prefix` is what errors say before their names."""
     if score is None and admit is None and segments is None:
@@ -53,8 +54,9 @@ def _arrays_of(
             raise ValueError(f"{prefix}segments[{side}]: found element type {each.dtype}, needed a signed integer type")
         if tuple(each.shape) not in (needed, (1, needed[1])):
             raise ValueError(f"{prefix}segments[{side}]: found shape {tuple(each.shape)}, needed {needed}")
-        with check.named(f"{prefix}segments[{side}]"):
-            ids[side] = convert(each)
+        if convert is not as_it_is:
+            with check.named(f"{prefix}segments[{side}]"):
+                ids[side] = convert(each)
     # Numbers of queries and keys are read, too: another one is no other kernel.
     counts = [
         np.array([of.shape[2]], np.int32) if given is None else convert(given)
@@ -78,10 +80,9 @@ def _trace_segments(arrays: list[Any], q: Any, convert: Callable[[Any], Any], pr
     """Traced once for each type and extents, which would take as long as a hundred tokens do."""
     extents = tuple(getattr(q, "shape", ())[:2])
     shapes = [tuple(getattr(array, "shape", (None,))) for array in arrays]
-    # Frameworks that trace have extents that are no numbers.
-    is_known = all(type(extent) is int for shape in (extents, *shapes) for extent in shape)
-    same = [next(i for i, other in enumerate(arrays) if other is array) for array in arrays]
-    key = (extents, *shapes, *(getattr(array, "dtype", None) for array in (q, *arrays)), *same)
+    is_known = are_extents(extents) and all(map(are_extents, shapes))
+    numbers = [id(array) for array in arrays]
+    key = (extents, *shapes, *(getattr(array, "dtype", None) for array in (q, *arrays)), *map(numbers.index, numbers))
     if is_known and key in _known:
         body, read = _known[key]
         return TracedScore(body, [convert(arrays[number]) for number in read])

@@ -16,7 +16,7 @@ from . import _fovea, _layout
 from ._declarations import ASKS, FUNCTIONS, has_gradient
 from ._entries import AdmitFunction, trace_entries
 from ._ranges import trace_ranges
-from ._trace import ScoreFunction, TracedScore, trace_score
+from ._trace import ScoreFunction, TracedScore, as_it_is, trace_score
 
 __all__ = ["Source", "SourceGradients", "stream", "stream_backward"]
 
@@ -111,7 +111,7 @@ class SourceArrays(NamedTuple):
 
     rows: Callable[[str, Any, Any], Sequence[Any]] = lambda name, k, v: (k, v)
     term: Callable[[Any, int], Any] = lambda term, rank: term
-    captured: Callable[[Any], Any] = lambda array: array
+    captured: Callable[[Any], Any] = as_it_is
 
 
 #: Arrays of a source that have a gradient each, in the order of `SourceGradients`.

@@ -1,10 +1,11 @@
 # Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
 # See LICENSE for license information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Functions of scores as IR: they are called once, with numbers that write down what happens to them."""
+"""Functions of scores as IR: they are called with numbers that write down what happens to them."""
 
 from __future__ import annotations
 
+import functools
 import operator
 import threading
 import traceback
@@ -12,6 +13,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+
+from . import _kept_traces as kept
 
 __all__ = ["capture"]
 
@@ -317,6 +320,9 @@ class Capture:
         return found if inside.all() else np.where(inside, found, np.nan)
 
 
+kept.DESCRIBE[Capture] = lambda reads, capture: reads.add_array(capture.array)
+
+
 def _check_bounds(place: Traced, extent: Any, axis: int, shape: tuple[Any, ...]) -> None:
     """That an index of which bounds are known is not out of bounds for all keys of a head."""
     if place.known is None or not isinstance(extent, int):
@@ -386,17 +392,27 @@ def reads_batch(name: str, value: Any) -> bool:
     return any(isinstance(body, str) and "%batch" in body for body in bodies)
 
 
+@functools.cache
+def _number_for(dtype: Any) -> str:
+    """The type of scores, of NumPy's types or those of frameworks."""
+    return "f64" if str(dtype).endswith("float64") else "f32"
+
+
+def as_it_is(array: Any) -> Any:
+    return array
+
+
 def trace_score(
     function: ScoreFunction | None,
     data: Any,
-    convert: Callable[[Any], Any] = lambda array: array,
+    convert: Callable[[Any], Any] = as_it_is,
     admit: Callable[..., Any] | None = None,
     prefix: str = "",
     extents: Sequence[Any] = (),
 ) -> TracedScore:
     """The region that a function is, for an array of queries, and of one that tells which entries there are.  `convert`
     makes operands of captured arrays; `prefix` is what errors say before the names of functions.  `extents` are the
-    numbers of batch entries and heads, where those are known."""
+    numbers of batch entries and heads, where those are known.  Frameworks that trace `convert`, too, and keep the result."""
     if function is None and admit is None:
         return NO_SCORE
     if isinstance(function, TracedScore):
@@ -406,7 +422,11 @@ def trace_score(
     for name, given, needed in (("score", function, "(s, b, h, i, j)"), ("admit", admit, "(b, h, i, j)")):
         if given is not None and not callable(given):
             raise ValueError(f"{prefix}{name}: found {type(given).__name__}, needed a function of {needed}")
-    trace = Trace("f64" if str(getattr(data, "dtype", "")).endswith("float64") else "f32", convert)
+    number = _number_for(getattr(data, "dtype", None))
+    reads = kept.find_reads((function, admit), extents, number) if convert is as_it_is else None
+    if reads is not None and (found := kept.find_body(reads)) is not None:
+        return TracedScore(*found)
+    trace = Trace(number, convert)
     places = [Traced(trace, f"%{name}", "index") for name in ("batch", "head", "query", "key")]
     for place, extent in zip(places, extents):
         if isinstance(extent, int) and extent > 0:
@@ -428,4 +448,7 @@ def trace_score(
     finally:
         _active.trace = None
     trace.lines.append(f"attn.yield {score.name} : {trace.number}")
-    return TracedScore("\n".join(trace.lines), trace.operands)
+    body = "\n".join(trace.lines)
+    if reads is not None:
+        kept.keep_body(reads, body, trace.operands)
+    return TracedScore(body, trace.operands)

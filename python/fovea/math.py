@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ._kept_traces import CONSTANT
 from ._trace import Traced, join
 
 __all__ = [
@@ -86,3 +87,6 @@ def where(condition: Any, a: Any, b: Any) -> Any:
     kind = {"number": trace.number, "index": "index", "bool": "i1"}[a.kind]
     condition = trace.to("bool", condition)
     return trace.emit(a.kind, f"arith.select {condition.name}, {a.name}, {b.name} : {kind}")
+
+
+CONSTANT.update(globals()[name] for name in __all__)

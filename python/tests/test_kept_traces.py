@@ -1,0 +1,86 @@
+# Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What functions of scores do is kept from call to call, as long as nothing that decides on it changes."""
+
+import numpy as np
+from conftest import make, refused
+
+import fovea
+from fovea._trace import trace_score
+from fovea.math import where
+
+
+def test_functions_are_called_again_where_they_do_something_else():
+    """What a function does is kept with what its code reads: all that may change it, and nothing else."""
+    arrays, tables = make(B=1, H=2, G=2, N=9, M=9, D=8), [np.full(n, n, np.float32) for n in (2, 9)]
+    calls = []
+
+    def said(score):
+        """What is in the body, and which arrays are read."""
+        return trace_score(score, arrays[0], extents=(1, 2))
+
+    def made(value, factor=1.0, *, power=1):
+        return lambda s, b, h, i, j, c=factor, *, p=power: value * c * s**p
+
+    assert said(made(2.0)) == said(made(2.0)) and said(made(2.0)).body is said(made(2.0)).body
+    different = [made(2.0), made(2), made(3.0), made(True + 1.0, 2.0), made(2.0, power=2), made(0.0), made(-0.0),
+                 made(np.float32(0.1)), made(np.float64(0.1))]  # fmt: skip
+    for _ in range(2):
+        assert len({said(score).body for score in different}) == len(different) - 1  # 2 and 2.0 are one number
+    # Globals, and functions that functions call.
+    space = {"w": 2, "where": where, "fovea": fovea}
+    exec("def inner(i, j):\n return i - j < w\nscore = lambda s, b, h, i, j: fovea.math.where(inner(i, j), s, 0.0)", space)
+    first = said(space["score"]).body
+    space["w"] = 3
+    second = said(space["score"]).body
+    space["inner"] = lambda i, j: i < j
+    assert len({first, second, said(space["score"]).body}) == 3 and "slt, %query, %key" in said(space["score"]).body
+    # Arrays are those of now, and what they hold is no part of the body.
+    captured = fovea.capture(tables[1])
+    reads = lambda s, b, h, i, j: s + captured[j]  # noqa: E731
+    before = said(reads)
+    captured.array = tables[1].copy()
+    assert said(reads).body is before.body and said(reads).captures[0] is captured.array is not before.captures[0]
+    captured.array = tables[1].astype(np.float64)
+    assert "f64" in said(reads).body
+    captured.array = tables[1][None]
+    refused("^score: .*found 1 indices, needed 2", said, reads)
+    both = [fovea.capture(tables[1]), fovea.capture(tables[1])]
+    twice = lambda s, b, h, i, j, x=both[0], y=both[1]: s + x[j] * y[i]  # noqa: E731
+    assert len(said(twice).captures) == 1
+    both[1].array = tables[1].copy()
+    assert len(said(twice).captures) == 2
+    # What may change in place, or does more than compute, is called each time.
+    values, more = [1.0], {"x": 1.0}
+
+    class Holder:
+        value = 1.0
+
+    def counted(s, b, h, i, j):
+        calls.append(1)
+        return s
+
+    def remembers(s, b, h, i, j):
+        nonlocal_count[0] += 1
+        return s * nonlocal_count[0]
+
+    nonlocal_count = [0]
+    for score, change in (
+        (lambda s, b, h, i, j: s * values[0], lambda: values.__setitem__(0, 2.0)),
+        (lambda s, b, h, i, j: s * more["x"], lambda: more.update(x=2.0)),
+        (lambda s, b, h, i, j: s * Holder.value, lambda: setattr(Holder, "value", 2.0)),
+        (lambda s, b, h, i, j: s * (Holder if True else 0).value, lambda: setattr(Holder, "value", 3.0)),
+        (remembers, lambda: None),
+    ):
+        before = said(score).body
+        change()
+        assert said(score).body != before
+    said(counted), said(counted)
+    assert len(calls) == 2
+    # Extents decide on errors, and types of queries on numbers.
+    few = fovea.capture(tables[0])
+    by_head = lambda s, b, h, i, j: s + few[h]  # noqa: E731
+    assert said(by_head).body == trace_score(by_head, arrays[0], extents=(1, 1)).body
+    refused("^score: .*found index 2 for axis 0", trace_score, by_head, arrays[0], extents=(1, 3))
+    assert "f64" in trace_score(made(2.0), arrays[0].astype(np.float64), extents=(1, 2)).body

@@ -6,6 +6,7 @@
 import numpy as np
 import pytest
 import torch
+import torch._dynamo.testing
 from torch_cases import attention
 
 import fovea

@@ -13,7 +13,7 @@ from ._rewriting import Writer
 __all__ = ["FunctionWriter"]
 
 #: Predicates of arith.cmpf, and of arith.cmpi of numbers without signs.
-_EQUAL, _GREATER, _LESS, _LESS_OR_EQUAL = 1, 2, 4, 5
+_EQUAL, _LESS, _LESS_OR_EQUAL, _UNORDERED = 1, 4, 5, 14
 _SAME, _BELOW = 0, 6
 _INFINITY = math.inf
 
@@ -189,8 +189,6 @@ class FunctionWriter(Writer):
             result = each.compare(_UNORDERED, each).choose(each, result)
         return result.value
 
-
-_UNORDERED = 14
 
 #: Of the series for Gamma with 9 terms and this shift, whose error is below 1e-15: P. Godfrey, A note on the computation of the
 #: convergent Lanczos complex gamma approximation, 2001.

@@ -123,7 +123,7 @@ def _resolve(function: FunctionType, read: _Read) -> Any:
         elif read.place in function.__globals__:
             value = function.__globals__[read.place]
         else:
-            value = function.__builtins__[read.place]  # type: ignore[attr-defined]
+            value = function.__builtins__[read.place]
         for name in read.attributes:
             if type(value) is not ModuleType:
                 raise _UnknownError

@@ -342,7 +342,7 @@ LogicalResult ScoreBody::expandMath() {
   RewritePatternSet patterns(mathOps.front()->getContext());
   populateVectorMathPatterns(patterns);
   GreedyRewriteConfig config;
-  config.setStrictness(GreedyRewriteStrictness::ExistingOps);
+  config.setStrictness(GreedyRewriteStrictness::ExistingAndNewOps);
   SmallVector<Operation *> ops = std::exchange(mathOps, {});
   return applyOpPatternsGreedily(ops, std::move(patterns), config);
 }

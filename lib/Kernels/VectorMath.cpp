@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "fovea/Kernels/VectorMath.h"
+#include "fovea/Kernels/ElementaryMath.h"
 #include "fovea/Kernels/KernelBuilder.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -15,7 +16,6 @@
 #include "mlir/IR/Matchers.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include <cmath>
-#include <limits>
 #include <optional>
 
 using namespace mlir;
@@ -220,76 +220,10 @@ static LogicalResult expandErf(math::ErfOp op, PatternRewriter &rewriter) {
   return success();
 }
 
-/// `sin(x)` of f32, or `cos(x)`: that of the distance to the nearest multiple
-/// of pi / 2, which is found in f64 so that positions of long sequences keep
-/// all digits. Beyond 2^50, where it would be lost, the result is NaN.
-static LogicalResult expandCircular(Operation *op, bool isSine,
-                                    PatternRewriter &rewriter) {
-  std::optional<KernelBuilder> builder = beginVector(op, rewriter);
-  if (!builder)
-    return failure();
-  KernelBuilder &b = *builder;
-  const int64_t lanes = b.getLanes();
-  auto wideType = VectorType::get({lanes}, b.getF64Type());
-  auto wide = [&](double number) -> Value {
-    return arith::ConstantOp::create(
-        b, DenseElementsAttr::get(wideType,
-                                  FloatAttr::get(b.getF64Type(), number)));
-  };
-  Value x = op->getOperand(0);
-  Value exact = arith::ExtFOp::create(b, wideType, x);
-  // The low bits of the sum are the nearest integer n.
-  const double round = 0x1.8p52;
-  Value shifted =
-      math::FmaOp::create(b, exact, wide(0x1.45f306dc9c883p-1), wide(round));
-  Value n = arith::SubFOp::create(b, shifted, wide(round));
-  // pi / 2 in two parts.
-  Value f = math::FmaOp::create(b, n, wide(-0x1.921fb54442d18p0), exact);
-  f = math::FmaOp::create(b, n, wide(-0x1.1a62633145c07p-54), f);
-  f = arith::TruncFOp::create(b, b.getVectorType(), f);
-  Value quadrant = arith::TruncIOp::create(
-      b, VectorType::get({lanes}, b.getI32Type()),
-      arith::BitcastOp::create(b, VectorType::get({lanes}, b.getI64Type()),
-                               shifted));
-  if (!isSine)
-    quadrant = arith::AddIOp::create(b, quadrant, integers(b, 1));
-  // On [-pi / 4, pi / 4]; S. Moshier, Cephes Mathematical Library.
-  Value square = b.fmul(f, f);
-  Value sine = b.polynomial(
-      square, {-1.6666654611e-1, 8.3321608736e-3, -1.9515295891e-4});
-  sine = b.fma(b.fmul(square, f), sine, f);
-  Value cosine =
-      b.polynomial(square, {1.0, -0.5, 4.166664568298827e-2,
-                            -1.388731625493765e-3, 2.443315711809948e-5});
-  auto isSet = [&](uint32_t bit) -> Value {
-    Value masked = arith::AndIOp::create(b, quadrant, integers(b, bit));
-    return arith::CmpIOp::create(b, arith::CmpIPredicate::ne, masked,
-                                 integers(b, 0));
-  };
-  Value result = arith::SelectOp::create(b, isSet(1), cosine, sine);
-  result = arith::SelectOp::create(b, isSet(2),
-                                   arith::NegFOp::create(b, result), result);
-  Value size = math::AbsFOp::create(b, x);
-  Value isNear = arith::CmpFOp::create(b, arith::CmpFPredicate::OLT, size,
-                                       b.splat(0x1p50));
-  rewriter.replaceOp(op,
-                     arith::SelectOp::create(
-                         b, isNear, result,
-                         b.splat(std::numeric_limits<double>::quiet_NaN())));
-  return success();
-}
-static LogicalResult expandSin(math::SinOp op, PatternRewriter &rewriter) {
-  return expandCircular(op, /*isSine=*/true, rewriter);
-}
-static LogicalResult expandCos(math::CosOp op, PatternRewriter &rewriter) {
-  return expandCircular(op, /*isSine=*/false, rewriter);
-}
-
 void fovea::attn::populateVectorMathPatterns(RewritePatternSet &patterns) {
   populateMathPolynomialApproximationPatterns(patterns);
   patterns.add(expandExp, /*benefit=*/2);
   patterns.add(expandErf, /*benefit=*/2);
   patterns.add(expandTanh, /*benefit=*/2);
-  patterns.add(expandSin, /*benefit=*/2);
-  patterns.add(expandCos, /*benefit=*/2);
+  populateElementaryMathPatterns(patterns, /*ofVectors=*/true);
 }

@@ -9,6 +9,7 @@
 #include "LinalgKernels.h"
 #include "LinalgLoops.h"
 #include "fovea/Conversion/Passes.h"
+#include "fovea/Kernels/ElementaryMath.h"
 #include "fovea/Kernels/TargetFacts.h"
 #include "fovea/Kernels/VectorMath.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
@@ -77,36 +78,12 @@ private:
         op.erase();
   }
 
-  /// The power to a negative constant becomes the inverse of one, where zero
-  /// keeps its sign: the patterns take it for less than zero.
-  static void invertNegativePower(math::FPowIOp op) {
-    APInt exponent;
-    if (!isa<FloatType>(op.getType()) ||
-        !matchPattern(op.getRhs(), m_ConstantInt(&exponent)) ||
-        !exponent.isNegative() || exponent.isMinSignedValue())
-      return;
-    OpBuilder builder(op);
-    Location loc = op.getLoc();
-    Value magnitude = arith::ConstantOp::create(
-        builder, loc, builder.getIntegerAttr(op.getRhs().getType(), -exponent));
-    Value one = arith::ConstantOp::create(
-        builder, loc, builder.getFloatAttr(op.getType(), 1.0));
-    op.getRhsMutable().assign(magnitude);
-    builder.setInsertionPointAfter(op);
-    auto inverse = arith::DivFOp::create(builder, loc, one, op.getResult());
-    op.getResult().replaceAllUsesExcept(inverse, inverse);
-  }
-
   /// Powers to constants become products, which there are of vectors.
   void expandPowers() {
     SmallVector<Operation *> powers;
-    getOperation().walk([&](math::FPowIOp op) {
-      powers.push_back(op);
-      invertNegativePower(op);
-    });
+    getOperation().walk([&](math::FPowIOp op) { powers.push_back(op); });
     RewritePatternSet patterns(&getContext());
-    math::populateExpansionPatterns(
-        patterns, {math::FPowIOp::getOperationName().split('.').second});
+    populateIntegerPowerPatterns(patterns);
     (void)applyOpPatternsGreedily(powers, std::move(patterns));
   }
 };

@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "fovea/Conversion/Passes.h"
+#include "fovea/Kernels/ElementaryMath.h"
 #include "fovea/Kernels/SoftmaxAlgebra.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Transforms/Passes.h"
@@ -49,13 +50,12 @@ static LogicalResult compose(Operation *module) {
     return success();
   RewritePatternSet patterns(module->getContext());
   arith::populateCeilFloorDivExpandOpsPatterns(patterns);
-  math::populateExpansionPatterns(patterns, {"acosh", "asinh", "atanh", "cosh",
-                                             "fpowi", "powf", "sinh", "tan"});
+  populateScalarMathPatterns(patterns);
+  math::populateExpansionPatterns(patterns, {"powf", "tan"});
   populateMathPolynomialApproximationPatterns(patterns, [](StringRef name) {
     return llvm::is_contained({"math.acos", "math.asin", "math.atan",
-                               "math.atan2", "math.cbrt", "math.cos",
                                "math.erf", "math.erfc", "math.expm1",
-                               "math.log1p", "math.sin"},
+                               "math.log1p"},
                               name);
   });
   GreedyRewriteConfig config;
@@ -119,8 +119,9 @@ struct LowerGPUMathPass
     auto exp2 = [&](Value value) {
       return call("llvm.nvvm.ex2.approx.ftz", value);
     };
+    // Of numbers below the least normal one, too, which would be zero.
     auto log2 = [&](Value value) {
-      return call("llvm.nvvm.lg2.approx.ftz.f", value);
+      return call("llvm.nvvm.lg2.approx.f", value);
     };
     return TypeSwitch<Operation *, Value>(op)
         .Case([&](math::Exp2Op) { return exp2(x); })
@@ -136,9 +137,8 @@ struct LowerGPUMathPass
         .Case([&](math::CopySignOp op) {
           return call("llvm.copysign.f32", op.getOperands());
         })
-        .Case([&](math::RsqrtOp) {
-          return call("llvm.nvvm.rsqrt.approx.ftz.f", x);
-        })
+        .Case(
+            [&](math::RsqrtOp) { return call("llvm.nvvm.rsqrt.approx.f", x); })
         .Case([&](math::SqrtOp) { return call("llvm.nvvm.sqrt.rn.f", x); })
         .Case([&](math::AbsFOp) { return call("llvm.fabs.f32", x); })
         .Case([&](arith::MaxNumFOp op) -> Value {

@@ -2,9 +2,9 @@
 
 // CHECK-LABEL: gpu.func @numbers
 // CHECK: llvm.call_intrinsic "llvm.nvvm.ex2.approx.ftz"
-// CHECK: %[[LOG:.*]] = llvm.call_intrinsic "llvm.nvvm.lg2.approx.ftz.f"
+// CHECK: %[[LOG:.*]] = llvm.call_intrinsic "llvm.nvvm.lg2.approx.f"
 // CHECK: arith.mulf %[[LOG]]
-// CHECK: llvm.call_intrinsic "llvm.nvvm.rsqrt.approx.ftz.f"
+// CHECK: llvm.call_intrinsic "llvm.nvvm.rsqrt.approx.f"
 // CHECK: llvm.call_intrinsic "llvm.nvvm.sqrt.rn.f"
 // CHECK: llvm.intr.fma
 // CHECK: llvm.intr.maxnum
@@ -81,6 +81,26 @@ gpu.module @kernels {
     %1 = math.fma %0, %x, %x : f64
     %c0 = arith.constant 0 : index
     memref.store %1, %m[%c0] : memref<1xf64>
+    gpu.return
+  }
+}
+
+// -----
+
+// Quadrants of sines are found in f64, powers to constants are products.
+
+gpu.module @kernels {
+  // CHECK-LABEL: @angle
+  // CHECK-COUNT-3: llvm.intr.fma({{.*}}) : (f64, f64, f64) -> f64
+  // CHECK: arith.truncf {{.*}} : f64 to f32
+  // CHECK-NOT: "llvm.nvvm.ex2
+  // CHECK: gpu.return
+  gpu.func @angle(%x: f32, %m: memref<1xf32>) kernel {
+    %0 = math.sin %x : f32
+    %c = arith.constant -4.0 : f32
+    %1 = math.powf %0, %c : f32
+    %c0 = arith.constant 0 : index
+    memref.store %1, %m[%c0] : memref<1xf32>
     gpu.return
   }
 }

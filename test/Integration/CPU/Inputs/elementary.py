@@ -1,0 +1,159 @@
+# Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Elementary functions of f32 against NumPy: over all magnitudes, and what IEEE says of zeros, infinities and NaN."""
+
+import math
+
+import numpy as np
+from cases import Checker
+
+check = Checker()
+LEAST = np.finfo(np.float32).tiny
+INFINITY = math.inf
+IS_GPU = check.library.target != "cpu"
+# What circular functions have no digits of.
+FAR = 2.0**50
+
+
+def each(formula):
+    """One of Python's for all numbers of an array."""
+    return np.vectorize(formula, otypes=[np.float64])
+
+
+# The largest relative error, and the largest absolute one, either of which is enough.
+FUNCTIONS = {
+    "sin": (np.sin, 0, 1.8e-7),
+    "cos": (np.cos, 0, 1.8e-7),
+    "cbrt": (np.cbrt, 2e-7, 0),
+}
+if IS_GPU:
+    FUNCTIONS |= {
+        "tan": (np.tan, 6e-7, 0),
+        "exp": (np.exp, 6e-6, 0),
+        "exp2": (np.exp2, 3e-7, 0),
+        "expm1": (np.expm1, 6e-6, 0),
+        "log": (np.log, 3e-7, 3e-7),
+        "log2": (np.log2, 3e-7, 3e-7),
+        "log10": (np.log10, 3e-7, 3e-7),
+        "log1p": (np.log1p, 4e-7, 0),
+        "rsqrt": (lambda x: 1 / np.sqrt(x), 3e-7, 0),
+        "sqrt": (np.sqrt, 6e-8, 0),
+        "tanh": (np.tanh, 0, 3e-7),
+        "sinh": (np.sinh, 8e-6, 0),
+        "cosh": (np.cosh, 8e-6, 0),
+        "asinh": (np.arcsinh, 4e-7, 0),
+        "acosh": (np.arccosh, 4e-7, 0),
+        "atanh": (np.arctanh, 4e-7, 0),
+        "asin": (np.arcsin, 4e-7, 0),
+        "acos": (np.arccos, 4e-7, 3e-7),
+        "atan": (np.arctan, 6e-6, 0),
+        "erf": (each(math.erf), 0, 4e-7),
+        "erfc": (each(math.erfc), 0, 4e-7),
+    }
+PAIRS = {"atan2": (np.arctan2, 6e-6, 0)}
+if IS_GPU:
+    PAIRS["powf"] = (np.power, 2e-5, 0)
+
+TEXT = """
+func.func @f(%x: tensor<?xf32>) -> tensor<?xf32> {{
+  %y = math.{name} %x : tensor<?xf32>
+  return %y : tensor<?xf32>
+}}
+"""
+TEXT_OF_PAIRS = """
+func.func @f(%x: tensor<?xf32>, %y: tensor<?xf32>) -> tensor<?xf32> {{
+  %z = math.{name} %x, %y : tensor<?xf32>
+  return %z : tensor<?xf32>
+}}
+"""
+TEXT_OF_POWERS = """
+func.func @f(%x: tensor<?xf32>, %n: tensor<?xi32>) -> tensor<?xf32> {
+  %y = math.fpowi %x, %n : tensor<?xf32>, tensor<?xi32>
+  return %y : tensor<?xf32>
+}
+"""
+TEXT_OF_POWER = """
+func.func @f(%x: tensor<?xf32>, %old: tensor<?xf32>) -> tensor<?xf32> {{
+  %y = arith.constant {exponent} : f32
+  %r = linalg.map ins(%x : tensor<?xf32>) outs(%old : tensor<?xf32>) (%a: f32, %o: f32) {{
+    %p = math.powf %a, %y : f32
+    linalg.yield %p : f32
+  }}
+  return %r : tensor<?xf32>
+}}
+"""
+SPECIAL = np.float32([0.0, -0.0, 1, -1, 2, -2, 3, -3, 0.5, -0.5, 5, 100.5, 1e30, INFINITY, -INFINITY, math.nan, 1e-40, -1e-40])
+
+
+def numbers():
+    """Of all magnitudes, below the least normal one, and positions of long sequences."""
+    rng = np.random.default_rng(0)
+    places = [1e-45, 1e-30, 1e-8, 1e-4, 2.5, 44, 88, 89, 104, 4096, 8192.5, 131072, 1e6, 1e8, 1e10, 1e14, 3e38]
+    near = np.pi / 4 * np.arange(-80, 81)
+    sizes = np.exp(rng.uniform(-80, 80, 400))
+    some = [rng.uniform(-1, 1, 300), rng.uniform(-10, 10, 300), rng.uniform(-100, 100, 200), rng.uniform(-2e6, 2e6, 400)]
+    return np.concatenate([SPECIAL, places, np.negative(places), near, sizes, -sizes, *some]).astype(np.float32)
+
+
+def compare(found, exact, relative, absolute, what, arguments):
+    """The same infinities and NaN, the sign of zeros, and the rest within the bounds. Results below the least
+    normal number may be zero."""
+    with np.errstate(over="ignore"):
+        expected = exact.astype(np.float32)
+    with np.errstate(invalid="ignore"):
+        errors = np.abs(found - exact)
+        bound = np.maximum(check.factor * relative * np.abs(exact), check.factor * absolute) + LEAST
+        is_right = (errors <= bound) & np.isfinite(expected)
+    is_right |= (found == expected) | (np.isnan(found) & np.isnan(expected))
+    if absolute == 0:
+        is_right &= (expected != 0) | (found != 0) | (np.signbit(found) == np.signbit(expected))
+    wrong = np.flatnonzero(~is_right)[:8]
+    check.require(is_right.all(), f"{what} of {[a[wrong] for a in arguments]}: {found[wrong]}, not {expected[wrong]}")
+
+
+def run(name, cpu):
+    formula, relative, absolute = FUNCTIONS[name]
+    x, what = numbers(), f"{name} {cpu}"
+    found = check.call(check.library.compile(TEXT.format(name=name), cpu=cpu), [x], what)[0]
+    with np.errstate(all="ignore"):
+        exact = formula(x.astype(np.float64))
+        if name in ("sin", "cos", "tan"):
+            exact = np.where(np.abs(x) < FAR, exact, math.nan)
+    compare(found, exact, relative, absolute, what, [x])
+    if name == "sin":
+        check.require(np.signbit(found[x == 0]).tolist() == np.signbit(x[x == 0]).tolist(), f"{what}: the sign of zero")
+
+
+def run_pairs(name, cpu):
+    formula, relative, absolute = PAIRS[name]
+    rng = np.random.default_rng(1)
+    x, y = (a.ravel() for a in np.meshgrid(SPECIAL, SPECIAL))
+    x = np.concatenate([x, np.exp(rng.uniform(-20, 20, 1000))]).astype(np.float32)
+    y = np.concatenate([y, rng.uniform(-4, 4, 1000)]).astype(np.float32)
+    kernel = check.library.compile(TEXT_OF_PAIRS.format(name=name), cpu=cpu)
+    found = check.call(kernel, [x, y], f"{name} {cpu}")[0]
+    with np.errstate(all="ignore"):
+        compare(found, formula(x.astype(np.float64), y.astype(np.float64)), relative, absolute, f"{name} {cpu}", [x, y])
+
+
+def powers():
+    """To integers, and to constants."""
+    x, n = (a.ravel() for a in np.meshgrid(SPECIAL, np.int32([0, 1, 2, 3, 4, 7, -1, -2, -3, -4])))
+    found = check.call(check.library.compile(TEXT_OF_POWERS), [x, n], "fpowi")[0]
+    with np.errstate(all="ignore"):
+        compare(found, np.power(x.astype(np.float64), n.astype(np.float64)), 2e-5, 0, "fpowi", [x, n])
+    for exponent in (0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 7.0, 0.25, 1.5, -1.0, -2.0, -3.0, -4.0, -0.75, 65.0, -65.0):
+        found = check.library.compile(TEXT_OF_POWER.format(exponent=exponent))(SPECIAL, np.zeros_like(SPECIAL))[0]
+        with np.errstate(all="ignore"):
+            compare(found, np.power(SPECIAL.astype(np.float64), exponent), 2e-5, 0, f"power {exponent}", [SPECIAL])
+
+
+for cpu in ("native",) if IS_GPU else ("native", "x86-64"):
+    for name in FUNCTIONS:
+        run(name, cpu)
+    for name in PAIRS:
+        run_pairs(name, cpu)
+if IS_GPU:
+    powers()
+check.finish()

@@ -1,5 +1,5 @@
-// RUN: fovea-opt %s --attn-set-target="vector-bits=256 num-registers=16" --attn-prepare-products | FileCheck %s
-// RUN: fovea-opt %s --attn-set-target="vector-bits=256 num-registers=16" --attn-prepare-products --one-shot-bufferize="bufferize-function-boundaries function-boundary-type-conversion=identity-layout-map" --attn-vectorize-linalg --canonicalize --cse \
+// RUN: fovea-opt %s --mlir-disable-threading --attn-set-target="vector-bits=256 num-registers=16" --attn-prepare-products | FileCheck %s
+// RUN: fovea-opt %s --mlir-disable-threading --attn-set-target="vector-bits=256 num-registers=16" --attn-prepare-products --one-shot-bufferize="bufferize-function-boundaries function-boundary-type-conversion=identity-layout-map" --attn-vectorize-linalg --canonicalize --cse \
 // RUN:     | FileCheck %s --check-prefix=KERNEL
 
 #left = affine_map<(m, n, k) -> (m, k)>

@@ -187,6 +187,32 @@ ROWS = {
   }} -> tensor<{m}x{h}x64xf32>
   %out = tensor.collapse_shape %turned [[0], [1, 2]] : tensor<{m}x{h}x64xf32> into tensor<{m}x{n}xf32>
 """),
+    "RoPE of neighbours": (2, 2, """
+  %heads = tensor.expand_shape %x [[0], [1, 2]] output_shape [{m}, {h}, 64] : tensor<{m}x{n}xf32> into tensor<{m}x{h}x64xf32>
+  %even = tensor.extract_slice %heads[0, 0, 0] [{m}, {h}, 32] [1, 1, 2] : tensor<{m}x{h}x64xf32> to tensor<{m}x{h}x32xf32>
+  %odd = tensor.extract_slice %heads[0, 0, 1] [{m}, {h}, 32] [1, 1, 2] : tensor<{m}x{h}x64xf32> to tensor<{m}x{h}x32xf32>
+  %cos = tensor.extract_slice %y[0, 0] [{m}, 64] [1, 1] : tensor<{m}x{n}xf32> to tensor<{m}x64xf32>
+  %sin = tensor.extract_slice %y[0, 64] [{m}, 64] [1, 1] : tensor<{m}x{n}xf32> to tensor<{m}x64xf32>
+  %half_empty = tensor.empty() : tensor<{m}x{h}x32xf32>
+  %negative = linalg.negf ins(%odd : tensor<{m}x{h}x32xf32>) outs(%half_empty : tensor<{m}x{h}x32xf32>) -> tensor<{m}x{h}x32xf32>
+  %first = tensor.expand_shape %negative [[0], [1], [2, 3]] output_shape [{m}, {h}, 32, 1]
+      : tensor<{m}x{h}x32xf32> into tensor<{m}x{h}x32x1xf32>
+  %second = tensor.expand_shape %even [[0], [1], [2, 3]] output_shape [{m}, {h}, 32, 1]
+      : tensor<{m}x{h}x32xf32> into tensor<{m}x{h}x32x1xf32>
+  %stack = tensor.concat dim(3) %first, %second : (tensor<{m}x{h}x32x1xf32>, tensor<{m}x{h}x32x1xf32>) -> tensor<{m}x{h}x32x2xf32>
+  %rotated = tensor.collapse_shape %stack [[0], [1], [2, 3]] : tensor<{m}x{h}x32x2xf32> into tensor<{m}x{h}x64xf32>
+  %heads_empty = tensor.empty() : tensor<{m}x{h}x64xf32>
+  %turned = linalg.generic {{indexing_maps = [#head, #head, #angle, #angle, #head], iterator_types = ["parallel", "parallel", "parallel"]}}
+      ins(%heads, %rotated, %cos, %sin : tensor<{m}x{h}x64xf32>, tensor<{m}x{h}x64xf32>, tensor<{m}x64xf32>, tensor<{m}x64xf32>)
+      outs(%heads_empty : tensor<{m}x{h}x64xf32>) {{
+    ^bb0(%a: f32, %b: f32, %c: f32, %s: f32, %o: f32):
+      %p = arith.mulf %a, %c : f32
+      %q = arith.mulf %b, %s : f32
+      %r = arith.addf %p, %q : f32
+      linalg.yield %r : f32
+  }} -> tensor<{m}x{h}x64xf32>
+  %out = tensor.collapse_shape %turned [[0], [1, 2]] : tensor<{m}x{h}x64xf32> into tensor<{m}x{n}xf32>
+"""),
 }  # fmt: skip
 
 FOOTER = """

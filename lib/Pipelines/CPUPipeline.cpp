@@ -11,6 +11,7 @@
 #include "fovea/Pipelines/LowerToLLVM.h"
 #include "fovea/Pipelines/Pipelines.h"
 #include "fovea/Target/CPU/CPUInfo.h"
+#include "mlir/Conversion/ComplexToStandard/ComplexToStandard.h"
 #include "mlir/Dialect/Bufferization/Transforms/Passes.h"
 #include "mlir/Dialect/Func/Transforms/Passes.h"
 #include "mlir/Dialect/Linalg/Passes.h"
@@ -47,6 +48,8 @@ void fovea::buildCPUPipeline(OpPassManager &pm, const CPUInfo &cpu,
   pm.addNestedPass<func::FuncOp>(attn::createExpandPatternsPass());
   // Arithmetic on tensors, as one loop nest where it can be.
   pm.addPass(createConvertElementwiseToLinalgPass());
+  // Of complex numbers there are no vectors, but of their parts.
+  pm.addNestedPass<func::FuncOp>(createConvertComplexToStandardPass());
   pm.addNestedPass<func::FuncOp>(attn::createFuseElementwisePass());
   // What is inserted into a larger array is computed there.
   pm.addPass(bufferization::createEmptyTensorEliminationPass());

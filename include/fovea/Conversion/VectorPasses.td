@@ -109,6 +109,9 @@ def PrepareProductsPass : Pass<"attn-prepare-products", "::mlir::func::FuncOp"> 
     patches that the filter meets and a product of it with the filter; where every
     channel has a filter of its own they stay.
 
+    On CPUs, stacks of two tensors along a new last dimension, and insertions that fill
+    every other element each, become elementwise operations.
+
     ```mlir
     %r = linalg.conv_1d_ncw_fcw
         ins(%x, %w : tensor<1x80x1026xf32>, tensor<256x80x3xf32>) outs(%o : tensor<1x256x1024xf32>)
@@ -138,10 +141,13 @@ def FuseElementwisePass : Pass<"attn-fuse-elementwise", "::mlir::func::FuncOp"> 
     overlap. Numbers are widened by every user.
 
     On CPUs, elementwise operations on a concatenation are done part by part, so
-    that it is never written; others become slices of their result.
+    that it is never written; others become slices of their result. Slices of every
+    other element are read as one of each pair, the last dimension of an operand, and
+    so are complex numbers that an operation reads more than once.
   }];
   let dependentDialects = [
-    "::mlir::affine::AffineDialect", "::mlir::linalg::LinalgDialect",
+    "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
+    "::mlir::complex::ComplexDialect", "::mlir::linalg::LinalgDialect",
     "::mlir::memref::MemRefDialect", "::mlir::tensor::TensorDialect"
   ];
 }
@@ -158,7 +164,8 @@ def VectorizeLinalgPass : Pass<"attn-vectorize-linalg", "::mlir::func::FuncOp"> 
       and rounded once, whatever the layout;
     - everything else whose body is made of elementwise operations by loops over
       vectors of the output's last dimension, or over those of a row that is
-      reduced. Functions of the `math` dialect on vectors become polynomials and
+      reduced. Where the last dimension is a pair, as of what rotary embedding turns,
+      vectors of first and of second elements are interleaved. Functions of the `math` dialect on vectors become polynomials and
       quotients, and a row is divided by a number as a product with its inverse,
       unless the quotients become whole numbers, or are compared, in the same loop.
 

@@ -12,12 +12,14 @@
 #include "fovea/Kernels/TargetFacts.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Complex/IR/Complex.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Linalg/Transforms/Transforms.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Dialect/Tensor/Transforms/Transforms.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
+#include "mlir/Transforms/WalkPatternRewriteDriver.h"
 
 namespace fovea::attn {
 #define GEN_PASS_DEF_FUSEELEMENTWISEPASS
@@ -154,9 +156,14 @@ struct FuseElementwisePass
       generalizeElementwise();
     RewritePatternSet patterns(&getContext());
     linalg::populateElementwiseOpsFusionPatterns(patterns, isWorthFusing);
+    // What reads stacks as rows becomes part of them, pair by pair.
+    if (!isForGPU(getOperation()))
+      linalg::populateFoldReshapeOpsByExpansionPatterns(
+          patterns, [](OpOperand *operand) { return isOfPairs(*operand); });
     FrozenRewritePatternSet fusions(std::move(patterns));
     (void)applyPatternsGreedily(getOperation(), fusions);
     if (!isForGPU(getOperation())) {
+      pairComplexOperands(getOperation());
       RewritePatternSet splits(&getContext());
       populateSplitConcatPatterns(splits);
       tensor::CollapseShapeOp::getCanonicalizationPatterns(splits,
@@ -165,6 +172,9 @@ struct FuseElementwisePass
       // What made the parts may be done with them now, and parts of arrays that
       // are left may be made in place.
       (void)applyPatternsGreedily(getOperation(), fusions);
+      RewritePatternSet pairs(&getContext());
+      populateReadPairsPatterns(pairs);
+      walkAndApplyPatterns(getOperation(), std::move(pairs));
       RewritePatternSet parts(&getContext());
       tensor::populateDecomposeTensorConcatPatterns(parts);
       (void)applyPatternsGreedily(getOperation(), std::move(parts));

@@ -11,7 +11,6 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/ControlFlow/IR/ControlFlowOps.h"
 #include "mlir/Dialect/Math/IR/Math.h"
-#include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 
 using namespace mlir;
@@ -30,20 +29,48 @@ bool LinalgBody::canEmit(linalg::LinalgOp op) {
       });
 }
 
+/// Whether the last of `results` counts along `loop`, and no other one does.
+static bool isLastAlong(AffineMap map, ArrayRef<AffineExpr> results,
+                        unsigned loop) {
+  AffineExpr rest = simplifyAffineExpr(
+      results.back() - getAffineDimExpr(loop, map.getContext()),
+      map.getNumDims(), /*numSymbols=*/0);
+  return !rest.isFunctionOfDim(loop) &&
+         llvm::none_of(results.drop_back(), [&](AffineExpr expr) {
+           return expr.isFunctionOfDim(loop);
+         });
+}
+
+/// Whether the last dimension is two neighbours, and the next pair follows.
+static bool holdsPairs(MemRefType type) {
+  SmallVector<int64_t> strides;
+  int64_t offset, rank = type.getRank();
+  return rank >= 2 && type.getDimSize(rank - 1) == 2 &&
+         type.getElementType().isIntOrFloat() &&
+         type.getElementTypeBitWidth() >= 8 &&
+         succeeded(type.getStridesAndOffset(strides, offset)) &&
+         strides[rank - 1] == 1 && strides[rank - 2] == 2;
+}
+
 bool LinalgBody::isContiguous(OpOperand &operand, unsigned loop) {
   auto type = dyn_cast<MemRefType>(operand.get().getType());
   AffineMap map = op.getMatchingIndexingMap(&operand);
   // Elements narrower than a byte have one each, but not in vectors.
-  if (!type || map.getNumResults() == 0 || !type.isLastDimUnitStride() ||
-      type.getElementTypeBitWidth() < 8)
+  return type && map.getNumResults() > 0 && type.isLastDimUnitStride() &&
+         type.getElementTypeBitWidth() >= 8 &&
+         isLastAlong(map, map.getResults(), loop);
+}
+
+bool LinalgBody::isPaired(OpOperand &operand, unsigned loop) {
+  auto type = dyn_cast<MemRefType>(operand.get().getType());
+  if (!type || !holdsPairs(type))
     return false;
-  AffineExpr rest = simplifyAffineExpr(
-      map.getResults().back() - getAffineDimExpr(loop, op.getContext()),
-      map.getNumDims(), /*numSymbols=*/0);
-  return !rest.isFunctionOfDim(loop) &&
-         llvm::none_of(map.getResults().drop_back(), [&](AffineExpr expr) {
-           return expr.isFunctionOfDim(loop);
-         });
+  AffineMap map = op.getMatchingIndexingMap(&operand);
+  AffineExpr half = map.getResults().back();
+  auto dim = dyn_cast<AffineDimExpr>(half);
+  return (isa<AffineConstantExpr>(half) ||
+          (dim && dim.getPosition() == pairLoop)) &&
+         isLastAlong(map, map.getResults().drop_back(), loop);
 }
 
 bool LinalgBody::isInvariant(OpOperand &operand, unsigned loop) {
@@ -63,6 +90,18 @@ static bool isContiguousLoad(memref::LoadOp load, unsigned loop) {
   return last && last.getDim() == loop && type.isLastDimUnitStride() &&
          type.getElementType().isIntOrFloat() &&
          type.getElementTypeBitWidth() >= 8;
+}
+
+/// Whether `load` reads one of each pair for neighbours along `loop`.
+bool LinalgBody::isPairLoad(memref::LoadOp load, unsigned loop) {
+  if (!holdsPairs(load.getMemRefType()))
+    return false;
+  auto along = load.getIndices().drop_back().back();
+  auto at = along.getDefiningOp<linalg::IndexOp>();
+  auto half = load.getIndices().back().getDefiningOp<linalg::IndexOp>();
+  std::optional<int64_t> known = getConstantIntValue(load.getIndices().back());
+  return at && at.getDim() == loop &&
+         (half ? half.getDim() == pairLoop : known == 0 || known == 1);
 }
 
 /// The values of the body that are numbers where vectors run along `loop`; none
@@ -85,7 +124,9 @@ std::optional<LinalgBody::ValueSet> LinalgBody::findScalars(unsigned loop) {
     if (auto load = dyn_cast<memref::LoadOp>(inner)) {
       if (!areScalar &&
           !(isContiguousLoad(load, loop) &&
-            llvm::all_of(load.getIndices().drop_back(), isScalar)))
+            llvm::all_of(load.getIndices().drop_back(), isScalar)) &&
+          !(isPairLoad(load, loop) &&
+            llvm::all_of(load.getIndices().drop_back(2), isScalar)))
         return std::nullopt;
     } else if (auto index = dyn_cast<linalg::IndexOp>(inner)) {
       areScalar = index.getDim() != loop;
@@ -105,15 +146,20 @@ std::optional<LinalgBody::ValueSet> LinalgBody::findScalars(unsigned loop) {
 /// but for what is read in the body, which its checks must precede.
 LinalgBody::ValueSet LinalgBody::findInvariants(unsigned loop) {
   ValueSet found;
+  auto isSameAlong = [&](OpOperand &input) {
+    return isInvariant(input, loop) &&
+           !(pairLoop && !isInvariant(input, *pairLoop));
+  };
   for (OpOperand *input : op.getDpsInputOperands())
-    if (isInvariant(*input, loop))
+    if (isSameAlong(*input))
       found.insert(op.getMatchingBlockArgument(input));
   for (Operation &inner : op.getBlock()->without_terminator()) {
     auto index = dyn_cast<linalg::IndexOp>(inner);
     bool isSame = llvm::all_of(inner.getOperands(), [&](Value value) {
       return value.getParentBlock() != op.getBlock() || found.contains(value);
     });
-    if (isSame && !(index && index.getDim() == loop) &&
+    if (isSame &&
+        !(index && (index.getDim() == loop || index.getDim() == pairLoop)) &&
         !isa<memref::LoadOp, cf::AssertOp>(inner))
       found.insert_range(inner.getResults());
   }
@@ -163,9 +209,31 @@ void LinalgBody::emitInner(Operation &inner, bool isVector,
   auto load = dyn_cast<memref::LoadOp>(inner);
   bool isScalar = llvm::all_of(
       inner.getResults(), [&](Value value) { return scalars.contains(value); });
+  // Which one of a pair this is: the other one's part of the body has no use.
+  if (auto select = dyn_cast<arith::SelectOp>(inner))
+    if (std::optional<int64_t> which =
+            getConstantIntValue(mapping.lookupOrDefault(select.getCondition())))
+      return mapping.map(select.getResult(),
+                         mapping.lookupOrDefault(*which
+                                                     ? select.getTrueValue()
+                                                     : select.getFalseValue()));
   if (!isVector || isScalar || isa<cf::AssertOp>(inner)) {
-    b.clone(inner, mapping);
+    Operation *copy = b.clone(inner, mapping);
+    SmallVector<Value> folded;
+    if (isa<arith::CmpIOp>(copy) && succeeded(b.tryFold(copy, folded))) {
+      mapping.map(inner.getResult(0), folded.front());
+      copy->erase();
+    }
     return;
+  }
+  if (load && isPairLoad(load, *vectorLoop)) {
+    Values at = llvm::map_to_vector(load.getIndices(), [&](Value index) {
+      return mapping.lookupOrDefault(index);
+    });
+    at.end()[-2] = position[*vectorLoop];
+    Value loaded = loadOther(load.getType(),
+                             mapping.lookupOrDefault(load.getMemRef()), at);
+    return mapping.map(load.getResult(), loaded);
   }
   if (load) {
     Values at;
@@ -300,6 +368,14 @@ LinalgBody::Values LinalgBody::indices(OpOperand &operand) {
   return result;
 }
 
+Value LinalgBody::loadOther(Type type, Value memref, Values indices) {
+  int64_t half = *getConstantIntValue(indices.back());
+  indices.back() = b.index(0);
+  Value both = vector::LoadOp::create(b, VectorType::get({2 * lanes}, type),
+                                      memref, indices);
+  return vector::DeinterleaveOp::create(b, both).getResult(half);
+}
+
 Value LinalgBody::load(OpOperand &operand, bool isVector) {
   if (Value value = given.lookup(&operand))
     return value;
@@ -309,6 +385,8 @@ Value LinalgBody::load(OpOperand &operand, bool isVector) {
     return memref;
   if (!isVector || isInvariant(operand, *vectorLoop))
     return memref::LoadOp::create(b, memref, indices(operand));
+  if (isPaired(operand, *vectorLoop))
+    return loadOther(type.getElementType(), memref, indices(operand));
   VectorType vector = VectorType::get({lanes}, type.getElementType());
   if (isContiguous(operand, *vectorLoop))
     return vector::LoadOp::create(b, vector, memref, indices(operand));
@@ -329,4 +407,16 @@ void LinalgBody::store(Value value, OpOperand &operand, bool isVector) {
     vector::StoreOp::create(b, value, operand.get(), indices(operand));
   else
     memref::StoreOp::create(b, value, operand.get(), indices(operand));
+}
+
+void LinalgBody::storePairs(Value first, Value second, OpOperand &operand,
+                            bool isVector) {
+  Value &half = position[*pairLoop];
+  half = b.index(0);
+  if (isVector)
+    return store(vector::InterleaveOp::create(b, first, second), operand,
+                 isVector);
+  store(first, operand, isVector);
+  half = b.index(1);
+  store(second, operand, isVector);
 }

@@ -18,6 +18,7 @@
 
 #include "fovea/Kernels/KernelBuilder.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/IR/IRMapping.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/DenseSet.h"
@@ -36,6 +37,9 @@ public:
 
   /// Whether neighbours along `loop` are neighbours in memory.
   bool isContiguous(mlir::OpOperand &operand, unsigned loop);
+  /// Whether pairs of neighbours in memory have one element each, or both by
+  /// the loop of pairs, for neighbours along `loop`.
+  bool isPaired(mlir::OpOperand &operand, unsigned loop);
   bool isInvariant(mlir::OpOperand &operand, unsigned loop);
   /// Whether the body has vectors along `loop`; operands are not looked at.
   bool hasVectors(unsigned loop);
@@ -43,6 +47,9 @@ public:
   bool hasFunctions();
   /// Has vectors run along `loop`.
   void setVectorLoop(unsigned loop);
+  /// Has the position of `loop`, of extent 2, be a constant whenever something
+  /// is emitted: it goes through pairs of neighbours.
+  void setPairLoop(std::optional<unsigned> loop) { pairLoop = loop; }
   void setLanes(int64_t count) { lanes = count; }
   std::optional<unsigned> getVectorLoop() const { return vectorLoop; }
 
@@ -62,6 +69,9 @@ public:
   /// A vector where the operand varies along the vectors, otherwise a number.
   mlir::Value load(mlir::OpOperand &operand, bool isVector);
   void store(mlir::Value value, mlir::OpOperand &operand, bool isVector);
+  /// Stores the first and second elements of pairs at the present position.
+  void storePairs(mlir::Value first, mlir::Value second,
+                  mlir::OpOperand &operand, bool isVector);
   mlir::Type vectorOf(mlir::Type type) {
     return mlir::VectorType::get({lanes}, type);
   }
@@ -73,6 +83,9 @@ public:
 private:
   using ValueSet = llvm::DenseSet<mlir::Value>;
 
+  bool isPairLoad(mlir::memref::LoadOp load, unsigned loop);
+  /// Every other element, from `indices` on, whose last is the first or second.
+  mlir::Value loadOther(mlir::Type type, mlir::Value memref, Values indices);
   std::optional<ValueSet> findScalars(unsigned loop);
   ValueSet findInvariants(unsigned loop);
   Values indices(mlir::OpOperand &operand);
@@ -89,7 +102,7 @@ private:
   mlir::linalg::LinalgOp op;
   KernelBuilder &b;
   int64_t lanes;
-  std::optional<unsigned> vectorLoop;
+  std::optional<unsigned> vectorLoop, pairLoop;
   /// Values of the body that are numbers where others are vectors, and those
   /// that are the same for all vectors of a row.
   ValueSet scalars, invariants;

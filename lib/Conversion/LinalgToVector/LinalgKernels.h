@@ -56,6 +56,18 @@ bool emitLinalgLoops(mlir::linalg::LinalgOp op, RegisterFile registers);
 /// as one parallel loop over rows each.
 void emitRowGroups(mlir::Block &block, RegisterFile registers);
 
+/// Has stacks of two tensors, as a last dimension of extent 2, be elementwise.
+void populateStackPatterns(mlir::RewritePatternSet &patterns);
+
+/// Whether an elementwise operation reads such a stack as rows of neighbours.
+bool isOfPairs(mlir::OpOperand &operand);
+
+/// Has elementwise operations read every other element as one of a pair.
+void populateReadPairsPatterns(mlir::RewritePatternSet &patterns);
+
+/// Has elementwise operations read the parts of complex numbers as pairs.
+void pairComplexOperands(mlir::Operation *root);
+
 /// Has elementwise operations on concatenations be done part by part.
 void populateSplitConcatPatterns(mlir::RewritePatternSet &patterns);
 

@@ -17,6 +17,10 @@
 // reduced at its end. Operands that do not vary along it are broadcast. Where
 // no loop qualifies, as in a transposition, all is done on numbers.
 //
+// Where the last dimension of the output is pairs of neighbours, as those that
+// rotary embedding turns, vectors run along the dimension before it: one of all
+// first elements and one of all second ones, which are stored interleaved.
+//
 //===----------------------------------------------------------------------===//
 
 #include "LinalgLoops.h"
@@ -90,7 +94,31 @@ bool LoopsKernel::canEmit(linalg::LinalgOp op) {
   return LinalgBody::canEmit(op);
 }
 
+/// Whether vectors have both elements of pairs of neighbours.
+bool LoopsKernel::choosePairs() {
+  AffineMap map = op.getMatchingIndexingMap(op.getDpsInitOperand(0));
+  unsigned rank = map.getNumResults();
+  if (rank < 2 || op.getNumParallelLoops() != types.size())
+    return false;
+  unsigned pairs = map.getDimPosition(rank - 1);
+  unsigned loop = map.getDimPosition(rank - 2);
+  body.setPairLoop(pairs);
+  if (!llvm::is_contained(rows, loop) && !llvm::is_contained(rows, pairs) &&
+      body.hasVectors(loop) &&
+      llvm::all_of(op.getDpsInitsMutable(), [&](OpOperand &init) {
+        return body.isPaired(init, loop);
+      })) {
+    vectorLoop = loop;
+    pairLoop = pairs;
+    return true;
+  }
+  body.setPairLoop(std::nullopt);
+  return false;
+}
+
 void LoopsKernel::chooseVectorLoop() {
+  if (choosePairs())
+    return;
   auto fits = [&](unsigned loop, bool isReduced, bool gathers = false) {
     return !llvm::is_contained(rows, loop) && body.hasVectors(loop) &&
            llvm::all_of(op->getOpOperands(), [&](OpOperand &operand) {
@@ -98,6 +126,7 @@ void LoopsKernel::chooseVectorLoop() {
                return isReduced ? body.isInvariant(operand, loop)
                                 : body.isContiguous(operand, loop);
              return gathers || body.isContiguous(operand, loop) ||
+                    body.isPaired(operand, loop) ||
                     body.isInvariant(operand, loop);
            });
   };
@@ -179,7 +208,7 @@ void LoopsKernel::findExtents() {
     body.setVectorLoop(*vectorLoop);
   for (unsigned loop = 0; loop < types.size(); ++loop) {
     high.push_back(extentOf(loop));
-    if (llvm::is_contained(rows, loop))
+    if (llvm::is_contained(rows, loop) || loop == pairLoop)
       continue;
     if (!isReduction(loop))
       parallel.push_back(loop);
@@ -226,8 +255,8 @@ OpOperand *LoopsKernel::findStream() {
 void LoopsKernel::prefetchBeside(const LoopsKernel &other, OpOperand &stream,
                                  ValueRange at) {
   // Steps of functions are put in an order of their own.
-  if (!vectorLoop || isReduction(*vectorLoop) || body.hasFunctions() ||
-      other.rows.size() + 1 != other.types.size())
+  if (!vectorLoop || isReduction(*vectorLoop) || pairLoop || other.pairLoop ||
+      body.hasFunctions() || other.rows.size() + 1 != other.types.size())
     return;
   SmallVector<unsigned> loops;
   for (AffineExpr expr :
@@ -346,22 +375,37 @@ void fovea::attn::interleaveVectors(scf::ForOp loop) {
 
 /// One vector, or one element, of every output.
 void LoopsKernel::emitPoint(bool isVector) {
+  if (pairLoop)
+    return emitPairs(isVector);
+  Values results = emitValues(isVector);
+  for (auto [result, init] : llvm::zip(results, op.getDpsInitsMutable()))
+    body.store(result, init, isVector);
+}
+
+/// One vector of each element of pairs, or one pair.
+void LoopsKernel::emitPairs(bool isVector) {
+  Value &half = body.position[*pairLoop];
+  half = b.index(0);
+  Values first = emitValues(isVector);
+  half = b.index(1);
+  Values second = emitValues(isVector);
+  for (auto [one, other, init] :
+       llvm::zip(first, second, op.getDpsInitsMutable()))
+    body.storePairs(one, other, init, isVector);
+}
+
+LoopsKernel::Values LoopsKernel::emitValues(bool isVector) {
   Values old;
   for (OpOperand &init : op.getDpsInitsMutable())
     old.push_back(op.payloadUsesValueFromOperand(&init)
                       ? body.load(init, isVector)
                       : Value());
-  Values results;
-  if (reductions.empty()) {
-    results = body.emit(isVector, old);
-  } else {
-    for (auto [value, init] : llvm::zip(old, op.getDpsInitsMutable()))
-      if (!value)
-        value = body.load(init, isVector);
-    results = emitReductions(reductions, isVector, old);
-  }
-  for (auto [result, init] : llvm::zip(results, op.getDpsInitsMutable()))
-    body.store(result, init, isVector);
+  if (reductions.empty())
+    return body.emit(isVector, old);
+  for (auto [value, init] : llvm::zip(old, op.getDpsInitsMutable()))
+    if (!value)
+      value = body.load(init, isVector);
+  return emitReductions(reductions, isVector, old);
 }
 
 LoopsKernel::Values LoopsKernel::emitReductions(ArrayRef<unsigned> loops,

@@ -35,6 +35,8 @@ public:
   static bool canEmit(mlir::linalg::LinalgOp op);
   /// The loop along which vectors run, when there is one.
   std::optional<unsigned> getVectorLoop();
+  /// How many dimensions of the outputs these vectors fill.
+  unsigned countVectorDims() const { return pairLoop ? 2 : 1; }
   /// Emits all loops, as one parallel loop.
   void emit();
 
@@ -55,6 +57,7 @@ private:
     return types[loop] == mlir::utils::IteratorType::reduction;
   }
   void chooseVectorLoop();
+  bool choosePairs();
   void findExtents();
   llvm::SmallVector<int64_t> chooseChunks();
   mlir::Value extentOf(unsigned loop);
@@ -66,6 +69,8 @@ private:
                         mlir::ValueRange running);
   void emitVectors(mlir::Value from, mlir::Value to, int64_t count);
   void emitPoint(bool isVector);
+  void emitPairs(bool isVector);
+  Values emitValues(bool isVector);
   void emitReducedPoint();
   bool isExtreme();
   mlir::Value reduceVectors(mlir::Value running);
@@ -86,6 +91,8 @@ private:
   llvm::SmallVector<unsigned> rows;
   /// The loop along which vectors run.
   std::optional<unsigned> vectorLoop;
+  /// The loop through pairs of neighbours, which vectors have both of.
+  std::optional<unsigned> pairLoop;
   /// What combines partial results where that loop is a reduction.
   mlir::Operation *combiner = nullptr;
   llvm::SmallVector<unsigned> parallel,

@@ -314,6 +314,8 @@ struct PrepareProductsPass
     replaceAll(emitConvolutionAsProduct);
     replaceAll(foldMoves);
     replaceAll(readGathered);
+    if (!isForGPU(getOperation()))
+      applyOnce(populateStackPatterns);
     moveReshapes();
     getOperation().walk([](linalg::LinalgOp op) {
       OpBuilder builder(op);
@@ -361,6 +363,12 @@ private:
     tensor::ExpandShapeOp::getCanonicalizationPatterns(moving, &getContext());
     tensor::CollapseShapeOp::getCanonicalizationPatterns(moving, &getContext());
     (void)applyPatternsGreedily(getOperation(), std::move(moving));
+  }
+
+  void applyOnce(void (*populate)(RewritePatternSet &)) {
+    RewritePatternSet patterns(&getContext());
+    populate(patterns);
+    walkAndApplyPatterns(getOperation(), std::move(patterns));
   }
 
   void replaceAll(function_ref<Value(OpBuilder &, linalg::LinalgOp)> emit) {

@@ -100,17 +100,17 @@ static bool isByRow(AffineMap map, ArrayRef<unsigned> rows) {
 }
 
 /// All parallel loops of a reduction along vectors are rows, and all but the
-/// last of what has vectors along that.
+/// last of what has vectors along that, or along pairs in it.
 std::optional<unsigned> RowGroup::countRowLoops(linalg::LinalgOp op) {
   OpBuilder builder(op);
-  std::optional<unsigned> vectorLoop =
-      LoopsKernel(op, builder, registers).getVectorLoop();
+  LoopsKernel kernel(op, builder, registers);
+  std::optional<unsigned> vectorLoop = kernel.getVectorLoop();
   if (!vectorLoop)
     return std::nullopt;
   unsigned rank = op.getRank(op.getDpsInitOperand(0));
   bool isReduced =
       op.getIteratorTypesArray()[*vectorLoop] == utils::IteratorType::reduction;
-  unsigned count = isReduced ? rank : rank - 1;
+  unsigned count = isReduced ? rank : rank - kernel.countVectorDims();
   return count > 0 ? std::optional(count) : std::nullopt;
 }
 

@@ -127,6 +127,53 @@ def test_equals_pytorch(name, is_known):
         np.testing.assert_allclose(np.asarray(one), other.numpy(), rtol=1e-5, atol=1e-5)
 
 
+def turned(x, angles):
+    """As of GPT-J: with angles of whole rows."""
+    cos, sin = (each.repeat_interleave(2, 1)[:, None] for each in (angles.cos(), angles.sin()))
+    return x * cos + torch.stack((-x[..., 1::2], x[..., ::2]), -1).flatten(-2) * sin
+
+
+def turned_pairs(x, angles):
+    first, second = x.unflatten(-1, (-1, 2)).unbind(-1)
+    cos, sin = angles.cos()[:, None], angles.sin()[:, None]
+    return torch.stack((first * cos - second * sin, first * sin + second * cos), -1).flatten(-2)
+
+
+def turned_in_place(x, angles):
+    """Of the first columns, one is added to the others."""
+    first, second = x[..., ::2], x[..., 1::2]
+    cos, sin = angles.cos()[:, None], angles.sin()[:, None]
+    out = torch.empty_like(x)
+    out[..., ::2] = first * cos - second * sin
+    out[..., 1::2] = first * sin + second * cos
+    return torch.cat((out, x[..., :1] + 1), -1)
+
+
+def turned_complex(x, angles):
+    """As of the first Llama: one table, of queries and of keys."""
+    turns = torch.polar(torch.ones_like(angles), angles)[:, None]
+    both = (torch.view_as_complex(each.contiguous().unflatten(-1, (-1, 2))) * turns for each in (x, x * 2))
+    return torch.cat([torch.view_as_real(each).flatten(-2) for each in both], -1)
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+@pytest.mark.parametrize("width", [2, 6, 16, 18, 64, 130])
+@pytest.mark.parametrize("form", [turned, turned_pairs, turned_in_place, turned_complex])
+def test_rotations_of_neighbours(form, width, is_known):
+    """Of any number of tokens, a part of wider rows, and rounded afterwards."""
+
+    def function(x):
+        places = torch.arange(x.shape[1]).float()
+        angles = places[:, None] * 100.0 ** -(torch.arange(width // 2) / width)
+        return form(x[..., 1:], angles), form(x[..., :width].mT.contiguous().mT, angles).bfloat16().float()
+
+    make = torch.Generator().manual_seed(4)
+    example, x = (torch.randn(2, tokens, 3, width + 1, generator=make) for tokens in (5, 5 if is_known else 9))
+    program = fovea.import_torch(Call(function), example, **({} if is_known else {"dynamic": (1,)}))
+    for found, expected, bound in zip(program(x), function(x), (1e-5, 1e-2), strict=True):
+        np.testing.assert_allclose(np.asarray(found), expected.numpy(), rtol=bound, atol=bound)
+
+
 def test_greatest_so_far():
     """The last of equals, and NaN once there was one."""
     x = torch.tensor([[1.0, 3.0, 3.0, 2.0, float("nan"), 5.0], [0.0, -1.0, -1.0, -2.0, 7.0, 7.0]])

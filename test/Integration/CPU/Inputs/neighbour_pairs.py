@@ -1,0 +1,158 @@
+# Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Rotations of neighbours, in the forms that frontends write, against NumPy."""
+
+import numpy as np
+from cases import BOUNDS, Checker, normal, tensor
+
+check = Checker()
+
+# Bodies that make "%r" of even and odd columns "%even" and "%odd", [rows, heads, half], by angles [rows, half].
+ROTATED = """
+  %first = linalg.generic {{indexing_maps = [#x, #x, #angle, #angle, #x], iterator_types = ["parallel", "parallel", "parallel"]}}
+      ins(%even, %odd, %cos, %sin : {half}, {half}, {table}, {table}) outs(%empty : {half}) {{
+  ^bb0(%a: {E}, %b: {E}, %c: {E}, %s: {E}, %o: {E}):
+    %p = arith.mulf %a, %c : {E}
+    %q = arith.mulf %b, %s : {E}
+    %d = arith.subf %p, %q : {E}
+    linalg.yield %d : {E}
+  }} -> {half}
+  %second = linalg.generic {{indexing_maps = [#x, #x, #angle, #angle, #x], iterator_types = ["parallel", "parallel", "parallel"]}}
+      ins(%even, %odd, %cos, %sin : {half}, {half}, {table}, {table}) outs(%empty : {half}) {{
+  ^bb0(%a: {E}, %b: {E}, %c: {E}, %s: {E}, %o: {E}):
+    %p = arith.mulf %a, %s : {E}
+    %q = arith.mulf %b, %c : {E}
+    %d = arith.addf %p, %q : {E}
+    linalg.yield %d : {E}
+  }} -> {half}
+"""
+# The angles are those of whole rows, as GPT-J's.
+TURNED = """
+  %minus = arith.negf %odd : {half}
+  %m1 = tensor.expand_shape %minus [[0], [1], [2, 3]] output_shape [%m, 3, {h}, 1] : {half} into {ones}
+  %e1 = tensor.expand_shape %even [[0], [1], [2, 3]] output_shape [%m, 3, {h}, 1] : {half} into {ones}
+  %stack = tensor.concat dim(3) %m1, %e1 : ({ones}, {ones}) -> {pairs}
+  %turned = tensor.collapse_shape %stack [[0], [1], [2, 3]] : {pairs} into {whole}
+  %cc = linalg.generic {{indexing_maps = [#first, #twice], iterator_types = ["parallel", "parallel", "parallel"]}}
+      ins(%cos : {table}) outs(%tables : {table2}) {{
+  ^bb0(%a: {E}, %o: {E}):
+    linalg.yield %a : {E}
+  }} -> {table2}
+  %ss = linalg.generic {{indexing_maps = [#first, #twice], iterator_types = ["parallel", "parallel", "parallel"]}}
+      ins(%sin : {table}) outs(%tables : {table2}) {{
+  ^bb0(%a: {E}, %o: {E}):
+    linalg.yield %a : {E}
+  }} -> {table2}
+  %c = tensor.collapse_shape %cc [[0], [1, 2]] : {table2} into {wide_table}
+  %s = tensor.collapse_shape %ss [[0], [1, 2]] : {table2} into {wide_table}
+  %r = linalg.generic {{indexing_maps = [#x, #x, #angle, #angle, #x], iterator_types = ["parallel", "parallel", "parallel"]}}
+      ins(%rows, %turned, %c, %s : {whole}, {whole}, {wide_table}, {wide_table}) outs(%like : {whole}) {{
+  ^bb0(%a: {E}, %b: {E}, %d: {E}, %e: {E}, %o: {E}):
+    %p = arith.mulf %a, %d : {E}
+    %q = arith.mulf %b, %e : {E}
+    %t = arith.addf %p, %q : {E}
+    linalg.yield %t : {E}
+  }} -> {whole}
+"""
+STACK = """
+  %f1 = tensor.expand_shape %first [[0], [1], [2, 3]] output_shape [%m, 3, {h}, 1] : {half} into {ones}
+  %s1 = tensor.expand_shape %second [[0], [1], [2, 3]] output_shape [%m, 3, {h}, 1] : {half} into {ones}
+  %stack = tensor.concat dim(3) %f1, %s1 : ({ones}, {ones}) -> {pairs}
+  %r = tensor.collapse_shape %stack [[0], [1], [2, 3]] : {pairs} into {whole}
+"""
+INSERTED = """
+  %i = tensor.insert_slice %first into %like[0, 0, 0] [%m, 3, {h}] [1, 1, 2] : {half} into {whole}
+  %r = tensor.insert_slice %second into %i[0, 0, 1] [%m, 3, {h}] [1, 1, 2] : {half} into {whole}
+"""
+FORMS = {"stack": ROTATED + STACK, "inserted": ROTATED + INSERTED, "turned": TURNED}
+# Slices of every other column, or of pairs.
+SLICES = {
+    "steps": """
+  %even = tensor.extract_slice %rows[0, 0, 0] [%m, 3, {h}] [1, 1, 2] : {whole} to {half}
+  %odd = tensor.extract_slice %rows[0, 0, 1] [%m, 3, {h}] [1, 1, 2] : {whole} to {half}
+""",
+    "pairs": """
+  %of_two = tensor.expand_shape %rows [[0], [1], [2, 3]] output_shape [%m, 3, {h}, 2] : {whole} into {pairs}
+  %even = tensor.extract_slice %of_two[0, 0, 0, 0] [%m, 3, {h}, 1] [1, 1, 1, 1] : {pairs} to {half}
+  %odd1 = tensor.extract_slice %of_two[0, 0, 0, 1] [%m, 3, {h}, 1] [1, 1, 1, 1] : {pairs} to {ones}
+  %odd = tensor.collapse_shape %odd1 [[0], [1], [2, 3]] : {ones} into {half}
+""",
+}
+# Rows of an array with other columns beside them, of which the last may be the first of a pair.
+BESIDE = ((0, 0), (1, 0), (0, 1), (3, 2))
+
+TEXT = """
+#x = affine_map<(i, h, j) -> (i, h, j)>
+#angle = affine_map<(i, h, j) -> (i, j)>
+#twice = affine_map<(i, j, k) -> (i, j, k)>
+#first = affine_map<(i, j, k) -> (i, j)>
+func.func @f(%x: {given}, %cos: {table}, %sin: {table}) -> {whole} {{
+  %zero = arith.constant 0 : index
+  %m = tensor.dim %x, %zero : {given}
+  %empty = tensor.empty(SIZE) : {half}
+  %like = tensor.empty(SIZE) : {whole}
+  %tables = tensor.empty(SIZE) : {table2}
+  %rows = tensor.extract_slice %x[0, 0, {before}] [%m, 3, {width}] [1, 1, 1] : {given} to {whole}
+"""
+
+
+def run(index, case):
+    rng = np.random.default_rng(index)
+    dtype, width, (before, after), rows = case["dtype"], case["width"], case["beside"], case["rows"]
+    half = width // 2
+    x = normal(rng, [rows, 3, before + width + after], dtype)
+    cos, sin = (normal(rng, [rows, half], dtype) for _ in range(2))
+    m = None if case["dynamic"] else rows
+    shapes = {
+        "given": [m, 3, x.shape[2]], "whole": [m, 3, width], "half": [m, 3, half], "ones": [m, 3, half, 1],
+        "pairs": [m, 3, half, 2], "table": [m, half], "table2": [m, half, 2], "wide_table": [m, width],
+    }  # fmt: skip
+    types = {name: tensor(shape, dtype) for name, shape in shapes.items()}
+    body = SLICES[case["slices"]] + FORMS[case["form"]]
+    text = (TEXT + body).format(E=dtype, h=half, width=width, before=before, **types)
+    text += f"  return %r : {types['whole']}\n}}\n"
+    if m is None:
+        text = text.replace("SIZE", "%m")
+    else:
+        text = text.replace("SIZE", "").replace("%m,", f"{m},")
+    exact = x[..., before : before + width].astype(np.float64)
+    even, odd = exact[..., ::2], exact[..., 1::2]
+    c, s = (each.astype(np.float64)[:, None] for each in (cos, sin))
+    expected = np.stack((even * c - odd * s, even * s + odd * c), -1).reshape(exact.shape)
+    what = f"case {index} {case}"
+    kernel = check.library.compile(text, cpu=case["cpu"])
+    found = check.call(kernel, [x, cos, sin], what)[0]
+    check.close(found, expected, BOUNDS[dtype], what)
+    kernel = check.library.compile(text, target="reference")
+    check.close(kernel(x, cos, sin)[0], expected, BOUNDS[dtype], f"{what} reference")
+
+
+check.matrix({
+    "form": list(FORMS), "slices": list(SLICES), "width": [2, 6, 16, 18, 32, 64, 66, 130], "beside": BESIDE, "rows": [1, 5, 40],
+    "dtype": ["f32", "f64", "bf16", "f16"], "cpu": check.usable_cpus(), "dynamic": [False, True],
+}, 11, run)  # fmt: skip
+
+
+def run_alone(index, case):
+    """Every other column alone, of which odd rows have one more first element than second ones."""
+    rng = np.random.default_rng(index)
+    dtype, width, start = case["dtype"], case["width"], case["start"]
+    x = normal(rng, [5, width], dtype)
+    expected = -x[:, start::2].astype(np.float64)
+    given, found = tensor([5, width], dtype), tensor([5, expected.shape[1]], dtype)
+    text = (
+        f"func.func @f(%x: {given}) -> {found} {{\n"
+        f"  %s = tensor.extract_slice %x[0, {start}] [5, {expected.shape[1]}] [1, 2] : {given} to {found}\n"
+        f"  %r = arith.negf %s : {found}\n  return %r : {found}\n}}\n"
+    )
+    kernel = check.library.compile(text, cpu=case["cpu"])
+    what = f"alone {index} {case}"
+    check.close(check.call(kernel, [x], what)[0], expected, BOUNDS[dtype], what)
+
+
+check.matrix({
+    "width": [2, 3, 7, 16, 33, 64, 65, 131], "start": [0, 1, 2], "dtype": ["f32", "f64", "bf16", "f16"], "cpu": check.usable_cpus(),
+}, 12, lambda index, case: run_alone(index, case) if case["width"] > case["start"] else None)  # fmt: skip
+
+check.finish()

@@ -18,7 +18,7 @@
 using namespace mlir;
 using namespace fovea;
 using namespace fovea::functions;
-using llvm::Expected, llvm::StringRef, llvm::Twine;
+using llvm::Error, llvm::Expected, llvm::StringRef, llvm::Twine;
 
 namespace {
 /// Integers of the bodies of loops, all of type index.
@@ -86,35 +86,43 @@ static Value makeZeros(IndexBuilder &b, Value init) {
 
 static const attn::Contract &getPlacesContract() {
   static const attn::Contract contract("packed_places", "starts: [S]\n"
+                                                        "sequences?: i32[B]\n"
+                                                        "firsts: i32[B]\n"
                                                         "lengths: i32[B]\n"
                                                         "places: i32[T]");
   return contract;
 }
 
-/// Lengths, which are checked, and places. A sequence has no length where
-/// starts do not begin with 0 and end with the number of rows.
+/// First rows, lengths, which are checked, and places. No sequence has a length
+/// where starts do not begin with 0 and end with the number of rows.
 static SmallVector<Value> buildPlaces(IndexBuilder &b, StringRef name,
-                                      Value starts, ValueRange inits,
-                                      int64_t most) {
-  int64_t batch = cast<RankedTensorType>(inits[0].getType()).getDimSize(0);
-  int64_t numRows = cast<RankedTensorType>(inits[1].getType()).getDimSize(0);
+                                      Value starts, Value sequences,
+                                      ValueRange inits, int64_t most) {
+  auto getExtent = [](Value list) {
+    return cast<RankedTensorType>(list.getType()).getDimSize(0);
+  };
+  int64_t last = getExtent(starts) - 1, batch = getExtent(inits[0]);
+  int64_t numRows = getExtent(inits[2]);
   using Is = arith::CmpIPredicate;
   AffineMap one = b.getMultiDimIdentityMap(1);
   Value found =
       tensor::EmptyOp::create(b, ArrayRef<int64_t>{batch}, b.getI32Type());
   auto lengths = forPoints(
-      b, {}, {found, inits[0]}, {one, one}, /*numReductions=*/0,
+      b, {}, {found, inits[0], inits[1]}, {one, one, one}, /*numReductions=*/0,
       [&](IndexBuilder &k, ValueRange) -> SmallVector<Value> {
         Value entry = k.index(0);
+        if (sequences)
+          entry = k.clamp(k.load(sequences, entry), 0, last - 1);
         Value next = arith::AddIOp::create(k, entry, k.number(1));
-        Value length = arith::SubIOp::create(k, k.load(starts, next),
-                                             k.load(starts, entry));
+        Value first = k.load(starts, entry);
+        Value length = arith::SubIOp::create(k, k.load(starts, next), first);
         Value begins = k.is(Is::eq, k.load(starts, k.number(0)), k.number(0));
         Value ends =
-            k.is(Is::eq, k.load(starts, k.number(batch)), k.number(numRows));
+            k.is(Is::eq, k.load(starts, k.number(last)), k.number(numRows));
         Value isWhole = arith::AndIOp::create(k, begins, ends);
         length = k.select(isWhole, length, k.number(-1));
         return {k.narrow(k.clamp(length, -1, most + 1)),
+                k.narrow(k.clamp(first, 0, numRows - 1)),
                 k.narrow(k.clamp(length, 0, most))};
       });
   Value list = tensor::ExpandShapeOp::create(
@@ -123,40 +131,28 @@ static SmallVector<Value> buildPlaces(IndexBuilder &b, StringRef name,
   attn::CheckCodesOp::create(b, list, b.number(most + 1),
                              ("varlen: lengths of " + name).str());
 
-  // The sequence of a row is the last one that begins before it, or there.
-  Value entries =
-      makeZeros(b, tensor::EmptyOp::create(b, ArrayRef<int64_t>{numRows},
-                                           b.getI32Type()));
-  Value later = tensor::ExtractSliceOp::create(
-      b, starts, ArrayRef<OpFoldResult>{b.getIndexAttr(1)},
-      ArrayRef<OpFoldResult>{b.getIndexAttr(batch)},
-      ArrayRef<OpFoldResult>{b.getIndexAttr(1)});
-  entries = forPoints(b, later, entries, {getMap(b, 2, {1}), getMap(b, 2, {0})},
-                      /*numReductions=*/1,
-                      [&](IndexBuilder &k, ValueRange elements) {
-                        Value isBefore =
-                            k.is(Is::sle, k.widen(elements[0]), k.index(0));
-                        Value step =
-                            arith::ExtUIOp::create(k, k.getI32Type(), isBefore);
-                        return SmallVector<Value>{
-                            arith::AddIOp::create(k, elements[1], step)};
-                      })
-                .getResult(0);
+  Value none = arith::ConstantOp::create(b, b.getI32IntegerAttr(-1));
+  Value nowhere = linalg::FillOp::create(b, none, inits[2]).getResult(0);
+  AffineMap ofEntry = getMap(b, 2, {1}), ofRow = getMap(b, 2, {0});
   auto places = forPoints(
-      b, entries, inits[1], {one, one}, /*numReductions=*/0,
+      b, {lengths.getResult(1), lengths.getResult(2)}, nowhere,
+      {ofEntry, ofEntry, ofRow}, /*numReductions=*/1,
       [&](IndexBuilder &k, ValueRange elements) {
-        Value entry = k.clamp(k.widen(elements[0]), 0, batch - 1);
-        Value row = arith::SubIOp::create(k, k.index(0), k.load(starts, entry));
-        Value first = arith::MulIOp::create(k, entry, k.number(most));
-        return SmallVector<Value>{k.narrow(
-            arith::AddIOp::create(k, first, k.clamp(row, 0, most - 1)))};
+        Value row = arith::SubIOp::create(k, k.index(0), k.widen(elements[0]));
+        // Those before the first row are large numbers, too.
+        Value isThere = k.is(Is::ult, row, k.widen(elements[1]));
+        Value first = arith::MulIOp::create(k, k.index(1), k.number(most));
+        Value place = k.narrow(arith::AddIOp::create(k, first, row));
+        return SmallVector<Value>{k.select(isThere, place, elements[2])};
       });
-  return {lengths.getResult(1), places.getResult(0)};
+  return {lengths.getResult(1), lengths.getResult(2), places.getResult(0)};
 }
 
 PackedRows::PackedRows(Checker &check, StringRef name, const Argument &starts,
-                       int64_t numRows, int64_t most, Target target)
-    : starts(starts), numRows(numRows), most(most), target(target) {
+                       int64_t numRows, int64_t most,
+                       const std::optional<Argument> &sequences, Target target)
+    : starts(starts), sequences(sequences), numRows(numRows), most(most),
+      target(target) {
   check.check(most * getBatch() <= std::numeric_limits<int32_t>::max() &&
                   numRows <= std::numeric_limits<int32_t>::max(),
               name + ": found " + Twine(getBatch()) + " sequences of up to " +
@@ -165,14 +161,17 @@ PackedRows::PackedRows(Checker &check, StringRef name, const Argument &starts,
     return;
   Call call(getPlacesContract(), target, {});
   call.operands({starts});
+  call.operandIf(sequences);
   // What the body knows, the key of the kernel has.
   call.attribute("most", most);
   call.flag("is_of_queries", name == "cu_seqlens_q");
+  call.result(check, "firsts", ElementType::I32, {getBatch()});
   call.result(check, "lengths", ElementType::I32, {getBatch()});
   call.result(check, "places", ElementType::I32, {numRows});
   call.setBody([&](OpBuilder &builder, ValueRange arguments, ValueRange inits) {
     IndexBuilder b(builder.getUnknownLoc(), builder);
-    return buildPlaces(b, name, arguments[0], inits, most);
+    return buildPlaces(b, name, arguments[0],
+                       sequences ? arguments[1] : Value(), inits, most);
   });
   Expected<SmallVector<OwnedTensor>> made =
       call.runChecked(check, getBatch() == 0 || numRows == 0);
@@ -180,8 +179,9 @@ PackedRows::PackedRows(Checker &check, StringRef name, const Argument &starts,
     check.fail(made.takeError());
     return;
   }
-  lengths = std::move((*made)[0]);
-  places = std::move((*made)[1]);
+  firsts = std::move((*made)[0]);
+  lengths = std::move((*made)[1]);
+  places = std::move((*made)[2]);
 }
 
 //===----------------------------------------------------------------------===//
@@ -190,7 +190,7 @@ PackedRows::PackedRows(Checker &check, StringRef name, const Argument &starts,
 
 /// Where loops over a batch [B,H,most,D] or [B,H,most] read rows [T,H,D] or
 /// numbers [H,T].
-static Value buildBatch(IndexBuilder &b, Value rows, Value starts,
+static Value buildBatch(IndexBuilder &b, Value rows, Value firsts,
                         Value lengths, Value init) {
   auto type = cast<RankedTensorType>(rows.getType());
   bool hasColumns = type.getRank() == 3;
@@ -198,15 +198,16 @@ static Value buildBatch(IndexBuilder &b, Value rows, Value starts,
   if (numRows == 0)
     return makeZeros(b, init);
   unsigned rank = type.getRank() + 1;
-  return forPoints(b, lengths, init,
-                   {getMap(b, rank, {0}), b.getMultiDimIdentityMap(rank)},
+  AffineMap ofEntry = getMap(b, rank, {0});
+  return forPoints(b, {firsts, lengths}, init,
+                   {ofEntry, ofEntry, b.getMultiDimIdentityMap(rank)},
                    /*numReductions=*/0,
                    [&](IndexBuilder &k, ValueRange elements) {
                      Value place = k.index(2);
                      Value isThere = k.is(arith::CmpIPredicate::slt, place,
-                                          k.widen(elements[0]));
-                     Value row = arith::AddIOp::create(
-                         k, k.load(starts, k.index(0)), place);
+                                          k.widen(elements[1]));
+                     Value row =
+                         arith::AddIOp::create(k, k.widen(elements[0]), place);
                      row = k.clamp(row, 0, numRows - 1);
                      SmallVector<Value> at = {k.index(1), row};
                      if (hasColumns)
@@ -221,7 +222,7 @@ static Value buildBatch(IndexBuilder &b, Value rows, Value starts,
 
 Expected<OwnedTensor> PackedRows::pad(const Argument &rows) const {
   static const attn::Contract contract("packed_batch", "rows: [T, H, D]\n"
-                                                       "starts: [S]\n"
+                                                       "firsts: [B]\n"
                                                        "lengths: [B]\n"
                                                        "batch: [B, H, N, D]");
   bool hasColumns = rows.shape.size() == 3;
@@ -230,7 +231,8 @@ Expected<OwnedTensor> PackedRows::pad(const Argument &rows) const {
     shape.push_back(rows.shape[2]);
   Checker check;
   Call call(contract, target, {});
-  call.operands({rows, starts, Argument("lengths", lengths.getRef())});
+  call.operands({rows, Argument("firsts", firsts.getRef()),
+                 Argument("lengths", lengths.getRef())});
   call.result(check, "batch", rows.elementType, shape);
   call.setBody([&](OpBuilder &builder, ValueRange arguments, ValueRange inits) {
     IndexBuilder b(builder.getUnknownLoc(), builder);
@@ -240,13 +242,43 @@ Expected<OwnedTensor> PackedRows::pad(const Argument &rows) const {
   return call.runFor<OwnedTensor, 1>(check, llvm::is_contained(shape, 0));
 }
 
-Expected<OwnedTensor> PackedRows::unpad(const OwnedTensor &batch,
-                                        const ResultMemory &memory) const {
+/// Rows [T,H,D] or numbers [H,T] of a batch, beside those of `old` that it does
+/// not have, or zeros.
+static Value buildRows(IndexBuilder &b, Value batch, Value places, Value init,
+                       bool keepsOthers) {
+  auto type = cast<RankedTensorType>(batch.getType());
+  bool hasColumns = type.getRank() == 4;
+  unsigned rank = type.getRank() - 1;
+  auto rows = forPoints(
+      b, places, init,
+      {getMap(b, rank, {hasColumns ? 0U : 1U}), b.getMultiDimIdentityMap(rank)},
+      /*numReductions=*/0, [&](IndexBuilder &k, ValueRange elements) {
+        Value place = k.widen(elements[0]), zero = k.number(0);
+        Value isThere = k.is(arith::CmpIPredicate::sge, place, zero);
+        place = arith::MaxSIOp::create(k, place, zero);
+        Value length = k.number(type.getDimSize(2));
+        SmallVector<Value> at = {arith::DivUIOp::create(k, place, length),
+                                 k.index(hasColumns ? 1 : 0),
+                                 arith::RemUIOp::create(k, place, length)};
+        if (hasColumns)
+          at.push_back(k.index(2));
+        Value other = elements[1];
+        if (!keepsOthers)
+          other = arith::ConstantOp::create(
+              k, k.getZeroAttr(type.getElementType()));
+        Value number = tensor::ExtractOp::create(k, batch, at);
+        return SmallVector<Value>{k.select(isThere, number, other)};
+      });
+  return rows.getResult(0);
+}
+
+Error PackedRows::unpad(const OwnedTensor &batch, const ResultMemory &memory,
+                        std::optional<OwnedTensor> &rows) const {
   static const attn::Contract contract("packed_rows", "batch: [B, H, N, D]\n"
                                                       "places: [T]\n"
                                                       "rows: [T, H, D]");
   llvm::ArrayRef<int64_t> given = batch.getShape();
-  bool hasColumns = given.size() == 4;
+  bool hasColumns = given.size() == 4, keepsOthers = rows.has_value();
   Shape shape = {given[1], numRows};
   if (hasColumns)
     shape = {numRows, given[1], given[3]};
@@ -254,25 +286,22 @@ Expected<OwnedTensor> PackedRows::unpad(const OwnedTensor &batch,
   Call call(contract, target, memory);
   call.operands(
       {Argument("batch", batch.getRef()), Argument("places", places.getRef())});
-  call.result(check, "rows", batch.getElementType(), shape);
+  if (keepsOthers)
+    call.update(check, Argument("rows", rows->getRef()));
+  else
+    call.result(check, "rows", batch.getElementType(), shape);
   call.setBody([&](OpBuilder &builder, ValueRange arguments, ValueRange inits) {
     IndexBuilder b(builder.getUnknownLoc(), builder);
-    unsigned rank = shape.size();
-    auto rows = forPoints(
-        b, arguments[1], inits[0],
-        {getMap(b, rank, {hasColumns ? 0U : 1U}),
-         b.getMultiDimIdentityMap(rank)},
-        /*numReductions=*/0, [&](IndexBuilder &k, ValueRange elements) {
-          Value place = k.widen(elements[0]), length = k.number(most);
-          SmallVector<Value> at = {arith::DivUIOp::create(k, place, length),
-                                   k.index(hasColumns ? 1 : 0),
-                                   arith::RemUIOp::create(k, place, length)};
-          if (hasColumns)
-            at.push_back(k.index(2));
-          return SmallVector<Value>{
-              tensor::ExtractOp::create(k, arguments[0], at)};
-        });
-    return SmallVector<Value>(rows.getResults());
+    return SmallVector<Value>{
+        buildRows(b, arguments[0], arguments[1], inits[0], keepsOthers)};
   });
-  return call.runFor<OwnedTensor, 1>(check, llvm::is_contained(shape, 0));
+  bool isEmpty = llvm::is_contained(given, 0) || numRows == 0;
+  if (keepsOthers && isEmpty)
+    return Error::success();
+  Expected<SmallVector<OwnedTensor>> made = call.runChecked(check, isEmpty);
+  if (!made)
+    return made.takeError();
+  if (!keepsOthers)
+    rows = std::move(made->front());
+  return Error::success();
 }

@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Kernels of GPUs take batches: all sequences are one, with as many places as
-// the longest needs.
+// Kernels of GPUs take batches: sequences of about the same length are one, or
+// all are, whose longest length the caller tells.
 //
 //===----------------------------------------------------------------------===//
 

@@ -41,9 +41,9 @@ def varlen(
     All other arguments are those of `dense`, of each sequence: the last query of a
     sequence lines up with its last key.
 
-    On a GPU all sequences are one batch, with as many places for each as the longest has
-    rows.  With `max_q` and `max_k`, which its lengths are at most, kernels read and check
-    `cu_seqlens`; without them the host reads these.  CPUs need neither.
+    GPUs take batches.  With `max_q` and `max_k`, which its lengths are at most, all sequences
+    are one, and kernels read and check `cu_seqlens`.  Without them the host reads these, and
+    sequences of about the same length are a batch.  CPUs need neither.
     """
     starts = check.to_readable("cu_seqlens_q", cu_seqlens_q), check.to_readable("cu_seqlens_k", cu_seqlens_k)
     options = scale, causal, window, prefix, sink, max_q, max_k, return_lse, target

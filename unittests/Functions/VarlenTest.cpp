@@ -90,7 +90,7 @@ TEST_F(VarlenTest, GradientsAreSlopes) {
 
 /// With the longest sequences, which the caller tells, and those that the host
 /// finds.
-TEST_F(VarlenTest, IsOneBatchOnGPUs) {
+TEST_F(VarlenTest, IsInBatchesOnGPUs) {
   q = makeRandom({T, H, D}, 1), k = makeRandom({T, G, D}, 2);
   v = makeRandom({T, G, E}, 3), sink = makeRandom({H}, 4);
   Array dOut = makeRandom({T, H, E}, 5);

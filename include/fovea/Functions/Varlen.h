@@ -25,9 +25,10 @@ struct VarlenFormOptions {
   std::optional<int64_t> window, prefix;
   /// [H], or a number for all heads.
   std::optional<TensorRef> sink;
-  /// What the longest sequences have at most, both or none. Kernels of GPUs
-  /// read and check `starts` then, and a CUDA graph holds the call; without
-  /// them the host reads the starts. CPUs do not need them.
+  /// What the longest sequences have at most, both or none. On a GPU they are
+  /// one batch then, whose kernels read and check `starts`, and a CUDA graph
+  /// holds the call; without them the host reads the starts, and those of about
+  /// the same length are a batch. CPUs do not need them.
   std::optional<int64_t> maxQueries, maxKeys;
   Target target = Target::CPU;
 };
@@ -39,8 +40,7 @@ struct VarlenOptions : VarlenFormOptions {
 
 /// `dense` of every sequence: q is [T,H,D], k [S,G,D] and v [S,G,E]. `starts`
 /// are the rows at which sequences begin, and the number of rows, of i32 or
-/// i64. Returns the output [T,H,E] and lse [H,T]. On a GPU all sequences are
-/// one batch, with as many places for each as the longest has rows.
+/// i64. Returns the output [T,H,E] and lse [H,T].
 llvm::Expected<AttentionResult> varlen(const TensorRef &q, const TensorRef &k,
                                        const TensorRef &v,
                                        const TensorRef &queryStarts,

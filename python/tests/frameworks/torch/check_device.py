@@ -56,9 +56,6 @@ def rehearse() -> None:
     for name in dir(_fovea.tensors):
         if not name.startswith("_"):
             setattr(_fovea.tensors, name, wrap(getattr(_fovea.tensors, name)))
-    from fovea.torch import _varlen
-
-    _varlen._is_on_cpu = lambda q, _: not _Emulated.is_on
 
 
 class _Emulated:

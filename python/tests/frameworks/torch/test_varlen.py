@@ -3,15 +3,13 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Packed sequences as GPUs compute them, in the emulator, against the CPU, which test_varlen.py of the package compares with NumPy."""
 
-import types
-
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import fovea
 import fovea.torch
-from fovea.torch import _varlen
+from fovea import _fovea
 
 # Lengths of queries and of keys: nothing, single tokens, tiles and one more or less.
 BATCHES = {
@@ -123,12 +121,6 @@ def test_starts_that_no_host_reads():
     assert not [name for name in calls[0] if "_local_scalar_dense" in name or "nonzero" in name or "item" in name]
 
 
-def test_capture_needs_the_longest_lengths(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
-    with pytest.raises(fovea.FoveaError, match="^varlen: the host reads cu_seqlens, .*: give max_q and max_k"):
-        _varlen._make_batches(fovea.varlen, [types.SimpleNamespace(is_cuda=True)], 3)
-
-
 def test_wrong_longest_lengths():
     arrays, at = make("self")
     wrong = r".*varlen: lengths of {}\[0, 0, 0\] must be at least 0 and below {}, but got {}"
@@ -146,22 +138,40 @@ def test_wrong_longest_lengths():
             fovea.torch.varlen(*arrays, *starts, **most, target="gpu-sim")
 
 
-def test_many_short_ones_beside_a_long_one():
-    """No batch is as long as the longest times their number, and nothing has queries times keys."""
-    lengths, sizes = [300, *[4] * 60], []
-
-    class Recorder(TorchDispatchMode):
-        def __torch_dispatch__(self, function, types, arguments=(), options=None):
-            found = function(*arguments, **(options or {}))
-            sizes.extend(each.numel() for each in (found if isinstance(found, tuple) else [found]) if isinstance(each, torch.Tensor))
-            return found
-
+def attend(lengths):
     starts = torch.tensor([0, *lengths]).cumsum(0)
-    rows = int(starts[-1])
-    q, k, v = (torch.randn(rows, heads, 8) for heads in (2, 1, 1))
-    with Recorder():
-        _varlen._varlen(q, k, v, starts, starts, None, True, *[None] * 5, True, "gpu-sim")
-    assert 0 < max(sizes) <= 2 * q.numel()
+    q, k, v = (torch.ones(int(starts[-1]), heads, 32) for heads in (2, 1, 1))
+    return fovea.torch.varlen(q, k, v, starts, starts, causal=True, target="gpu-sim")
+
+
+def peak_of(function, *arguments):
+    """By how many bytes a call increases the memory of the process at most."""
+    with open("/proc/self/clear_refs", "w") as file:
+        file.write("5")
+    status = {}
+    for moment in ("before", "after"):
+        if moment == "after":
+            function(*arguments)
+        with open("/proc/self/status") as file:
+            status[moment] = dict(line.split(":", 1) for line in file)
+    return 1024 * (int(status["after"]["VmHWM"].split()[0]) - int(status["before"]["VmRSS"].split()[0]))
+
+
+def test_many_short_ones_beside_a_long_one():
+    """No batch is as long as the longest times their number."""
+    lengths = [400, *[1] * 1000]
+    attend(lengths)
+    assert peak_of(attend, lengths) < 2 * 1001 * 400 * 32 * 4 < peak_of(torch.ones, 2, 1001, 512, 32)
+
+
+def test_lengths_between_the_same_powers_of_two_have_the_same_kernels():
+    attend([33, 20, 5, 1])
+    before = _fovea.cache_statistics()[2]
+    for lengths in ([36, 17, 5, 1], [1, 6, 19, 33]):
+        attend(lengths)
+    assert _fovea.cache_statistics()[2] == before
+    attend([33, 20, 6])
+    assert _fovea.cache_statistics()[2] > before
 
 
 def test_errors():
@@ -180,10 +190,8 @@ def test_errors():
         fovea.torch.varlen(*(each.double() for each in (q, k, v)), *at, target="gpu-sim")
 
 
-def test_a_wrong_row_is_noticed(monkeypatch):
+def test_a_wrong_row_is_noticed():
     arrays, at = make("self")
     expected = compute(arrays, at, {"causal": True}, "cpu")
-    pad = _varlen._Rows.pad
-    monkeypatch.setattr(_varlen._Rows, "pad", lambda self, rows, *filled: pad(self, rows.roll(1, 0), *filled))
     with pytest.raises(AssertionError):
-        near(compute(arrays, at, {"causal": True}, "gpu-sim"), expected, BOUNDS[torch.float32])
+        near(compute([each.roll(1, 0) for each in arrays], at, {"causal": True}, "gpu-sim"), expected, BOUNDS[torch.float32])

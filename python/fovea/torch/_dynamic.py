@@ -5,11 +5,12 @@
 
 Masks of transformers look for packed sequences in positions that are counted: what follows from counting is found
 here, where shapes have names.  A reshape with several unknown extents becomes reshapes of neighbours: torch-mlir
-takes one of them for 1 otherwise.
+takes one of them for 1 otherwise.  Arithmetic of extents becomes what torch-mlir knows.
 """
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -17,7 +18,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.fx import Graph, GraphModule, Node
 
-__all__ = ["fold_positions", "split_reshapes"]
+__all__ = ["fold_positions", "rewrite_extents", "split_reshapes"]
 
 aten = torch.ops.aten
 
@@ -131,10 +132,6 @@ def fold_positions(module: GraphModule) -> None:
     for node in list(module.graph.nodes):
         if node.op != "call_function":
             continue
-        # Of what tracing has checked; would keep what nobody needs.
-        if node.target is aten._assert_tensor_metadata.default:
-            module.graph.erase_node(node)
-            continue
         known[node] = _evaluate(node, known)
         replacement = None
         if node.target is aten.index.Tensor:
@@ -148,6 +145,33 @@ def fold_positions(module: GraphModule) -> None:
         if replacement is not None:
             node.replace_all_uses_with(replacement)
     module.graph.eliminate_dead_code()
+    module.recompile()
+
+
+# ----------------------------------------------------------------------------
+# Extents
+# ----------------------------------------------------------------------------
+
+
+def rewrite_extents(module: GraphModule) -> None:
+    """Greater and lesser ones, and remainders: torch-mlir has no word for them, or does not lower it."""
+    graph = module.graph
+    for node in list(graph.nodes):
+        if node.target not in (torch.sym_max, torch.sym_min, operator.mod) or not isinstance(node.meta.get("val"), torch.SymInt):
+            continue
+        first, second = node.args
+        with graph.inserting_before(node):
+            if node.target is operator.mod:
+                quotient = _compute(graph, operator.floordiv, first, second)
+                found = _compute(graph, operator.sub, first, _compute(graph, operator.mul, quotient, second))
+            else:
+                found = graph.call_function(torch.ops.prim.max.int, (first, second))
+                found.meta["val"] = torch.sym_max(_value(first), _value(second))
+                if node.target is torch.sym_min:
+                    found = _compute(graph, operator.sub, _compute(graph, operator.add, first, second), found)
+        found.meta["val"] = node.meta["val"]
+        node.replace_all_uses_with(found)
+        graph.erase_node(node)
     module.recompile()
 
 
@@ -184,6 +208,20 @@ def _same(first: Any, second: Any) -> bool:
     return str(first) == str(second)
 
 
+def _value(argument: Any) -> Any:
+    return argument.meta["val"] if isinstance(argument, Node) else argument
+
+
+def _compute(graph: Graph, function: Callable[..., Any], *args: Any) -> Any:
+    """A number of numbers, or a node."""
+    value = function(*map(_value, args))
+    if not any(isinstance(each, Node) for each in args):
+        return value
+    node = graph.call_function(function, args)
+    node.meta["val"] = value
+    return node
+
+
 def _call(graph: Graph, target: Any, *args: Any) -> Node:
     """A node that knows its result."""
     node = graph.call_function(target, args)
@@ -191,6 +229,15 @@ def _call(graph: Graph, target: Any, *args: Any) -> Node:
     with args[0].meta["val"].fake_mode:
         node.meta["val"] = target(*values)
     return node
+
+
+def _known_sizes(graph: Graph, source: Node, dim: int, sizes: Sequence[Any]) -> list[Any]:
+    """The extents that a dimension becomes: torch-mlir finds none that is to follow from the others."""
+    if -1 not in sizes:
+        return list(sizes)
+    others = functools.reduce(lambda a, b: _compute(graph, operator.mul, a, b), (each for each in sizes if each != -1), 1)
+    rest = _compute(graph, operator.floordiv, _call(graph, aten.sym_size.int, source, dim), others)
+    return [rest if each == -1 else each for each in sizes]
 
 
 def _split(graph: Graph, source: Node, sizes: Sequence[Any], target: Sequence[Any]) -> Node:
@@ -202,7 +249,8 @@ def _split(graph: Graph, source: Node, sizes: Sequence[Any], target: Sequence[An
         if len(before) > 1:
             source = _call(graph, aten.flatten.using_ints, source, before.start, before.stop - 1)
         if len(after) > 1:
-            source = _call(graph, aten.unflatten.int, source, before.start, [sizes[k] for k in after])
+            known = _known_sizes(graph, source, before.start, [target[k] if isinstance(target[k], int) else sizes[k] for k in after])
+            source = _call(graph, aten.unflatten.int, source, before.start, known)
     return source
 
 

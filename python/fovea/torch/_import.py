@@ -16,7 +16,7 @@ from torch.utils import _pytree as pytree
 from .. import _fovea
 from .._tm_tensor import lower_tm_tensor
 from ._decompositions import DECOMPOSITIONS
-from ._dynamic import fold_positions, split_reshapes
+from ._dynamic import fold_positions, rewrite_extents, split_reshapes
 from ._experts import experts_at_once
 from ._uniform import fold_uniform
 
@@ -120,12 +120,14 @@ def import_module(
             reason = _first_line(error)
             raise _fovea.FoveaError(f"torch.export does not trace {type(model).__name__} with dynamic shapes: {reason}") from error
         try:
+            _drop_assertions(exported.graph_module)
             if any(shapes):
                 fold_positions(exported.graph_module)
             _reshape_attention(exported.graph)
             exported = exported.run_decompositions(table)
             fold_uniform(exported.graph_module)
             if any(shapes):
+                rewrite_extents(exported.graph_module)
                 split_reshapes(exported.graph_module)
             module = fx.export_and_import(
                 exported, output_type="linalg-on-tensors", decomposition_table={}, fx_importer=FxImporter(context=context),
@@ -139,6 +141,13 @@ def import_module(
     # Of others the module says what they are.
     types = [each if each.startswith("uint") else "V" for each in types]
     return lower_tm_tensor(str(module)), state, names, types
+
+
+def _drop_assertions(module: torch.fx.GraphModule) -> None:
+    """Of types and extents, which tracing has checked: they keep what nobody needs, and torch-mlir checks types after promotion."""
+    for node in module.graph.find_nodes(op="call_function", target=torch.ops.aten._assert_tensor_metadata.default):
+        module.graph.erase_node(node)
+    module.recompile()
 
 
 def _reshape_attention(graph: torch.fx.Graph) -> None:

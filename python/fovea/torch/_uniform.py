@@ -52,14 +52,10 @@ def _evaluate(node: Node, known: dict[Node, Tensor]) -> Tensor | None:
 
 
 def fold_uniform(module: GraphModule) -> None:
-    """Writes what is computed of tensors of one number as such a tensor, and leaves out assertions of types."""
+    """Writes what is computed of tensors of one number as such a tensor."""
     known: dict[Node, Tensor] = {}
     for node in list(module.graph.nodes):
         if node.op != "call_function":
-            continue
-        if node.target is aten._assert_tensor_metadata.default:
-            # Of what tracing has checked; torch-mlir checks it again, of types after promotion.
-            module.graph.erase_node(node)
             continue
         number = _evaluate(node, known)
         if number is None:

@@ -142,6 +142,25 @@ def test_reshapes():
             assert np.array_equal(found, expected.numpy())
 
 
+class Extents(torch.nn.Module):
+    """The greater and the lesser of two, a remainder, and extents that follow from others."""
+
+    def forward(self, x):
+        N = x.shape[1]
+        filled = x.new_ones(max(N, 5), min(N, 7) + 1)
+        padded = torch.nn.functional.pad(x, (0, 0, 0, (4 - N % 4) % 4))
+        flat = torch.nn.functional.pad(x, (0, 0, 0, N)).reshape(-1, 12)
+        return filled, padded.reshape(x.shape[0], -1, 4, 12).sum(2), flat.reshape(x.shape[0], -1, 3, 4)
+
+
+def test_arithmetic_of_extents():
+    program = fovea.import_torch(Extents(), torch.randn(2, 9, 12), dynamic=(0, 1))
+    for shape in (1, 1, 12), (3, 4, 12), (2, 7, 12), (5, 10, 12):
+        x = torch.randn(shape)
+        for found, expected in zip(program(x), Extents()(x), strict=True):
+            np.testing.assert_allclose(found, expected.numpy(), rtol=1e-6, atol=1e-6)
+
+
 class Adds(torch.nn.Module):
     def forward(self, x, y):
         return x + y

@@ -392,6 +392,26 @@ def test_segments_of_all_kinds():
         near(found, reference.dense(q, k, v, bias=bias(entries, N, N), **options), "float32")
 
 
+@pytest.mark.parametrize("size", [63, 64, 65, 128, 192])
+@pytest.mark.parametrize("type", ["float32", "bfloat16"])
+def test_documents_that_begin_at_tiles(size, type):
+    """Before, at and behind where tiles of keys and blocks of queries begin; one begins anew in the last block."""
+    N = 400
+    q, k, v = make(type, B=1, H=2, G=1, N=N, D=16)
+    ids = np.arange(N)[None] // size
+    ids[:, -5:] = 0
+    options = {"segments": (ids, ids), "causal": True}
+    entries = (ids[0][:, None] == ids[0]) & (np.arange(N)[:, None] >= np.arange(N))
+    found = fovea.dense(q, k, v, **options, return_lse=True)
+    mask = np.where(entries, 0.0, -np.inf)[None, None]
+    check(found, reference.dense(q, k, v, bias=mask, return_lse=True), type)
+    # What is removed is not read, in a tile that is admitted as in others.
+    v[:, :, size] = np.nan
+    hidden = fovea.dense(q, k, v, **options)
+    reads = entries[:, size]
+    assert np.isnan(hidden[:, :, reads]).all() and np.array_equal(hidden[:, :, ~reads], found[0][:, :, ~reads])
+
+
 @pytest.mark.parametrize("type", ["float32", "float64"])
 def test_stream(type):
     """Of all sources, by the positions of each."""
@@ -418,6 +438,7 @@ def test_a_wrong_function_is_noticed():
 def test_errors():
     arrays = make(B=B)
     here = rf"^admit: {__file__}:\d+: "
+    ids = np.zeros((2, 37), int)
     for admit, match in (
         ("causal", "^admit: found str, needed a function of"),
         (lambda b, h, i, j: i - j, here + "found an integer, needed a condition"),
@@ -427,8 +448,8 @@ def test_errors():
         (lambda b, h, i, j: None, "^admit: "),
     ):
         refused(match, fovea.dense, *arrays, admit=admit)
+        refused(match, fovea.dense, *arrays, admit=admit, segments=(ids, ids))
         refused(match, fovea.stream, arrays[0], [Source(*arrays[1:])], admit=admit)
-    ids = np.zeros((2, 37), int)
     for segments, match in (
         (ids, "^segments: found ndarray, needed a pair"),
         ((ids, ids[:, 1:]), r"^segments\[1\]: found shape \(2, 36\), needed \(2, 37\)"),
@@ -437,4 +458,3 @@ def test_errors():
         ((ids, ids, ids), "^segments: found tuple, needed a pair"),
     ):
         refused(match, fovea.dense, *arrays, segments=segments)
-    refused("^admit: found int", fovea.dense, *arrays, segments=(ids, ids), admit=3)

@@ -83,6 +83,12 @@ public:
   Value reads(KernelBuilder &builder, const State &queries, Interval keys) {
     return decide(builder, queries, keys).reads;
   }
+  /// Whether there are all entries of `keys`; null where nothing is known of
+  /// any. Behind `enterQueries`.
+  Value admitsAll(KernelBuilder &builder, const State &queries, Interval keys) {
+    Decision decision = decide(builder, queries, keys);
+    return numBounded ? decision.admitsAll : Value();
+  }
 
 private:
   class Evaluator;

@@ -51,17 +51,25 @@ void StreamKernel::enterAdmission() {
 StreamKernel::Values
 StreamKernel::ifAdmitted(const Segment &tile, ValueRange values,
                          function_ref<Values(const Segment &)> body) {
-  // Rows of a diagonal are all needed by some query, and those with a stride
-  // stand apart.
+  // Rows with a stride stand apart.
   const SourceView &source = sources[tile.source];
   if (!hasScores() || !getScore(tile.source).admission ||
-      tile.kind == Segment::Table || tile.kind == Segment::Diagonal ||
-      source.attr.getMask().hasStride())
+      tile.kind == Segment::Table || source.attr.getMask().hasStride())
     return body(tile);
-  ScoreAdmission::Part admitted =
-      getScore(tile.source)
-          .admission.trim(b, source.admission, tile.row, tile.count,
-                          usesAMX ? kAMXDepth : kUnit);
+  ScoreAdmission &admission = getScore(tile.source).admission;
+  if (tile.kind == Segment::Diagonal) {
+    // All of its rows are needed by some query.
+    Segment whole = tile;
+    Value first = b.add(tile.row, tile.skip),
+          last = b.sub(b.add(tile.row, tile.count), b.index(1));
+    if (Value all = admission.admitsAll(b, source.admission, {first, last})) {
+      whole.admittedBegin = b.index(0);
+      whole.admittedEnd = b.select(all, tile.count, b.index(0));
+    }
+    return body(whole);
+  }
+  ScoreAdmission::Part admitted = admission.trim(
+      b, source.admission, tile.row, tile.count, usesAMX ? kAMXDepth : kUnit);
   Segment part = slice(tile, admitted.begin, /*size=*/0);
   part.count = b.sub(admitted.end, admitted.begin);
   if (!addsBiasInSquares(tile)) {

@@ -310,13 +310,13 @@ void StreamKernel::forEachRowTile(const Segment &segment,
       return split(rows);
     // Whole register tiles of the rows before and behind are one loop.
     RowLoop admitted = rows;
-    admitted.low = segment.admittedBegin;
-    admitted.high = segment.admittedEnd;
+    admitted.low = b.max(low, segment.admittedBegin);
+    admitted.high = b.min(high, segment.admittedEnd);
     admitsAll = true;
     split(admitted);
     admitsAll = false;
     rows.gapBegin = admitted.low;
-    rows.gap = b.sub(admitted.high, admitted.low);
+    rows.gap = b.max(b.sub(admitted.high, admitted.low), b.index(0));
     rows.high = b.sub(high, rows.gap);
     split(rows);
   });

@@ -132,6 +132,42 @@ func.func @documents(%i: index, %q: memref<1x1x16x16xf32>, %k: memref<1x1x4096x1
 
 // -----
 
+// A diagonal that a region admits whole is scored without its condition: rows
+// of either triangle up to the count, or none.
+
+// CHECK-LABEL: func @diagonal
+// CHECK: scf.for %{{.+}} = %c0 to %{{.+}} step %c16 iter_args({{.+}}) -> (vector<8xf32>
+// CHECK: %[[END:.+]] = arith.select %{{.+}}, %{{.+}}, %c0 : index
+// CHECK: %[[HIGH:.+]] = arith.minsi %{{.+}}, %[[END]] : index
+// CHECK: %[[COUNT:.+]] = arith.subi %[[HIGH]], %[[LOW:.+]] : index
+// CHECK: scf.for %{{.+}} = %[[LOW]] to %{{.+}} step %c4
+// CHECK-NOT: vector<8xi64>
+// CHECK: scf.for %{{.+}} = %{{.+}} to %[[HIGH]] step %c1
+// CHECK-NOT: vector<8xi64>
+// CHECK: scf.for %{{.+}} step %c4
+// CHECK: arith.cmpi eq, %{{.+}} : vector<8xi64>
+// CHECK: return
+func.func @diagonal(%i: index, %q: memref<1x1x16x16xf32>, %k: memref<1x1x4096x16xf32>, %ids: memref<4096xi64>,
+                    %o: memref<1x1x16x16xf32>) {
+  %n = arith.constant 4096 : index
+  attn.stream query(%q : memref<1x1x16x16xf32>)
+      source(%k, %k : memref<1x1x4096x16xf32>, memref<1x1x4096x16xf32>) ranges [affine_map<(b)[rows, n] -> (0, rows)>] mask <causal>
+      score(%ids : memref<4096xi64>) {
+      ^bb0(%s: f32, %b: index, %h: index, %p: index, %j: index, %of: tensor<4096xi64>):
+        %own = tensor.extract %of[%p] : tensor<4096xi64>
+        %other = tensor.extract %of[%j] : tensor<4096xi64>
+        %admits = arith.cmpi eq, %own, %other : i64
+        %removed = arith.constant 0xFF800000 : f32
+        %t = arith.select %admits, %s, %removed : f32
+        attn.yield %t : f32
+      }
+      tile(%i of %n) outs(%o : memref<1x1x16x16xf32>)
+      {scale = 0.25 : f64, tiles = #attn.tiles<query = 16, key = 128, lanes = 8, vectors = 2, keys = 4, columns = 4>}
+  return
+}
+
+// -----
+
 // Keys are looked through once for a tile of a gradient, rather than each sum.
 
 // CHECK-LABEL: func @gradient

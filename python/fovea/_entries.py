@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from . import _arguments as check
-from ._kept_traces import are_extents
+from . import _kept_traces as kept
 from ._trace import NO_SCORE, ScoreFunction, TracedScore, as_it_is, capture, trace_score
 
 AdmitFunction = Callable[..., Any]
@@ -36,10 +36,7 @@ def trace_entries(
     if segments is not None:
         if admit is not None and not callable(admit):
             raise ValueError(f"{prefix}admit: found {type(admit).__name__}, needed a function of (b, h, i, j)")
-        arrays = _arrays_of(prefix, segments, q, k, lengths, query_lengths, convert)
-        if score is None and admit is None:
-            return _trace_segments(arrays, q, convert, prefix)
-        admit = _within(arrays, admit)
+        admit = _Within(_arrays_of(prefix, segments, q, k, lengths, query_lengths, convert), admit)
     return trace_score(score, q, convert, admit, prefix, getattr(q, "shape", ())[:2])
 
 
@@ -71,46 +68,23 @@ def _is_signed(dtype: Any) -> bool:
     return str(dtype).rpartition(".")[2] in ("int8", "int16", "int32", "int64")
 
 
-#: Regions of segments alone, by what they follow from: the body, and which of the arrays it reads.
-_known: dict[Any, tuple[str | None, list[int]]] = {}
-_MOST_KNOWN = 256
-
-
-def _trace_segments(arrays: list[Any], q: Any, convert: Callable[[Any], Any], prefix: str) -> TracedScore:
-    """Traced once for each type and extents, which would take as long as a hundred tokens do."""
-    extents = tuple(getattr(q, "shape", ())[:2])
-    shapes = [tuple(getattr(array, "shape", (None,))) for array in arrays]
-    is_known = are_extents(extents) and all(map(are_extents, shapes))
-    numbers = [id(array) for array in arrays]
-    key = (extents, *shapes, *(getattr(array, "dtype", None) for array in (q, *arrays)), *map(numbers.index, numbers))
-    if is_known and key in _known:
-        body, read = _known[key]
-        return TracedScore(body, [convert(arrays[number]) for number in read])
-    read = []
-
-    def convert_read(array: Any) -> Any:
-        read.append(next(i for i, other in enumerate(arrays) if other is array))
-        return convert(array)
-
-    traced = trace_score(None, q, convert_read, _within(arrays, None), prefix, extents)
-    if is_known:
-        if len(_known) >= _MOST_KNOWN:
-            _known.clear()
-        _known[key] = traced.body, read
-    return traced
-
-
-def _within(arrays: list[Any], admit: AdmitFunction | None) -> AdmitFunction:
+class _Within:
     """`admit` for the entries of one segment."""
-    *counts, queries, keys = map(capture, arrays)
 
-    def within(b: Any, h: Any, i: Any, j: Any) -> Any:
+    def __init__(self, arrays: list[Any], admit: AdmitFunction | None) -> None:
+        self.arrays = arrays
+        # Errors name its line.
+        self.__wrapped__ = admit
+
+    def __call__(self, b: Any, h: Any, i: Any, j: Any) -> Any:
+        *counts, queries, keys = map(capture, self.arrays)
         num_queries, num_keys = (each[b if len(each.array) != 1 else 0] for each in counts)
         own = queries[_entry(queries, b), i - (num_keys - num_queries)]
         same = own == keys[_entry(keys, b), j]
-        return same if admit is None else same & admit(b, h, i, j)
+        return same if self.__wrapped__ is None else same & self.__wrapped__(b, h, i, j)
 
-    return within
+
+kept.DESCRIBE[_Within] = lambda reads, within: (_Within, *map(reads.add_array, within.arrays), reads.describe(within.__wrapped__))
 
 
 def _entry(ids: Any, b: Any) -> Any:

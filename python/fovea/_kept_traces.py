@@ -86,8 +86,13 @@ class Reads:
 
     def add_array(self, array: Any) -> Hashable:
         """Of arrays what they hold is no part of what a function does."""
-        number = next((number for number, known in enumerate(self.arrays) if known is array), len(self.arrays))
-        if number == len(self.arrays):
+        number = 0
+        # A generator takes longer than all else.
+        for known in self.arrays:
+            if known is array:
+                break
+            number += 1
+        else:
             self.arrays.append(array)
         dtype, shape = getattr(array, "dtype", None), getattr(array, "shape", None)
         if dtype is None or shape is None or not are_extents(shape):
@@ -138,7 +143,6 @@ def are_extents(shape: Any) -> bool:
     """Frameworks that trace have extents that are no numbers."""
     if shape is None:
         return False
-    # A generator takes twice as long.
     for extent in shape:
         if type(extent) is not int:
             return False
@@ -175,8 +179,9 @@ DESCRIBE: dict[type, Callable[[Reads, Any], Hashable]] = {
 
 class _Kept(NamedTuple):
     body: str
-    #: Which of the arrays of `Reads` the body reads.
+    #: Which of the arrays of `Reads` the body reads, and the types of these as operands.
     arrays: list[int]
+    dtypes: list[Any]
     #: Whose numbers the key has, which are those of others once they are gone.
     codes: list[CodeType]
 
@@ -186,8 +191,15 @@ _codes: dict[int, tuple[CodeType, tuple[_Read, ...] | None]] = {}
 _kept: dict[Any, _Kept] = {}
 
 
+#: Of frameworks, whether their compiler follows this code: that keeps the result itself, and what it cannot follow is an error.
+FOLLOWED: list[Callable[[], bool]] = []
+
+
 def find_reads(functions: Iterable[Any], extents: Sequence[Any], number: str) -> Reads | None:
     """Of functions for queries with such extents and scores of such numbers; None where it is not known what they will do."""
+    for is_followed in FOLLOWED:
+        if is_followed():
+            return None
     if not are_extents(extents):
         return None
     try:
@@ -196,16 +208,21 @@ def find_reads(functions: Iterable[Any], extents: Sequence[Any], number: str) ->
         return None
 
 
-def find_body(reads: Reads) -> tuple[str, list[Any]] | None:
-    """The body that functions have which read the same, and the arrays of these that it reads."""
+def find_body(reads: Reads, convert: Callable[[Any], Any]) -> tuple[str, list[Any]] | None:
+    """The body that functions have which read the same, and the operands that `convert` makes of the arrays that it reads."""
     kept = _kept.get(reads.key)
-    return None if kept is None else (kept.body, [reads.arrays[number] for number in kept.arrays])
+    if kept is None:
+        return None
+    operands = [convert(reads.arrays[number]) for number in kept.arrays]
+    # Frameworks may have other types for an array now.
+    return (kept.body, operands) if [each.dtype for each in operands] == kept.dtypes else None
 
 
-def keep_body(reads: Reads, body: str, arrays: Sequence[Any]) -> None:
+def keep_body(reads: Reads, body: str, arrays: Sequence[Any], operands: Sequence[Any]) -> None:
+    """The body reads these of the arrays of `Reads`, as these operands."""
     numbers = [number for array in arrays for number, known in enumerate(reads.arrays) if known is array]
     if len(numbers) != len(arrays):
         return
     if len(_kept) >= _MOST_KEPT:
         _kept.clear()
-    _kept[reads.key] = _Kept(body, numbers, reads.codes)
+    _kept[reads.key] = _Kept(body, numbers, [each.dtype for each in operands], reads.codes)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import operator
 import threading
 import traceback
@@ -359,7 +360,7 @@ def _describe_error(error: Exception, function: Any) -> str:
     """What was refused, with the line, and what functions of scores may do where others than this package refused it."""
     line = find_line(error)
     # What a function returns is refused behind it.
-    code = getattr(function, "__code__", None)
+    code = getattr(inspect.unwrap(function), "__code__", None)
     if not line and code is not None:
         line = f"{code.co_filename}:{code.co_firstlineno}: "
     if _is_own(traceback.extract_tb(error.__traceback__)[-1]) or isinstance(error, NameError):
@@ -423,8 +424,8 @@ def trace_score(
         if given is not None and not callable(given):
             raise ValueError(f"{prefix}{name}: found {type(given).__name__}, needed a function of {needed}")
     number = _number_for(getattr(data, "dtype", None))
-    reads = kept.find_reads((function, admit), extents, number) if convert is as_it_is else None
-    if reads is not None and (found := kept.find_body(reads)) is not None:
+    reads = kept.find_reads((function, admit), extents, number)
+    if reads is not None and (found := kept.find_body(reads, convert)) is not None:
         return TracedScore(*found)
     trace = Trace(number, convert)
     places = [Traced(trace, f"%{name}", "index") for name in ("batch", "head", "query", "key")]
@@ -450,5 +451,5 @@ def trace_score(
     trace.lines.append(f"attn.yield {score.name} : {trace.number}")
     body = "\n".join(trace.lines)
     if reads is not None:
-        kept.keep_body(reads, body, trace.operands)
+        kept.keep_body(reads, body, trace.arrays, trace.operands)
     return TracedScore(body, trace.operands)

@@ -7,6 +7,7 @@ import numpy as np
 from conftest import make, refused
 
 import fovea
+from fovea._entries import trace_entries
 from fovea._trace import trace_score
 from fovea.math import where
 
@@ -84,3 +85,40 @@ def test_functions_are_called_again_where_they_do_something_else():
     assert said(by_head).body == trace_score(by_head, arrays[0], extents=(1, 1)).body
     refused("^score: .*found index 2 for axis 0", trace_score, by_head, arrays[0], extents=(1, 3))
     assert "f64" in trace_score(made(2.0), arrays[0].astype(np.float64), extents=(1, 2)).body
+
+
+def test_segments_are_kept_beside_functions():
+    """By their shapes and types, by which of them are one array, and by what functions beside them read."""
+    q, k = (x[:, :, :n] for x, n in zip(make(B=2, H=2, G=2, N=9, M=9, D=8), (7, 9)))
+    ids, more = np.zeros((2, 7), int), np.zeros((2, 9), int)
+
+    def said(admit=None, segments=(ids, more), score=None, lengths=None, **options):
+        return trace_entries(score, admit, segments, q, k, lengths, None, **options)
+
+    def within(width):
+        return lambda b, h, i, j: i - j < width
+
+    for functions in ({}, {"admit": within(3)}, {"score": lambda s, b, h, i, j: s / 2}):
+        first = said(**functions)
+        assert said(**functions).body is first.body
+        assert [each is other for each, other in zip(said(**functions).captures[-2:], (ids, more))] == [True, True]
+        assert said(**functions, segments=(ids.copy(), more.copy())).body is first.body
+        assert len({first.body, said(**functions, segments=(ids[:1], more)).body,
+                    said(**functions, segments=(ids.astype(np.int32), more)).body,
+                    said(**functions, lengths=np.array([9, 8], np.int32)).body}) == 4  # fmt: skip
+    assert len({said().body, said(within(3)).body, said(within(4)).body}) == 3
+    same = trace_entries(None, None, (more, more), k, k, None, None)
+    assert len(same.captures) == 3 and len(trace_entries(None, None, (more, more.copy()), k, k, None, None).captures) == 4
+
+
+def test_operands_of_frameworks_are_kept_by_their_types():
+    q, table = make(B=1, H=1, G=1)[0], fovea.capture(np.ones(9))
+    type = [np.float32]
+
+    def said():
+        return trace_score(lambda s, b, h, i, j: s + table[j], q, lambda array: array.astype(type[0]))
+
+    first = said()
+    assert said().body is first.body and said().captures[0].dtype == np.float32
+    type[0] = np.float64
+    assert said().body is not first.body and "f64" in said().body and said().captures[0].dtype == np.float64

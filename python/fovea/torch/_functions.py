@@ -21,6 +21,7 @@ from .. import _vq as arrays_vq
 from .._conv import SlidingGroup, sliding_group
 from .._documented import documented
 from .._entries import AdmitFunction, trace_entries
+from .._kept_traces import FOLLOWED
 from .._low_rank import Causal, DistinctColumns, DistinctRows, RowChange, RowInterval, check_mask
 from .._rope import rope_frequencies
 from .._stream import Source, SourceArrays, pass_call
@@ -91,6 +92,9 @@ def _lengths_beside(q: Tensor) -> Callable[..., Tensor]:
 
 def _captured(array: Any, place: torch.device) -> Tensor:
     return array if isinstance(array, Tensor) else torch.as_tensor(array, device=place)
+
+
+FOLLOWED.append(torch.compiler.is_compiling)
 
 
 @documented(ops.dense)

@@ -28,9 +28,10 @@
 using namespace mlir;
 using namespace fovea::attn;
 
-/// Rows of one task, and steps of the reduction whose packed panel (16 or 64
-/// columns of f32: 16 or 64 KB) is read again for every register tile.
-static constexpr int64_t kTaskRows = 120, kBlock = 256;
+/// Rows of one task, and bytes of a packed panel, which is read again for every
+/// register tile, and the most steps of the reduction that it has.
+static constexpr int64_t kTaskRows = 120, kPanelBytes = 32 << 10,
+                         kMostSteps = 256;
 /// More rows than this in a register tile would outrun the loads of the panel.
 static constexpr int64_t kMaxTileRows = 8;
 /// The most vectors of columns of one task, as long as there are some tasks,
@@ -39,8 +40,7 @@ static constexpr int64_t kMaxTaskVectors = 16, kMinTasks = 16,
                          kDynamicTasks = 4;
 /// Steps in one turn of a tile's loop, the bytes of a line, and the most lines
 /// that a turn asks for.
-static constexpr int64_t kUnroll = 4, kLine = 64, kMaxAtOnce = 4,
-                         kTurns = kBlock / kUnroll;
+static constexpr int64_t kUnroll = 4, kLine = 64, kMaxAtOnce = 4;
 
 int64_t fovea::attn::getPanelVectors(RegisterFile registers, int64_t lanes,
                                      int64_t columns) {
@@ -70,7 +70,8 @@ private:
   int64_t getPanelColumns() const { return panelVectors * lanes; }
   void forEachTile(function_ref<void(Value, int64_t)> emit);
 
-  int64_t panelVectors, tileRows;
+  /// `block` is how many steps of the reduction the panel has.
+  int64_t panelVectors, tileRows, block;
   /// The rows that whole tiles leave, where they are known: of the last chunk.
   std::optional<int64_t> restRows;
   /// The panel, or the right operand where that is made of panels.
@@ -95,6 +96,8 @@ PanelKernel::PanelKernel(const Contraction &contraction, OpBuilder &builder,
                      : getPanelVectors(registers, lanes,
                                        op.getStaticLoopRanges()[columnLoop]);
   tileRows = std::min(kMaxTileRows, accumulators / panelVectors);
+  block = std::min(kMostSteps, kPanelBytes * 8 / getPanelColumns() /
+                                   static_cast<int64_t>(state.getWidth()));
   taskRows = kTaskRows / tileRows * tileRows;
   if (!rowLoop) {
     tileRows = taskRows = 1;
@@ -132,10 +135,10 @@ void PanelKernel::planTasks() {
 
 void PanelKernel::emitProducts() {
   panel = right.panelColumns ? right.memref
-                             : b.scratch({kBlock, getPanelColumns()}, state);
+                             : b.scratch({block, getPanelColumns()}, state);
   // Narrow factors are converted once, not in every product.
   bool converts = getElementTypeOrSelf(left.memref) != state;
-  leftRows = converts ? b.scratch({taskRows, kBlock}, state) : Value();
+  leftRows = converts ? b.scratch({taskRows, block}, state) : Value();
   std::function<void(ArrayRef<unsigned>)> reduce =
       [&](ArrayRef<unsigned> loops) {
         if (!loops.empty())
@@ -145,10 +148,10 @@ void PanelKernel::emitProducts() {
                           reduce(loops.drop_front());
                         });
         Value depth = extentOf(b, depthLoop);
-        b.loop(b.index(0), depth, kBlock, [&](Value low) {
-          emitBlock(low, isMultiple(depthLoop, kBlock)
-                             ? b.index(kBlock)
-                             : b.min(b.sub(depth, low), kBlock));
+        b.loop(b.index(0), depth, block, [&](Value low) {
+          emitBlock(low, isMultiple(depthLoop, block)
+                             ? b.index(block)
+                             : b.min(b.sub(depth, low), block));
         });
       };
   reduce(outerDepthLoops);
@@ -169,7 +172,7 @@ void PanelKernel::emitBlock(Value low, Value count) {
       packPanel(low, count);
     // After the last panel comes the first one of the next block, and after the
     // last block the next task.
-    Value endColumn = b.add(column, columns), endDepth = b.add(low, kBlock);
+    Value endColumn = b.add(column, columns), endDepth = b.add(low, block);
     Value hasPanel = b.less(endColumn, numColumns);
     Value hasBlock = b.less(endDepth, extentOf(b, depthLoop));
     nextDepth =
@@ -294,9 +297,9 @@ void PanelKernel::prefetchNext(Value turn) {
   int64_t bits = getElementTypeOrSelf(right.memref).getIntOrFloatBitWidth();
   int64_t elements = kLine * 8 / bits;
   int64_t perRow =
-      llvm::divideCeil(byDepth ? kBlock : getPanelColumns(), elements);
-  int64_t lines = perRow * (byDepth ? getPanelColumns() : kBlock);
-  int64_t turns = llvm::divideCeil(taskRows, tileRows) * kTurns;
+      llvm::divideCeil(byDepth ? block : getPanelColumns(), elements);
+  int64_t lines = perRow * (byDepth ? getPanelColumns() : block);
+  int64_t turns = llvm::divideCeil(taskRows, tileRows) * (block / kUnroll);
   int64_t together =
       std::min<int64_t>(llvm::divideCeil(lines, turns), kMaxAtOnce);
   Values present = position;
@@ -356,7 +359,7 @@ void PanelKernel::emitTile(Value tileRow, int64_t tileRows, Value low,
     }
     return next;
   };
-  Value turn = b.mul(b.div(tileRow, this->tileRows), kTurns);
+  Value turn = b.mul(b.div(tileRow, this->tileRows), block / kUnroll);
   tile =
       b.unrolledLoop(b.index(0), count, kUnroll, tile, step, [&](Value depth) {
         prefetchNext(b.add(turn, b.div(depth, kUnroll)));

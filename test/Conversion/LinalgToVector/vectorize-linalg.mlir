@@ -10,7 +10,7 @@
 //       CHECK:     %[[SUMS:.*]] = memref.alloc() {alignment = 64 : i64} : memref<96x256xf32>
 //       CHECK:     vector.load %[[C]]
 //       CHECK:     vector.store %{{.*}}, %[[SUMS]]
-//       CHECK:     %[[PANEL:.*]] = memref.alloc() {alignment = 64 : i64} : memref<256x64xf32>
+//       CHECK:     %[[PANEL:.*]] = memref.alloc() {alignment = 64 : i64} : memref<128x64xf32>
 //       CHECK:     vector.load %[[B]]
 //       CHECK:     vector.store %{{.*}}, %[[PANEL]]
 //       CHECK:     %[[TILE:.*]]:24 = scf.for
@@ -31,7 +31,7 @@ func.func @matmul(%a: memref<384x384xf32>, %b: memref<384x1536xf32>, %c: memref<
 
 // CHECK-LABEL: func.func @transposed(
 //       CHECK:   scf.forall (%{{.*}}) in (2)
-//       CHECK:     memref.alloc() {alignment = 64 : i64} : memref<36x256xf32>
+//       CHECK:     memref.alloc() {alignment = 64 : i64} : memref<36x128xf32>
 //       CHECK:     arith.extf %{{.*}} : vector<16xbf16> to vector<16xf32>
 //       CHECK:     vector.shuffle
 //       CHECK:     vector.fma {{.*}} : vector<16xf32>
@@ -95,7 +95,7 @@ func.func @rows(%a: memref<2x1x64xbf16>, %w: memref<64x1024xbf16>, %c: memref<2x
 //       CHECK:   scf.if %[[FEW]] {
 //       CHECK:     memref.alloc() {alignment = 64 : i64} : memref<8x32xf32>
 //       CHECK:   } else {
-//       CHECK:     memref.alloc() {alignment = 64 : i64} : memref<256x64xf32>
+//       CHECK:     memref.alloc() {alignment = 64 : i64} : memref<128x64xf32>
 func.func @some_rows(%a: memref<?x768xf32>, %w: memref<256x768xf32>, %c: memref<?x256xf32>) {
   linalg.contract
       indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>]

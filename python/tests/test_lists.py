@@ -171,6 +171,13 @@ def test_gradients_on_gpu(case):
     compare_gradients(*case("float32", 13), "float32", "gpu-sim")
 
 
+@pytest.mark.parametrize("target", ["cpu", "gpu-sim"])
+@pytest.mark.parametrize("case", CASES)
+def test_gradients_of_queries_that_do_not_exist(case, target):
+    q, sources, options = case("float32", 13)
+    compare_gradients(q, sources, {**options, "query_lengths": np.array([5, 0])}, "float32", target)
+
+
 def test_a_wrong_list_is_noticed():
     q, (chosen, window), options = blocks_of_rows("float32", 65)
     wrong = chosen.rows.copy()

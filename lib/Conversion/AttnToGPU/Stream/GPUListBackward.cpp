@@ -359,15 +359,21 @@ Values ListGradientTile::addKeptReaders(Kept kept, ValueRange sums,
   });
 }
 
+// Queries that do not exist have gradients, too: zeros.
 void ListGradientTile::forEachOfReaders(
     ValueRange sums, Value memref, Value firstReader, Value column,
     function_ref<void(ValueRange, Value)> body) {
+  Value most = b.extent(memref, 2);
+  if (int64_t size = op.getBlock())
+    most = b.min(most, b.add(firstQuery, size));
   forEach(sums, [&](Value row, Value place, Value sum) {
-    Reader reader = findReader(firstReader, row);
-    Value to[] = {batch, reader.head, reader.query, b.add(column, place)};
-    Value exists =
-        b.both(reader.exists, b.less(to[3], b.index(getWidth(memref))));
-    b.ifThen(exists, [&] { body(to, sum); });
+    Value index = b.add(firstReader, row);
+    Value to[] = {batch, b.add(head, b.rem(index, group)),
+                  b.add(firstQuery, b.div(index, group)), b.add(column, place)};
+    Value isThere =
+        b.both(b.less(to[2], most), b.less(to[3], b.index(getWidth(memref))));
+    Value total = b.select(b.less(index, numReaders), sum, b.scalar(0));
+    b.ifThen(isThere, [&] { body(to, total); });
   });
 }
 

@@ -6,6 +6,8 @@
 // RUN: fovea-run %s --entry=causal --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
 // RUN: env FOVEA_SIMT=seed=3 fovea-run %s --entry=causal --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
 // RUN: env FOVEA_SIMT=seed=8,eager fovea-run %s --entry=causal --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
+// RUN: fovea-run %s --entry=three --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
+// RUN: env FOVEA_SIMT=seed=4,eager fovea-run %s --entry=three --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
 // RUN: fovea-run %s --entry=window --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
 // RUN: fovea-run %s --entry=prefix --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
 // RUN: fovea-run %s --entry=lengths --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
@@ -19,8 +21,13 @@
 // These are the kernels that run: two for each source. A source of which a row
 // has no order of readers, or a bias, keeps those of other chips.
 // RUN: fovea-opt %s --attn-nvvm-pipeline="chip=sm_90a host=false" | FileCheck %s --check-prefix=KERNELS
-// KERNELS-COUNT-14: nvvm.reqntid = array<i32: {{256|384}}, 1, 1>
-// KERNELS-NOT: nvvm.reqntid = array<i32: {{256|384}}, 1, 1>
+// KERNELS-COUNT-16: nvvm.reqntid = array<i32: {{256|384|512}}, 1, 1>
+// KERNELS-NOT: nvvm.reqntid = array<i32: {{256|384|512}}, 1, 1>
+
+// Narrow sums for queries leave registers for three consumers.
+// RUN: fovea-opt %s --attn-nvvm-pipeline="chip=sm_90a host=false" | FileCheck %s --check-prefix=THREE
+// THREE-LABEL: llvm.func @three_kernel
+// THREE: nvvm.reqntid = array<i32: 512, 1, 1>
 
 // Two blocks of rows and of queries, the last ones with few; two boxes a row.
 !q = tensor<1x2x150x128xf16>
@@ -48,6 +55,18 @@ func.func @causal(%q: !cq, %k: !ck, %v: !cv, %o: !co, %l: !cl, %d: !co) -> (!cq,
   %r:3 = attn.dense_backward ins(%q, %k, %v : !cq, !ck, !cv) forward(%o, %l : !co, !cl) gradient(%d : !co)
       outs(%iq, %ik, %iv : !cq, !ck, !cv) {mask = #attn.mask<causal>} -> !cq, !ck, !cv
   return %r#0, %r#1, %r#2 : !cq, !ck, !cv
+}
+
+// Two blocks of three warpgroups of queries, of the last of which one has few and one nothing.
+!tq = tensor<1x2x261x64xbf16>
+!tk = tensor<1x1x300x64xbf16>
+!tl = tensor<1x2x261xf32>
+func.func @three(%q: !tq, %k: !tk, %o: !tq, %l: !tl, %d: !tq) -> (!tq, !tk, !tk) {
+  %iq = tensor.empty() : !tq
+  %ik = tensor.empty() : !tk
+  %r:3 = attn.dense_backward ins(%q, %k, %k : !tq, !tk, !tk) forward(%o, %l : !tq, !tl) gradient(%d : !tq)
+      outs(%iq, %ik, %ik : !tq, !tk, !tk) {mask = #attn.mask<causal, window = 130>} -> !tq, !tk, !tk
+  return %r#0, %r#1, %r#2 : !tq, !tk, !tk
 }
 
 // More queries than keys, some of which read nothing; one warpgroup of either.

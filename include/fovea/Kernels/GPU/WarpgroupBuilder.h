@@ -27,13 +27,14 @@ constexpr int64_t kWarpgroupSize = 4 * kWarpSize;
 /// of row `r` lies at `c ^ (r % 8)`.
 constexpr int64_t kBoxBytes = 128;
 
-/// Registers of a thread of the producer and of the consumers: 65536 for three
+/// Registers of a thread of the producer and of the consumers: 65536 for all
 /// warpgroups, in multiples of 8.
 struct WarpgroupRegisters {
   int64_t producer, consumer;
 };
-/// With one thread that starts copies.
+/// With one thread that starts copies, for two consumers and for three.
 constexpr WarpgroupRegisters kRegistersAlone = {24, 240};
+constexpr WarpgroupRegisters kRegistersOfThree = {24, 160};
 
 /// Bytes of `rows` rows of narrow numbers in boxes.
 int64_t getBoxedBytes(int64_t rows, int64_t columns);

@@ -35,16 +35,26 @@ enum BlockNumber {
 };
 } // namespace
 
-/// Consumers of a block: one where a second would have nothing.
-static int64_t getNumConsumers(Value own) {
+/// Consumers of a block: one or two where more would have nothing. Sums of a
+/// few columns leave registers for a third, without which the latency of their
+/// short products shows; sums for keys and for values together do not.
+static int64_t getNumConsumers(StreamBackwardOp op, const StreamSource &source,
+                               bool ofRows) {
+  constexpr int64_t kMostColumns = 64;
+  int64_t columns = std::max(getWidth(source.keys), getWidth(source.values));
+  int64_t most = !ofRows && columns <= kMostColumns ? 3 : 2;
+  Value own = ofRows ? source.keys : op.getQuery();
   int64_t rows = getMemRefType(own).getDimSize(2);
-  return !ShapedType::isDynamic(rows) && rows <= kWarpgroupRows ? 1 : 2;
+  if (ShapedType::isDynamic(rows))
+    return most;
+  int64_t groups = llvm::divideCeil(rows, kWarpgroupRows);
+  return groups == 4 ? 2 : std::clamp<int64_t>(groups, 1, most);
 }
 
 GradientBlock::GradientBlock(RowBuilder &host, StreamBackwardOp op,
                              const StreamSource &source, bool ofRows)
     : host(host), op(op), source(source), ofRows(ofRows),
-      numConsumers(getNumConsumers(ofRows ? source.keys : op.getQuery())),
+      numConsumers(getNumConsumers(op, source, ofRows)),
       ownRows(numConsumers * kWarpgroupRows),
       k(op.getLoc(), host, (numConsumers + 1) * kWarpgroupSize), w(k) {}
 

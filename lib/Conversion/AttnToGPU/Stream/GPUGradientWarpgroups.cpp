@@ -497,10 +497,12 @@ void GradientWarpgroups::emit(Value first, Value second, bool adds) {
   });
   k.barrier();
   int64_t firstProducer = numConsumers * kWarpgroupSize;
+  WarpgroupRegisters registers =
+      numConsumers == 3 ? kRegistersOfThree : kRegistersAlone;
   k.ifThenElse(
       k.less(k.thread(), k.i32(firstProducer)),
       [&] {
-        w.setRegisters(kRegistersAlone.consumer, /*raises=*/true);
+        w.setRegisters(registers.consumer, /*raises=*/true);
         k.inGroup(0, firstProducer, [&] {
           Values sums = consume();
           size_t count = passing.columns[0] / 2;
@@ -513,7 +515,7 @@ void GradientWarpgroups::emit(Value first, Value second, bool adds) {
         });
       },
       [&] {
-        w.setRegisters(kRegistersAlone.producer, /*raises=*/false);
+        w.setRegisters(registers.producer, /*raises=*/false);
         k.inGroup(firstProducer, kWarpgroupSize, [&] {
           k.ifThen(k.equal(k.thread(), k.i32(0)), [&] { produce(); });
         });

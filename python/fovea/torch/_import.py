@@ -18,6 +18,7 @@ from .._tm_tensor import lower_tm_tensor
 from ._decompositions import DECOMPOSITIONS
 from ._dynamic import fold_positions, rewrite_extents, split_reshapes
 from ._experts import experts_at_once
+from ._guards import find_guards, layouts_without_guards, write_guards
 from ._uniform import fold_uniform
 
 __all__ = ["import_module", "to_numpy"]
@@ -107,7 +108,7 @@ def import_module(
     # Without a handler these are printed, and no part of the error.
     context.attach_diagnostic_handler(keep)
     # None is no leaf of a call that is exported.
-    with torch.no_grad(), experts_at_once(model):
+    with torch.no_grad(), experts_at_once(model), layouts_without_guards():
         call = _Stateless(model, list(state), leaves, spec)
         try:
             exported = torch.export.export(
@@ -120,6 +121,7 @@ def import_module(
             reason = _first_line(error)
             raise _fovea.FoveaError(f"torch.export does not trace {type(model).__name__} with dynamic shapes: {reason}") from error
         try:
+            guards = find_guards(exported, len(inputs))
             _drop_assertions(exported.graph_module)
             if any(shapes):
                 fold_positions(exported.graph_module)
@@ -133,6 +135,7 @@ def import_module(
                 exported, output_type="linalg-on-tensors", decomposition_table={}, fx_importer=FxImporter(context=context),
                 backend_legal_ops=["aten.flatten.using_ints", "aten.unflatten.int"] if any(shapes) else None,
             )  # fmt: skip
+            write_guards(ir, module, guards, names)
         except Exception as error:
             reason = _find_reason(messages) or _first_line(error)
             raise _fovea.FoveaError(f"torch-mlir does not import {type(model).__name__}: {reason}") from error

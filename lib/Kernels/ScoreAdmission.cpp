@@ -50,6 +50,23 @@ void ScoreAdmission::findRemovals(Value yielded) {
   }
 }
 
+llvm::DenseSet<Value>
+ScoreAdmission::findDependents(ArrayRef<unsigned> arguments) const {
+  llvm::DenseSet<Value> found;
+  for (unsigned argument : arguments)
+    found.insert(block->getArgument(argument));
+  for (Operation &op : block->without_terminator())
+    if (llvm::any_of(op.getOperands(),
+                     [&](Value operand) { return found.contains(operand); }))
+      found.insert(op.getResult(0));
+  return found;
+}
+
+Value ScoreAdmission::getMemRef(tensor::ExtractOp read) const {
+  auto argument = cast<BlockArgument>(read.getTensor());
+  return captures[argument.getArgNumber() - score_argument::Captures];
+}
+
 void ScoreAdmission::inferRanges() {
   auto getRange = [](int64_t low, int64_t high) {
     return ConstantIntRanges::fromSigned(APInt(64, low, /*isSigned=*/true),
@@ -134,13 +151,12 @@ ScoreAdmission::cloneAdmitted(Region &region,
 /// Emits bounds of values of the body.
 class ScoreAdmission::Evaluator {
 public:
-  Evaluator(KernelBuilder &b, ScoreAdmission &body, State &state)
-      : b(b), body(body), state(state) {
-    keyed.insert(body.block->getArgument(score_argument::Key));
-    for (Operation &op : body.block->without_terminator())
-      if (llvm::any_of(op.getOperands(),
-                       [&](Value operand) { return keyed.contains(operand); }))
-        keyed.insert(op.getResult(0));
+  /// Elements that keys read are those of whole runs if `byRuns`, where these
+  /// are known.
+  Evaluator(KernelBuilder &b, ScoreAdmission &body, State &state,
+            bool byRuns = false)
+      : b(b), body(body), state(state), byRuns(byRuns) {
+    keyed = body.findDependents({score_argument::Key});
   }
 
   void set(unsigned argument, Interval interval) {
@@ -162,8 +178,6 @@ private:
   Bounds boundRemainder(Operation *op);
   bool followsKey(Value value);
   Bounds readRange(tensor::ExtractOp op);
-  Bounds reduceRow(Value memref, SmallVector<Value> at, unsigned dim,
-                   Interval range);
 
   Value constant(bool value) {
     return arith::ConstantOp::create(b, b.getBoolAttr(value));
@@ -176,14 +190,10 @@ private:
                ? integer
                : arith::IndexCastOp::create(b, b.getIndexType(), integer);
   }
-  Value getMemRef(tensor::ExtractOp op) {
-    auto argument = cast<BlockArgument>(op.getTensor());
-    return body.captures[argument.getArgNumber() - score_argument::Captures];
-  }
-
   KernelBuilder &b;
   ScoreAdmission &body;
   State &state;
+  bool byRuns;
   /// What depends on the key.
   llvm::DenseSet<Value> keyed;
 };
@@ -422,7 +432,7 @@ ScoreAdmission::Bounds ScoreAdmission::Evaluator::compare(arith::CmpIOp op) {
 //===----------------------------------------------------------------------===//
 
 Value ScoreAdmission::Evaluator::isWithin(tensor::ExtractOp read) {
-  Value memref = getMemRef(read), all = constant(true);
+  Value memref = body.getMemRef(read), all = constant(true);
   for (auto [dim, index] : llvm::enumerate(read.getIndices())) {
     Bounds bounds = bound(index);
     if (!bounds.low)
@@ -438,7 +448,7 @@ Value ScoreAdmission::Evaluator::isWithin(tensor::ExtractOp read) {
 /// of them is not there nobody asks.
 ScoreAdmission::Bounds
 ScoreAdmission::Evaluator::readRange(tensor::ExtractOp op) {
-  Value memref = getMemRef(op);
+  Value memref = body.getMemRef(op);
   if (!getElementTypeOrSelf(memref).isIntOrIndex())
     return {};
   SmallVector<Value> at;
@@ -464,74 +474,22 @@ ScoreAdmission::Evaluator::readRange(tensor::ExtractOp op) {
   }
   if (varying) {
     range.high = b.select(isThere, range.high, range.low);
-    return reduceRow(memref, at, *varying, range);
+    RunBounds elements = {memref, memref};
+    auto known = body.runs.find(memref);
+    if (byRuns && known != body.runs.end() && *varying + 1 == at.size()) {
+      elements = known->second;
+      range = {b.div(range.low, RunBounds::kLength),
+               b.ceilDiv(b.max(range.high, b.index(0)), RunBounds::kLength)};
+    }
+    auto [least, greatest] =
+        elements.reduce(b, at, *varying, range.low, range.high);
+    return {toIndex(least), toIndex(greatest)};
   }
   Value element = b.select(
       isThere, b.getIndexType(),
       [&] { return toIndex(memref::LoadOp::create(b, memref, at)); },
       [&] { return b.index(0); });
   return {element, element};
-}
-
-/// Bounds of the elements whose index of dimension `dim` is in `range`, without
-/// its end.
-ScoreAdmission::Bounds
-ScoreAdmission::Evaluator::reduceRow(Value memref, SmallVector<Value> at,
-                                     unsigned dim, Interval range) {
-  auto type = cast<MemRefType>(memref.getType());
-  Type element = type.getElementType();
-  auto limit = [&](bool isHighest) -> Value {
-    unsigned bits = ConstantIntRanges::getStorageBitwidth(element);
-    APInt value = isHighest ? APInt::getSignedMaxValue(bits)
-                            : APInt::getSignedMinValue(bits);
-    return arith::ConstantOp::create(b, b.getIntegerAttr(element, value));
-  };
-  SmallVector<Value> bounds = {limit(/*isHighest=*/true),
-                               limit(/*isHighest=*/false)};
-  auto addElement = [&](Value index, ValueRange running) {
-    at[dim] = index;
-    Value found = memref::LoadOp::create(b, memref, at);
-    return SmallVector<Value>{arith::MinSIOp::create(b, running[0], found),
-                              arith::MaxSIOp::create(b, running[1], found)};
-  };
-  Value begin = range.low;
-  int64_t lanes = b.getLanes();
-  if (lanes && dim + 1 == at.size() && type.isLastDimUnitStride() &&
-      !element.isIndex()) {
-    auto vector = VectorType::get({lanes}, element);
-    Value length = b.max(b.sub(range.high, range.low), b.index(0));
-    Value end = b.add(range.low, b.roundDown(length, lanes));
-    SmallVector<Value> vectors =
-        llvm::map_to_vector(bounds, [&](Value bound) -> Value {
-          return vector::BroadcastOp::create(b, vector, bound);
-        });
-    auto addVector = [&](Value index, ValueRange running) {
-      at[dim] = index;
-      Value found = vector::LoadOp::create(b, vector, memref, at);
-      return SmallVector<Value>{arith::MinSIOp::create(b, running[0], found),
-                                arith::MaxSIOp::create(b, running[1], found)};
-    };
-    // Chains of their own: one would be waited for.
-    Value paired = b.add(range.low, b.roundDown(length, 2 * lanes));
-    SmallVector<Value> both = vectors;
-    both.append(vectors);
-    both = b.loop(
-        begin, paired, 2 * lanes, both, [&](Value index, ValueRange running) {
-          SmallVector<Value> next = addVector(index, running.take_front(2));
-          next.append(addVector(b.add(index, lanes), running.drop_front(2)));
-          return next;
-        });
-    vectors = {arith::MinSIOp::create(b, both[0], both[2]),
-               arith::MaxSIOp::create(b, both[1], both[3])};
-    vectors = b.loop(paired, end, lanes, vectors, addVector);
-    bounds = {vector::ReductionOp::create(b, vector::CombiningKind::MINSI,
-                                          vectors[0]),
-              vector::ReductionOp::create(b, vector::CombiningKind::MAXSI,
-                                          vectors[1])};
-    begin = end;
-  }
-  bounds = b.loop(begin, range.high, 1, bounds, addElement);
-  return {toIndex(bounds[0]), toIndex(bounds[1])};
 }
 
 //===----------------------------------------------------------------------===//
@@ -554,13 +512,14 @@ ScoreAdmission::State ScoreAdmission::enterQueries(KernelBuilder &b,
   return state;
 }
 
-ScoreAdmission::Decision
-ScoreAdmission::decide(KernelBuilder &b, const State &queries, Interval keys) {
+ScoreAdmission::Decision ScoreAdmission::decide(KernelBuilder &b,
+                                                const State &queries,
+                                                Interval keys, bool byRuns) {
   auto constant = [&](bool value) -> Value {
     return arith::ConstantOp::create(b, b.getBoolAttr(value));
   };
   State state = queries;
-  Evaluator evaluator(b, *this, state);
+  Evaluator evaluator(b, *this, state, byRuns);
   evaluator.set(score_argument::Key, keys);
   Value isRemoved = constant(false), admitsAll = constant(true);
   numBounded = 0;
@@ -590,6 +549,30 @@ ScoreAdmission::decide(KernelBuilder &b, const State &queries, Interval keys) {
   Value reads = b.createOrFold<arith::XOrIOp>(b.both(isRemoved, areWithin),
                                               constant(true));
   return {reads, b.both(admitsAll, areWithin)};
+}
+
+SmallVector<Value>
+ScoreAdmission::boundRuns(KernelBuilder &b, function_ref<bool(Value)> isThere) {
+  SmallVector<Value> buffers;
+  llvm::DenseSet<Value> inTile =
+      findDependents({score_argument::Query, score_argument::Key});
+  for (auto read : block->getOps<tensor::ExtractOp>()) {
+    auto indices = read.getIndices();
+    if (indices.empty() ||
+        indices.back() != block->getArgument(score_argument::Key) ||
+        llvm::any_of(indices.drop_back(),
+                     [&](Value row) { return inTile.contains(row); }))
+      continue;
+    Value memref = getMemRef(read);
+    auto type = cast<MemRefType>(memref.getType());
+    if (!type.getElementType().isInteger() || !type.isLastDimUnitStride() ||
+        runs.contains(memref) || !isThere(memref))
+      continue;
+    RunBounds bounds = RunBounds::create(b, memref);
+    runs.try_emplace(memref, bounds);
+    buffers.append({bounds.least, bounds.greatest});
+  }
+  return buffers;
 }
 
 ScoreAdmission::Part ScoreAdmission::trim(KernelBuilder &b,

@@ -395,21 +395,26 @@ def test_segments_of_all_kinds():
 @pytest.mark.parametrize("size", [63, 64, 65, 128, 192])
 @pytest.mark.parametrize("type", ["float32", "bfloat16"])
 def test_documents_that_begin_at_tiles(size, type):
-    """Before, at and behind where tiles of keys and blocks of queries begin; one begins anew in the last block."""
-    N = 400
-    q, k, v = make(type, B=1, H=2, G=1, N=N, D=16)
-    ids = np.arange(N)[None] // size
-    ids[:, -5:] = 0
+    """Before, at and behind where tiles of keys, runs whose bounds are kept, and blocks of queries begin; a document goes on
+    in the last block, and another in the midst of others."""
+    N = 1111
+    q, k, v = make(type, B=2, H=2, G=1, N=N, D=16)
+    ids = np.stack([np.arange(N) // size, (np.arange(N) + 7) // size])
+    ids[0, -5:], ids[0, 700:703] = 0, 1
     options = {"segments": (ids, ids), "causal": True}
-    entries = (ids[0][:, None] == ids[0]) & (np.arange(N)[:, None] >= np.arange(N))
+    entries = (ids[:, None, :, None] == ids[:, None, None]) & (np.arange(N)[:, None] >= np.arange(N))
     found = fovea.dense(q, k, v, **options, return_lse=True)
-    mask = np.where(entries, 0.0, -np.inf)[None, None]
+    mask = np.where(entries, 0.0, -np.inf)
     check(found, reference.dense(q, k, v, bias=mask, return_lse=True), type)
+    if type == "float32":
+        gradients = fovea.dense_backward(found[0], q, k, v, *found, **options)
+        for mine, wanted in zip(gradients, reference.dense_backward(found[0], q, k, v, *found, bias=mask)):
+            near(mine, wanted, type, 1e-4)
     # What is removed is not read, in a tile that is admitted as in others.
     v[:, :, size] = np.nan
     hidden = fovea.dense(q, k, v, **options)
-    reads = entries[:, size]
-    assert np.isnan(hidden[:, :, reads]).all() and np.array_equal(hidden[:, :, ~reads], found[0][:, :, ~reads])
+    reads = np.broadcast_to(entries[..., size], hidden.shape[:3])
+    assert np.isnan(hidden[reads]).all() and np.array_equal(hidden[~reads], found[0][~reads])
 
 
 @pytest.mark.parametrize("type", ["float32", "float64"])

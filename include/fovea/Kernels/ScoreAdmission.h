@@ -24,6 +24,8 @@
 
 #include "fovea/Dialect/Attn/IR/ScoreDerivatives.h"
 #include "fovea/Kernels/KernelBuilder.h"
+#include "fovea/Kernels/RunBounds.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Interfaces/InferIntRangeInterface.h"
 
 namespace fovea::attn {
@@ -60,6 +62,12 @@ public:
     heads = queryHeads;
   }
 
+  /// Bounds runs of the captured integers that are read by key, those of which
+  /// are there, for all queries that look through them. Returns what the caller
+  /// frees.
+  llvm::SmallVector<Value> boundRuns(KernelBuilder &builder,
+                                     llvm::function_ref<bool(Value)> isThere);
+
   /// What is known of the values of the body.
   struct Bounds;
   using State = llvm::DenseMap<Value, Bounds>;
@@ -79,9 +87,10 @@ public:
   /// found in steps that become smaller. Behind `enterQueries`.
   std::pair<Value, Value> enclose(KernelBuilder &builder, const State &queries,
                                   Value begin, Value end);
-  /// Whether there may be entries of `keys`. Behind `enterQueries`.
+  /// Whether there may be entries of `keys`, as far as bounds of whole runs
+  /// tell. Behind `enterQueries`.
   Value reads(KernelBuilder &builder, const State &queries, Interval keys) {
-    return decide(builder, queries, keys).reads;
+    return decide(builder, queries, keys, /*byRuns=*/true).reads;
   }
   /// Whether there are all entries of `keys`; null where nothing is known of
   /// any. Behind `enterQueries`.
@@ -104,7 +113,14 @@ private:
 
   void findRemovals(Value yielded);
   void inferRanges();
-  Decision decide(KernelBuilder &builder, const State &queries, Interval keys);
+  Decision decide(KernelBuilder &builder, const State &queries, Interval keys,
+                  bool byRuns = false);
+  /// The arguments of the body of these numbers, and what is computed from
+  /// them.
+  llvm::DenseSet<Value>
+  findDependents(llvm::ArrayRef<unsigned> arguments) const;
+  /// What `read` reads.
+  Value getMemRef(mlir::tensor::ExtractOp read) const;
 
   mlir::Block *block;
   llvm::SmallVector<Value> captures;
@@ -113,6 +129,8 @@ private:
   /// What integers of the body may be at all, without overflow.
   llvm::DenseMap<Value, mlir::ConstantIntRanges> ranges;
   Interval batches, heads;
+  /// Of captured tensors.
+  llvm::DenseMap<Value, RunBounds> runs;
 };
 
 /// Bounds of an integer, or of a condition: then whether it may hold for some

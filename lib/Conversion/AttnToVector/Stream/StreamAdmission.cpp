@@ -14,6 +14,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "StreamKernel.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
 
 using namespace mlir;
 using namespace fovea::attn;
@@ -33,6 +34,35 @@ bool StreamKernel::skipsTiles() {
   return llvm::any_of(scoreFunctions, [](const auto &function) {
     return bool(function->admission);
   });
+}
+
+bool StreamKernel::skipsLeadingTiles(unsigned index) {
+  StreamOp::Source source = op.getSourceList()[index];
+  return hasScores() && getScore(index).admission &&
+         !findKeyTable(source.keys) && !source.attr.getMask().hasStride();
+}
+
+/// Before the tasks, all of which look for their first tile.
+void StreamKernel::boundRuns() {
+  scf::ForallOp tasks;
+  for (auto loop = op->getParentOfType<scf::ForallOp>(); loop;
+       loop = loop->getParentOfType<scf::ForallOp>())
+    tasks = loop;
+  if (!tasks || !ranges.hasLongRanges())
+    return;
+  OpBuilder::InsertionGuard guard(b);
+  for (unsigned index = 0; index < op.getSourceList().size(); ++index) {
+    if (!skipsLeadingTiles(index))
+      continue;
+    b.setInsertionPoint(tasks);
+    SmallVector<Value> buffers =
+        getScore(index).admission.boundRuns(b, [&](Value captured) {
+          return !tasks->isAncestor(captured.getParentBlock()->getParentOp());
+        });
+    b.setInsertionPointAfter(tasks);
+    for (Value buffer : buffers)
+      memref::DeallocOp::create(b, buffer);
+  }
 }
 
 void StreamKernel::enterAdmission() {

@@ -202,6 +202,7 @@ void StreamKernel::allocateScratch() {
 //===----------------------------------------------------------------------===//
 
 LogicalResult StreamKernel::emit() {
+  boundRuns();
   allocateScratch();
   Value zero = b.index(0);
   b.loop(zero, b.extent(op.getQuery(), 0), 1, [&](Value batch) {

@@ -218,6 +218,11 @@ protected:
   double getScoreScale();
   void scoreTables(llvm::ArrayRef<Segment> segments, Values &maximum);
   void streamLongRanges(llvm::MutableArrayRef<Segment> segments, State &state);
+  /// Whether tiles before the first that the score region of a source leaves
+  /// are looked for.
+  bool skipsLeadingTiles(unsigned source);
+  /// Bounds runs of the integers that score regions capture, for this.
+  void boundRuns();
   /// Bounds the score region for the queries of the block.
   void enterAdmission();
   /// Calls `body` for the part of a tile that the score region admits, unless

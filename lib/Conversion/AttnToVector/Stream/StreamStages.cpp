@@ -56,7 +56,7 @@ int64_t StreamKernel::getLookupTile() {
 
 /// The offset of the first tile of `step` of the `count` rows from `row` on
 /// that a score region may admit something of. Several tiles are passed over at
-/// once: looking at one takes as long as reading all numbers that it captures.
+/// once.
 static Value findFirstTile(KernelBuilder &b, ScoreAdmission &admission,
                            const ScoreAdmission::State &queries, Value row,
                            Value count, int64_t step) {
@@ -78,11 +78,7 @@ static Value findFirstTile(KernelBuilder &b, ScoreAdmission &admission,
         return {b.select(isRead, offset, next),
                 b.select(isRead, smaller, size)};
       });
-  if (admission.getNumBounded() != 0)
-    return found[0];
-  // Nothing is known of any tile.
-  found[0].getDefiningOp()->erase();
-  return b.index(0);
+  return found[0];
 }
 
 void StreamKernel::streamLongRanges(MutableArrayRef<Segment> segments,
@@ -109,13 +105,12 @@ void StreamKernel::streamLongRanges(MutableArrayRef<Segment> segments,
       result.append(next.sum);
       return result;
     };
-    const SourceView &source = sources[segment.source];
     Value first = b.index(0);
-    if (hasScores() && getScore(segment.source).admission && !source.keyTable &&
-        (segment.kind == Segment::Rows || segment.kind == Segment::Masked) &&
-        !source.attr.getMask().hasStride())
+    if (skipsLeadingTiles(segment.source) &&
+        (segment.kind == Segment::Rows || segment.kind == Segment::Masked))
       first = findFirstTile(b, getScore(segment.source).admission,
-                            source.admission, segment.row, segment.count, step);
+                            sources[segment.source].admission, segment.row,
+                            segment.count, step);
     carried = b.loop(first, segment.count, step, carried,
                      [&](Value offset, ValueRange values) {
                        return ifAdmitted(slice(segment, offset, step), values,

@@ -132,6 +132,83 @@ func.func @documents(%i: index, %q: memref<1x1x16x16xf32>, %k: memref<1x1x4096x1
 
 // -----
 
+// Where tasks share integers that are read by key, the bounds of runs of 64 are
+// computed before, and tiles are passed over by these alone.
+
+// CHECK-LABEL: func @runs
+// CHECK-DAG: %[[LEAST:.+]] = memref.alloc() {{.*}}: memref<2x64xi64>
+// CHECK-DAG: %[[GREATEST:.+]] = memref.alloc() {{.*}}: memref<2x64xi64>
+// CHECK: scf.for %[[ROW:.+]] = %c0 to %c2 step %c1
+// CHECK: scf.for %[[EACH:.+]] = %c0 to %c64 step %c1
+// CHECK: memref.store %{{.+}}, %{{.+}}[%[[ROW]], %[[EACH]]]
+// CHECK: memref.store %{{.+}}, %{{.+}}[%[[ROW]], %[[EACH]]]
+// CHECK: scf.forall
+// CHECK: scf.while (%{{.+}} = %c0, %{{.+}} = %c512)
+// CHECK: vector.load %[[LEAST]]
+// CHECK: vector.load %[[GREATEST]]
+// CHECK: scf.for %{{.+}} step %c128
+// CHECK-NOT: %[[LEAST]][
+// CHECK: memref.dealloc %[[LEAST]]
+// CHECK: memref.dealloc %[[GREATEST]]
+// CHECK: return
+func.func @runs(%q: memref<2x1x4096x16xf32>, %ids: memref<2x4096xi64>, %o: memref<2x1x4096x16xf32>) {
+  %n = arith.constant 4096 : index
+  scf.forall (%i) = (0) to (4096) step (16) {
+    %queries = memref.subview %q[0, 0, %i, 0] [2, 1, 16, 16] [1, 1, 1, 1]
+        : memref<2x1x4096x16xf32> to memref<2x1x16x16xf32, strided<[65536, 65536, 16, 1], offset: ?>>
+    %out = memref.subview %o[0, 0, %i, 0] [2, 1, 16, 16] [1, 1, 1, 1]
+        : memref<2x1x4096x16xf32> to memref<2x1x16x16xf32, strided<[65536, 65536, 16, 1], offset: ?>>
+    attn.stream query(%queries : memref<2x1x16x16xf32, strided<[65536, 65536, 16, 1], offset: ?>>)
+        source(%q, %q : memref<2x1x4096x16xf32>, memref<2x1x4096x16xf32>) ranges [affine_map<(b)[rows, n] -> (0, rows)>]
+        score(%ids : memref<2x4096xi64>) {
+        ^bb0(%s: f32, %b: index, %h: index, %p: index, %j: index, %of: tensor<2x4096xi64>):
+          %own = tensor.extract %of[%b, %p] : tensor<2x4096xi64>
+          %other = tensor.extract %of[%b, %j] : tensor<2x4096xi64>
+          %admits = arith.cmpi eq, %own, %other : i64
+          %removed = arith.constant 0xFF800000 : f32
+          %t = arith.select %admits, %s, %removed : f32
+          attn.yield %t : f32
+        }
+        tile(%i of %n) outs(%out : memref<2x1x16x16xf32, strided<[65536, 65536, 16, 1], offset: ?>>)
+        {scale = 0.25 : f64, tiles = #attn.tiles<query = 16, key = 128, lanes = 8, vectors = 2, keys = 4, columns = 4>}
+  }
+  return
+}
+
+// -----
+
+// Each query reads a row of its own.
+
+// CHECK-LABEL: func @rows_of_queries
+// CHECK-NOT: memref.alloc
+// CHECK: scf.forall
+// CHECK: return
+func.func @rows_of_queries(%q: memref<1x1x4096x16xf32>, %pairs: memref<4096x4096xi8>, %o: memref<1x1x4096x16xf32>) {
+  %n = arith.constant 4096 : index
+  scf.forall (%i) = (0) to (4096) step (16) {
+    %queries = memref.subview %q[0, 0, %i, 0] [1, 1, 16, 16] [1, 1, 1, 1]
+        : memref<1x1x4096x16xf32> to memref<1x1x16x16xf32, strided<[65536, 65536, 16, 1], offset: ?>>
+    %out = memref.subview %o[0, 0, %i, 0] [1, 1, 16, 16] [1, 1, 1, 1]
+        : memref<1x1x4096x16xf32> to memref<1x1x16x16xf32, strided<[65536, 65536, 16, 1], offset: ?>>
+    attn.stream query(%queries : memref<1x1x16x16xf32, strided<[65536, 65536, 16, 1], offset: ?>>)
+        source(%q, %q : memref<1x1x4096x16xf32>, memref<1x1x4096x16xf32>) ranges [affine_map<(b)[rows, n] -> (0, rows)>]
+        score(%pairs : memref<4096x4096xi8>) {
+        ^bb0(%s: f32, %b: index, %h: index, %p: index, %j: index, %of: tensor<4096x4096xi8>):
+          %zero = arith.constant 0 : i8
+          %pair = tensor.extract %of[%p, %j] : tensor<4096x4096xi8>
+          %admits = arith.cmpi ne, %pair, %zero : i8
+          %removed = arith.constant 0xFF800000 : f32
+          %t = arith.select %admits, %s, %removed : f32
+          attn.yield %t : f32
+        }
+        tile(%i of %n) outs(%out : memref<1x1x16x16xf32, strided<[65536, 65536, 16, 1], offset: ?>>)
+        {scale = 0.25 : f64, tiles = #attn.tiles<query = 16, key = 128, lanes = 8, vectors = 2, keys = 4, columns = 4>}
+  }
+  return
+}
+
+// -----
+
 // A diagonal that a region admits whole is scored without its condition: rows
 // of either triangle up to the count, or none.
 

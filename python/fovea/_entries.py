@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import functools
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -33,11 +34,50 @@ def trace_entries(
     """The region of a call with these arguments, or of one of its sources: `prefix` is what errors say before their names."""
     if score is None and admit is None and segments is None:
         return NO_SCORE
-    if segments is not None:
-        if admit is not None and not callable(admit):
-            raise ValueError(f"{prefix}admit: found {type(admit).__name__}, needed a function of (b, h, i, j)")
-        admit = _Within(_arrays_of(prefix, segments, q, k, lengths, query_lengths, convert), admit)
-    return trace_score(score, q, convert, admit, prefix, getattr(q, "shape", ())[:2])
+    if segments is None:
+        return trace_score(score, q, convert, admit, prefix, getattr(q, "shape", ())[:2])
+    if admit is not None and not callable(admit):
+        raise ValueError(f"{prefix}admit: found {type(admit).__name__}, needed a function of (b, h, i, j)")
+    is_plain = score is None and admit is None and lengths is None and query_lengths is None and convert is as_it_is
+    if is_plain and (known := _last.find(segments, q, k)) is not None:
+        return known
+    arrays = _arrays_of(prefix, segments, q, k, lengths, query_lengths, convert)
+    traced = trace_score(score, q, convert, _Within(arrays, admit), prefix, getattr(q, "shape", ())[:2])
+    if is_plain:
+        _last.keep(segments, q, k, arrays, traced)
+    return traced
+
+
+class _Last:
+    """Segments of the last call that had nothing else, which layers of a model share: what they are took as long as fifty
+    tokens do, since kernels have driven its code out of the caches."""
+
+    def __init__(self) -> None:
+        self.kept: tuple[Any, ...] | None = None
+
+    def find(self, segments: Any, q: Any, k: Any) -> TracedScore | None:
+        if self.kept is None or type(segments) is not tuple or len(segments) != 2 or not type(q) is type(k) is np.ndarray:
+            return None
+        owners, key, counts, body, read = self.kept
+        if segments[0] is not owners[0]() or segments[1] is not owners[1]() or self._key(segments, q, k) != key:
+            return None
+        arrays = *counts, *segments
+        return TracedScore(body, [arrays[number] for number in read])
+
+    def keep(self, segments: Any, q: Any, k: Any, arrays: list[Any], traced: TracedScore) -> None:
+        if type(segments) is not tuple or not all(type(each) is np.ndarray for each in (*segments, q, k)):
+            return
+        read = [next(n for n, array in enumerate(arrays) if array is each) for each in traced.captures or ()]
+        # Arrays are those of callers, and end when these want.
+        owners = [weakref.ref(each) for each in segments]
+        self.kept = owners, self._key(segments, q, k), arrays[:2], traced.body, read
+
+    @staticmethod
+    def _key(ids: Any, q: Any, k: Any) -> tuple[Any, ...]:
+        return q.dtype, q.shape, k.shape, ids[0].dtype, ids[0].shape, ids[1].dtype, ids[1].shape
+
+
+_last = _Last()
 
 
 def _arrays_of(

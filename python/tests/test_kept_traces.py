@@ -3,6 +3,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """What functions of scores do is kept from call to call, as long as nothing that decides on it changes."""
 
+import gc
+import weakref
+
 import numpy as np
 from conftest import make, refused
 
@@ -122,3 +125,29 @@ def test_operands_of_frameworks_are_kept_by_their_types():
     assert said().body is first.body and said().captures[0].dtype == np.float32
     type[0] = np.float64
     assert said().body is not first.body and "f64" in said().body and said().captures[0].dtype == np.float64
+
+
+def test_segments_of_the_last_call():
+    """Of the same arrays, as they are now; nothing keeps these."""
+    q, k = (x[:, :, :n] for x, n in zip(make(B=2, H=2, G=2, N=9, M=9, D=8), (7, 9)))
+    ids = np.zeros((2, 7), int), np.ones((2, 9), np.int32)
+
+    def said(segments=ids, q=q, k=k):
+        return trace_entries(None, None, segments, q, k, None, None)
+
+    first = said()
+    assert said().body is first.body and all(one is other for one, other in zip(said().captures, first.captures, strict=True))
+    assert said((ids[0].copy(), ids[1])).captures[2] is not ids[0]
+    assert "f64" in said(q=q.astype(np.float64)).body
+    said()
+    assert said(q=q[:1], k=k[:1], segments=(ids[0][:1], ids[1][:1])).body != first.body
+    said()
+    assert said((ids[1], ids[1]), q=k).captures[0][0] == 9 and said().captures[0][0] == 7
+    refused(r"^segments\[0\]: found shape", said, ids, k, k)
+    said()
+    ids[1].dtype = np.float32
+    refused(r"^segments\[1\]: found element type float32", said)
+    gone = weakref.ref(ids[0])
+    del ids, said, first
+    gc.collect()
+    assert gone() is None

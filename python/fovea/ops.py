@@ -84,8 +84,8 @@ def dense(
 
     `admit` is a function of (b, h, i, j) of the same kind that is true for the entries
     that there are.  `segments`, a pair of integers [B,N] and [B,M], leaves those whose
-    query and key have the same number, such as that of a document.  Neither saves work:
-    masks do.
+    query and key have the same number, such as that of a document.  Kernels skip tiles
+    that these remove.
 
         dense(q, k, v, causal=True, admit=lambda b, h, i, j: (i - j) % 4 == 0)
         dense(q, k, v, causal=True, segments=(documents, documents))

@@ -8,7 +8,7 @@ or its references.  They compute in float64, form whatever matrix they like, and
 are analytic, so that a complex step gives the exact derivative of any of them.
 """
 
-from . import attention, convolutions, low_rank, quantized, streams, trees
+from . import attention, convolutions, low_rank, mixtures, quantized, streams, trees
 
 #: What can be drawn: a function of a `Case`, and how often it is.
 FAMILIES = {
@@ -16,6 +16,7 @@ FAMILIES = {
     "multipole": (attention.multipole, 4),
     "multipole_linear": (attention.multipole_linear, 2),
     "stream": (streams.stream, 4),
+    "mixture": (mixtures.mixture, 6),
     "quantize": (quantized.quantize, 2),
     "vq": (quantized.whole, 4),
     "vq_windows": (quantized.windows, 4),

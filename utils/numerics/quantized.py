@@ -9,7 +9,7 @@ import numpy as np
 
 import fovea
 
-from .case import softmax, spread, wide
+from .case import flatten, softmax, spread, wide
 
 REDUCTIONS = ["auto", "serial", "matmul", "associative", "input_scan"]
 
@@ -60,22 +60,33 @@ def quantize(case):
         case.close(np.asarray(book)[steady], expected[steady], "codebook", factor=8, size=N * B / number[steady].min())
 
 
-def formula(q, k_local, k_hat, v, block, causal, scale, weighting, first=0, bias=None):
+def formula(
+    q, k_local, k_hat, v, block, causal, scale, weighting,
+    first=0, memory=1, present=None, bias=None, r=None, u=None, distance_bias=None,
+):  # fmt: skip
     """Queries q are those of the tokens from `first` on; keys those of all tokens.
-    `k_local` stands for k_hat in the block of a query and the one before."""
+    `k_local` stands for k_hat in the block of a query and in `memory` before."""
     H, N, M = q.shape[1], q.shape[2], k_hat.shape[2]
     i, j = first + np.arange(N)[:, None], np.arange(M)[None]
     # Without `causal` no key is read one by one.
-    near = (i // block - j // block <= 1) & causal
+    near = (i // block - j // block <= memory) & causal
     scores = scale * np.where(
         near, q @ spread(k_local, H).swapaxes(2, 3), q @ spread(k_hat, H).swapaxes(2, 3)
     )
-    mask = np.broadcast_to(j <= i if causal else True, (N, M))
+    mask = np.broadcast_to(j <= i if causal else True, scores.shape)
     if bias is not None:
-        column = np.clip(j - (i // block - 1) * block, 0, 2 * block - 1)
+        column = np.clip(j - (i // block - memory) * block, 0, (memory + 1) * block - 1)
         term = np.take_along_axis(bias, np.broadcast_to(column, (*bias.shape[:2], N, M)), 3)
         scores = scores + np.where(near, term, 0)
-    mask = np.broadcast_to(mask, scores.shape)
+    distance = np.where(near & (j <= i), i - j, 0)
+    if r is not None:
+        products = (q + u[None, :, None]) @ r[None].swapaxes(2, 3)
+        term = np.take_along_axis(products, np.broadcast_to(distance, scores.shape), 3)
+        scores = scores + np.where(near, scale * term, 0)
+    if distance_bias is not None:
+        scores = scores + np.where(near, distance_bias[:, distance], 0)
+    there = np.ones((len(q), M), bool) if present is None else present
+    mask = mask & there[:, None, None] & there[:, None, first : first + N, None]
     if weighting == "softmax":
         weights, lse = softmax(scores, mask)
         return [weights @ spread(v, H), lse]
@@ -94,6 +105,25 @@ def draw(case, length):
     return arrays, codes, block, (B, H, G, N, S)
 
 
+def draw_absent(case, codes, keys, options):
+    """Which tokens there are, and what are keys: absent ones by a mask, by lengths or by -1 for a code."""
+    B, _, N = codes.shape
+    kind = case.pick("absent", [None, None, "mask", "lengths", "padded"])
+    if kind is None:
+        return None, codes
+    given = keys
+    present = case.random.random((B, N)) < case.pick("share", [0.1, 0.7, 0.95])
+    if kind == "lengths":
+        options["lengths"] = present.sum(1).astype(np.int32)
+        present = np.arange(N) < options["lengths"][:, None]
+    elif kind == "mask":
+        options["mask"] = present
+    else:
+        options["padded"] = True
+        given = np.where(present[:, None], codes, -1).astype(np.int32)
+    return present, given
+
+
 def whole(case):
     arrays, codes, block, (B, H, G, N, S) = draw(case, lambda block: case.length("N", 129))
     causal = case.flip("causal", 0.8)
@@ -101,44 +131,62 @@ def whole(case):
     scale = case.pick("scale", [1.0, 0.3])
     reduction = case.pick("reduction", REDUCTIONS)
     soft = weighting == "softmax"
-    bias = case.normal(B, H, N, 2 * block) if causal and case.flip("bias", 0.4) else None
     options = {"block": block, "causal": causal, "scale": scale, "weighting": weighting, "target": case.target}
+    variables = {"q": arrays["q"], "k": codewords(arrays["codebook"], codes), "v": arrays["v"]}
+    memory, terms = 1, {}
+    if causal:
+        memory = options["memory"] = case.pick("memory", [1, 1, 1, 2, 3])
+        near = (memory + 1) * block
+        distances = near + case.pick("more", [0, 0, 3])
+        if case.flip("bias", 0.3):
+            terms["bias"] = variables["bias"] = case.normal(B, H, N, near)
+        if soft and case.flip("relative", 0.3):
+            D = arrays["q"].shape[3]
+            variables["r"] = case.normal(*case.leading((H,)), distances, D)
+            variables["u"] = case.normal(H, D)
+            terms["relative"] = variables["r"], variables["u"]
+        if soft and case.flip("distance_bias", 0.2):
+            terms["distance_bias"] = variables["distance_bias"] = case.normal(*case.leading((H,)), distances)
+    present, keys = draw_absent(case, codes, variables["k"], options)
 
     def forward(q, v):
-        return fovea.vq(q, codes, v, arrays["codebook"], bias=bias, reduction=reduction, return_lse=soft, **options)
+        return fovea.vq(
+            q, keys, v, arrays["codebook"], reduction=reduction, return_lse=soft, **terms, **options
+        )
 
     given = {"q": arrays["q"], "v": arrays["v"]}
     clean = case.twice(lambda: forward(**given))
     out, lse = clean if soft else (clean, None)
     k_hat = wide(codewords(arrays["codebook"], codes))
-    naive = lambda q, k, v, bias=None: formula(  # noqa: E731
-        q, k, k_hat, v, block, causal, scale, weighting, bias=bias
+    naive = lambda q, k, v, **more: formula(  # noqa: E731
+        q, k, k_hat, v, block, causal, scale, weighting, memory=memory, present=present, **more
     )
-    variables = {"q": arrays["q"], "k": codewords(arrays["codebook"], codes), "v": arrays["v"]}
-    if bias is not None:
-        variables["bias"] = bias
     results = naive(**{name: wide(array) for name, array in variables.items()})
     size = np.abs(wide(arrays["v"])).max() if soft else np.abs(results[0]).max()
     case.close(out, results[0], "out", factor=4, size=size)
     if case.type in ("f32", "f64") and soft:
         case.close(lse, results[1], "lse", factor=8, size=4)
-    if causal and N > 1:
+    if N > 1 and (causal or present is not None):
         j = int(case.random.integers(1, N))
         b, g = int(case.random.integers(B)), int(case.random.integers(G))
         keep = np.ones((B, H, N), bool)
-        keep[b, g * (H // G) : (g + 1) * (H // G), j:] = False
+        if present is None or present[b, j]:
+            keep[b, g * (H // G) : (g + 1) * (H // G), j * causal :] = False
         untouched = [keep[..., None], keep]
         case.hidden(forward, given, clean, ("v", (b, g, j, 0)), untouched, "forward")
     d_out = case.normal(*out.shape)
     d_lse = case.normal(B, H, N, dtype=case.state) if soft and case.flip("d_lse", 0.3) else None
+    if d_lse is not None:
+        d_lse[np.isneginf(wide(lse))] = 0
     gradients = case.twice(
         lambda: fovea.vq_backward(
-            d_out, arrays["q"], codes, arrays["v"], arrays["codebook"], out if soft else None, lse,
-            bias=bias, d_lse=d_lse, **options,
+            d_out, arrays["q"], keys, arrays["v"], arrays["codebook"], out if soft else None, lse,
+            d_lse=d_lse, **terms, **options,
         )
     )  # fmt: skip
+    safe = lambda **x: [np.where(np.isneginf(each.real), 0, each) for each in naive(**x)]  # noqa: E731
     case.gradients(
-        naive, variables, [d_out] + ([] if d_lse is None else [d_lse]), dict(zip(variables, gradients)),
+        safe, variables, [d_out] + ([] if d_lse is None else [d_lse]), dict(zip(variables, flatten(gradients))),
         factor=4 if soft else 4 * (1 + size),
     )  # fmt: skip
 

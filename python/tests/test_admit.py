@@ -406,6 +406,9 @@ def test_documents_that_begin_at_tiles(size, type):
     found = fovea.dense(q, k, v, **options, return_lse=True)
     mask = np.where(entries, 0.0, -np.inf)
     check(found, reference.dense(q, k, v, bias=mask, return_lse=True), type)
+    # Queries that begin within a run of keys.
+    last = fovea.dense(q[:, :, 37:], k, v, segments=(ids[:, 37:], ids), causal=True)
+    near(last, found[0][:, :, 37:], type)
     if type == "float32":
         gradients = fovea.dense_backward(found[0], q, k, v, *found, **options)
         for mine, wanted in zip(gradients, reference.dense_backward(found[0], q, k, v, *found, bias=mask)):

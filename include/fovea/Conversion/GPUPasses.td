@@ -179,14 +179,16 @@ def LowerGPUMathPass : Pass<"attn-lower-gpu-math"> {
   let description = [{
     Replaces operations of the math dialect on f32 numbers in GPU modules by the
     instructions that compute them, so that kernels call no functions of a device
-    library. Others of the dialect, and f64, are an error. Divisions that round
-    up or down become divisions of NVIDIA GPUs, too.
+    library. Those of 16 bits are those of f32, rounded. Others of the dialect,
+    and f64, are an error. Divisions that round up or down become divisions of
+    NVIDIA GPUs, too.
 
     | operation | becomes |
     |---|---|
     | `exp2`, `exp`, `log2`, `log`, `log10`, `rsqrt` | `ex2.approx`, `lg2.approx`, `rsqrt.approx` |
     | `sqrt`, `fma`, `absf`, `absi`, `copysign` | `sqrt.rn`, `fma.rn`, `abs`, `copysign` |
     | `floor`, `ceil`, `trunc`, `round`, `roundeven` | `cvt` |
+    | `isnan`, `isinf`, `isfinite` | comparisons, of any type |
     | `tanh` | `1 - 2 / (1 + exp(2 x))` |
     | `sin`, `cos`, `tan` | polynomials, after the quadrant is found in f64; NaN beyond 2^50 |
     | `powf`, `cbrt`, `atan2`, `sinh`, `cosh`, `asinh`, `acosh`, `atanh` | others of these, and what IEEE says of zeros, infinities and NaN |

@@ -63,17 +63,41 @@ static LogicalResult compose(Operation *module) {
   return applyOpPatternsGreedily(ops, std::move(patterns), config);
 }
 
+static bool isFunction(Operation *op) {
+  return isa_and_nonnull<math::MathDialect>(op->getDialect()) ||
+         isa<arith::MaxNumFOp, arith::MinNumFOp, arith::RemFOp>(op);
+}
+
+/// Makes functions of numbers of 16 bits those of f32, which are rounded.
+static void widen(Operation *module) {
+  auto isNarrow = [](Type type) { return type.isF16() || type.isBF16(); };
+  module->walk([&](Operation *op) {
+    if (!isFunction(op) || !isNarrow(op->getResult(0).getType()))
+      return;
+    ImplicitLocOpBuilder b(op->getLoc(), op);
+    for (OpOperand &operand : op->getOpOperands())
+      if (isNarrow(operand.get().getType()))
+        operand.set(arith::ExtFOp::create(b, b.getF32Type(), operand.get()));
+    Value result = op->getResult(0);
+    Type type = result.getType();
+    result.setType(b.getF32Type());
+    b.setInsertionPointAfter(op);
+    auto rounded = arith::TruncFOp::create(b, type, result);
+    result.replaceAllUsesExcept(rounded, rounded);
+  });
+}
+
 namespace {
 struct LowerGPUMathPass
     : fovea::attn::impl::LowerGPUMathPassBase<LowerGPUMathPass> {
   using LowerGPUMathPassBase::LowerGPUMathPassBase;
 
   void runOnOperation() override {
+    widen(getOperation());
     if (failed(compose(getOperation())))
       return signalPassFailure();
     WalkResult result = getOperation()->walk([](Operation *op) -> WalkResult {
-      bool isMath = isa_and_nonnull<math::MathDialect>(op->getDialect());
-      if (!isMath && !isa<arith::MaxNumFOp, arith::MinNumFOp>(op))
+      if (!isFunction(op))
         return WalkResult::advance();
       Value value = lower(op);
       if (!value) {
@@ -87,6 +111,28 @@ struct LowerGPUMathPass
     });
     if (result.wasInterrupted())
       signalPassFailure();
+  }
+
+  /// Whether a number is NaN, infinite or finite, of any type.
+  static Value classify(ImplicitLocOpBuilder &b, Operation *op) {
+    Value x = op->getOperand(0);
+    if (isa<math::IsNaNOp>(op))
+      return arith::CmpFOp::create(b, arith::CmpFPredicate::UNO, x, x);
+    auto type = cast<FloatType>(x.getType());
+    auto compare = [&](arith::CmpFPredicate how, bool isNegative) -> Value {
+      APFloat number = APFloat::getInf(type.getFloatSemantics(), isNegative);
+      Value infinity =
+          arith::ConstantOp::create(b, b.getFloatAttr(type, number));
+      return arith::CmpFOp::create(b, how, x, infinity);
+    };
+    if (isa<math::IsInfOp>(op)) {
+      Value above = compare(arith::CmpFPredicate::OEQ, /*isNegative=*/false);
+      Value below = compare(arith::CmpFPredicate::OEQ, /*isNegative=*/true);
+      return arith::OrIOp::create(b, above, below);
+    }
+    Value isBelow = compare(arith::CmpFPredicate::OLT, /*isNegative=*/false);
+    Value isAbove = compare(arith::CmpFPredicate::OGT, /*isNegative=*/true);
+    return arith::AndIOp::create(b, isBelow, isAbove);
   }
 
   /// The value of `op` on f32 scalars, few of which f64 has, too; or null.
@@ -103,6 +149,8 @@ struct LowerGPUMathPass
       return LLVM::FMAOp::create(b, fma.getA(), fma.getB(), fma.getC());
     if (isa<math::AbsIOp>(op))
       return LLVM::AbsOp::create(b, type, x, /*isIntMinPoison=*/false);
+    if (isa<math::IsNaNOp, math::IsInfOp, math::IsFiniteOp>(op))
+      return classify(b, op);
     if (!type.isF32())
       return {};
     auto call = [&](StringRef name, ValueRange arguments) -> Value {

@@ -107,10 +107,62 @@ gpu.module @kernels {
 
 // -----
 
+// Numbers of 16 bits are widened and rounded.
+
+gpu.module @kernels {
+  // CHECK-LABEL: @narrow
+  // CHECK-SAME: (%[[X:.*]]: bf16, %[[Y:.*]]: f16
+  // CHECK: %[[WIDE:.*]] = arith.extf %[[X]] : bf16 to f32
+  // CHECK: arith.mulf %[[WIDE]]
+  // CHECK: %[[POWER:.*]] = llvm.call_intrinsic "llvm.nvvm.ex2.approx.ftz"
+  // CHECK: arith.truncf %[[POWER]] : f32 to bf16
+  // CHECK: %[[MORE:.*]] = llvm.intr.maxnum
+  // CHECK: arith.truncf %[[MORE]] : f32 to f16
+  gpu.func @narrow(%x: bf16, %y: f16, %m: memref<1xbf16>, %n: memref<1xf16>) kernel {
+    %0 = math.exp %x : bf16
+    %1 = arith.maxnumf %y, %y : f16
+    %c0 = arith.constant 0 : index
+    memref.store %0, %m[%c0] : memref<1xbf16>
+    memref.store %1, %n[%c0] : memref<1xf16>
+    gpu.return
+  }
+
+  // CHECK-LABEL: @classes
+  // CHECK: arith.cmpf uno
+  // CHECK: arith.cmpf oeq
+  // CHECK: arith.cmpf olt
+  // CHECK-NOT: math.
+  // CHECK: gpu.return
+  gpu.func @classes(%x: f16, %m: memref<3xi1>) kernel {
+    %0 = math.isnan %x : f16
+    %1 = math.isinf %x : f16
+    %2 = math.isfinite %x : f16
+    %c0 = arith.constant 0 : index
+    %c1 = arith.constant 1 : index
+    %c2 = arith.constant 2 : index
+    memref.store %0, %m[%c0] : memref<3xi1>
+    memref.store %1, %m[%c1] : memref<3xi1>
+    memref.store %2, %m[%c2] : memref<3xi1>
+    gpu.return
+  }
+}
+
+// -----
+
 gpu.module @kernels {
   gpu.func @double(%x: f64) kernel {
     // expected-error@+1 {{'math.exp' op on 'f64' has no instruction on NVIDIA GPUs}}
     %0 = math.exp %x : f64
+    gpu.return
+  }
+}
+
+// -----
+
+gpu.module @kernels {
+  gpu.func @remainder(%x: f32) kernel {
+    // expected-error@+1 {{'arith.remf' op on 'f32' has no instruction on NVIDIA GPUs}}
+    %0 = arith.remf %x, %x : f32
     gpu.return
   }
 }

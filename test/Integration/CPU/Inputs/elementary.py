@@ -61,6 +61,14 @@ func.func @f(%x: tensor<?xf32>) -> tensor<?xf32> {{
   return %y : tensor<?xf32>
 }}
 """
+NARROW_TEXT = """
+func.func @f(%x: tensor<?xf32>) -> tensor<?xf32> {{
+  %narrow = arith.truncf %x : tensor<?xf32> to tensor<?x{kind}>
+  %y = math.{name} %narrow : tensor<?x{kind}>
+  %z = arith.extf %y : tensor<?x{kind}> to tensor<?xf32>
+  return %z : tensor<?xf32>
+}}
+"""
 TEXT_OF_PAIRS = """
 func.func @f(%x: tensor<?xf32>, %y: tensor<?xf32>) -> tensor<?xf32> {{
   %z = math.{name} %x, %y : tensor<?xf32>
@@ -125,6 +133,32 @@ def run(name, cpu):
         check.require(np.signbit(found[x == 0]).tolist() == np.signbit(x[x == 0]).tolist(), f"{what}: the sign of zero")
 
 
+def run_narrow(name, kind):
+    """Functions of 16 bits are rounded once."""
+    formula, relative, absolute = FUNCTIONS[name]
+    x = np.concatenate([SPECIAL[np.abs(SPECIAL) != 1e30], np.linspace(-10, 10, 301)]).astype(np.float32)
+    rounding, least, round_ = {"f16": (2.0**-11, 2.0**-24, np.float16), "bf16": (2.0**-8, LEAST, to_bf16)}[kind]
+    # Below the least normal number of bf16 all may be zero.
+    x = round_(x[(x == 0) | ~(np.abs(x) < LEAST)]).astype(np.float32)
+    text = NARROW_TEXT.format(name=name, kind=kind)
+    found = check.call(check.library.compile(text), [x], f"{name} {kind}")[0]
+    with np.errstate(all="ignore"):
+        exact = formula(x.astype(np.float64))
+        expected = round_(exact.astype(np.float32)).astype(np.float64)
+        errors = np.abs(found - exact)
+        is_right = errors <= check.factor * ((relative + rounding) * np.abs(exact) + absolute) + least
+    is_right |= (found == expected) | (np.isnan(found) & np.isnan(expected))
+    check.require(is_right.all(), f"{name} {kind} of {x[~is_right][:8]}: {found[~is_right][:8]}, not {expected[~is_right][:8]}")
+
+
+def to_bf16(x):
+    """To the nearest number of bf16, as one of f32."""
+    x = np.asarray(x, np.float32)
+    bits = x.view(np.uint32)
+    rounded = ((bits + 0x7FFF + (bits >> 16 & 1)) & np.uint32(0xFFFF0000)).view(np.float32)
+    return np.where(np.isnan(x), x, rounded)
+
+
 def run_pairs(name, cpu):
     formula, relative, absolute = PAIRS[name]
     rng = np.random.default_rng(1)
@@ -156,4 +190,7 @@ for cpu in ("native",) if IS_GPU else ("native", "x86-64"):
         run_pairs(name, cpu)
 if IS_GPU:
     powers()
+    for name in FUNCTIONS:
+        for kind in ("f16", "bf16"):
+            run_narrow(name, kind)
 check.finish()

@@ -125,7 +125,7 @@ class FunctionWriter(Writer):
         if x is None:
             return False
         is_low, z, sums, _ = self.approximate_gamma(x)
-        shift = z + (_LANCZOS_SHIFT + 0.5)
+        shift = z + (LANCZOS_SHIFT + 0.5)
         found = (z + 0.5) * shift.math("log") - shift + (sums.math("log") + 0.5 * math.log(2 * math.pi))
         # Gamma(x) Gamma(1 - x) is pi / sin(pi x), whose sine is that of the distance to the next integer.
         size = x.math("absf")
@@ -140,8 +140,8 @@ class FunctionWriter(Writer):
         if x is None:
             return False
         is_low, z, sums, slope = self.approximate_gamma(x)
-        shift = z + (_LANCZOS_SHIFT + 0.5)
-        found = shift.math("log") + slope / sums - shift.inverse(_LANCZOS_SHIFT)
+        shift = z + (LANCZOS_SHIFT + 0.5)
+        found = shift.math("log") + slope / sums - shift.inverse(LANCZOS_SHIFT)
         nearest = x.math("roundeven")
         distance = (x - nearest) * math.pi
         reflected = found - (distance.math("cos") / distance.math("sin")) * math.pi
@@ -155,8 +155,8 @@ class FunctionWriter(Writer):
         Lanczos and its derivative."""
         is_low = x.compare(_LESS, 0.5)
         z = is_low.choose(-x, x - 1.0)
-        sums, slope = Elements(self, z.other(_LANCZOS[0])), None
-        for number, coefficient in enumerate(_LANCZOS[1:], 1):
+        sums, slope = Elements(self, z.other(LANCZOS[0])), None
+        for number, coefficient in enumerate(LANCZOS[1:], 1):
             at = z + float(number)
             term = at.inverse(coefficient)
             sums = sums + term
@@ -192,8 +192,8 @@ class FunctionWriter(Writer):
 
 #: Of the series for Gamma with 9 terms and this shift, whose error is below 1e-15: P. Godfrey, A note on the computation of the
 #: convergent Lanczos complex gamma approximation, 2001.
-_LANCZOS_SHIFT = 7.0
-_LANCZOS = (
+LANCZOS_SHIFT = 7.0
+LANCZOS = (
     0.99999999999980993, 676.5203681218851, -1259.1392167224028, 771.32342877765313, -176.61502916214059, 12.507343278686905,
     -0.13857109526572012, 9.9843695780195716e-6, 1.5056327351493116e-7,
 )  # fmt: skip

@@ -191,6 +191,12 @@ def _mul(x: Tensor, y: Any) -> Tensor:
     return torch.view_as_complex(torch.view_as_real(x) * (y.unsqueeze(-1) if isinstance(y, Tensor) else y))
 
 
+def _rsub(x: Tensor, y: Any, alpha: Any = 1) -> Tensor:
+    """torch-mlir rounds the number to f32."""
+    type = torch.result_type(x, y)
+    return torch.full((), y, dtype=type) - (x if alpha == 1 else x * alpha)
+
+
 def _power(x: Tensor, exponent: Any) -> Tensor:
     """torch-mlir knows no powers of integers."""
     if x.dtype.is_floating_point or x.is_complex() or not isinstance(exponent, int) or exponent < 0:
@@ -228,6 +234,41 @@ def _maximum(x: Tensor, y: Tensor) -> Tensor:
 
 def _minimum(x: Tensor, y: Tensor) -> Tensor:
     return torch.where((x < y) | (x != x), x, y) if torch.result_type(x, y).is_floating_point else NotImplemented
+
+
+def _extremum(x: Tensor, dim: int, keepdim: bool, reduce: Callable[..., Tensor]) -> tuple[Tensor, Tensor]:
+    """And where the first is. NaN is greatest and least, of which torch-mlir keeps no index."""
+    if not x.dtype.is_floating_point or x.dim() == 0:
+        return NotImplemented
+    value = reduce(x, dim, keepdim=True)
+    # The first 1 of numbers, which have no NaN.
+    index = aten.max.dim(((x == value) | (x != x)).to(torch.int32), dim, keepdim)[1]
+    return value if keepdim else value.squeeze(dim), index
+
+
+def _max_dim(x: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+    return _extremum(x, dim, keepdim, torch.amax)
+
+
+def _min_dim(x: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+    return _extremum(x, dim, keepdim, torch.amin)
+
+
+def _place(x: Tensor, dim: int | None, keepdim: bool, reduce: Callable[..., Tensor]) -> Tensor:
+    if not x.dtype.is_floating_point or x.dim() == 0:
+        return NotImplemented
+    if dim is not None:
+        return _extremum(x, dim, keepdim, reduce)[1]
+    index = _extremum(x.reshape(-1), 0, False, reduce)[1]
+    return index.reshape([1] * x.dim()) if keepdim else index
+
+
+def _argmax(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
+    return _place(x, dim, keepdim, torch.amax)
+
+
+def _argmin(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
+    return _place(x, dim, keepdim, torch.amin)
 
 
 def _isfinite(x: Tensor) -> Tensor:
@@ -310,9 +351,10 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     aten.cumsum.default: _cumsum, aten.gelu.default: _gelu, aten.scaled_dot_product_attention.default: _attention,
     aten.topk.default: _topk, aten.scatter.value: _scatter_value, aten.native_layer_norm.default: _layer_norm,
     aten.scatter.src: _scatter, aten.scatter_add.default: _scatter_add, aten.sort.stable: _sort,
-    aten.fmod.Tensor: _fmod, aten.fmod.Scalar: _fmod, aten.reciprocal.default: _reciprocal, aten.eq.Tensor: _eq,
+    aten.rsub.Scalar: _rsub, aten.fmod.Tensor: _fmod, aten.fmod.Scalar: _fmod, aten.reciprocal.default: _reciprocal, aten.eq.Tensor: _eq,
     aten.clamp.default: _clamp, aten.clamp_min.default: _clamp, aten.hardtanh.default: _hardtanh, aten.relu6.default: _relu6,
-    aten.maximum.default: _maximum, aten.minimum.default: _minimum,
+    aten.maximum.default: _maximum, aten.minimum.default: _minimum, aten.max.dim: _max_dim, aten.min.dim: _min_dim,
+    aten.argmax.default: _argmax, aten.argmin.default: _argmin,
     aten.pow.Tensor_Scalar: _power, aten.isfinite.default: _isfinite, aten.addmv.default: _addmv, aten.index.Tensor: _index,
     aten.constant_pad_nd.default: _constant_pad, aten.mul.Tensor: _mul,
     aten.cummax.default: _cummax, aten.cummin.default: _cummin, aten.median.default: _median, aten.median.dim: _median_dim,

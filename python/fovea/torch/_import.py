@@ -19,6 +19,7 @@ from ._decompositions import DECOMPOSITIONS
 from ._dynamic import fold_positions, rewrite_extents, split_reshapes
 from ._experts import experts_at_once
 from ._guards import find_guards, layouts_without_guards, write_guards
+from ._special import SPECIAL
 from ._uniform import fold_uniform
 
 __all__ = ["import_module", "to_numpy"]
@@ -96,7 +97,7 @@ def import_module(
         if each.device.type != "cpu":
             raise ValueError(f"{name}: found a tensor on {each.device.type}, needed one on the CPU")
     shapes = _dynamic_shapes(names, inputs, dynamic)
-    table = {**get_decomposition_table(), **DECOMPOSITIONS}
+    table = {**get_decomposition_table(), **DECOMPOSITIONS, **SPECIAL}
     context = ir.Context()
     messages: list[tuple[str, str]] = []
     torch_dialect.register_dialect(context)

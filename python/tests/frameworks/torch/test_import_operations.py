@@ -81,6 +81,29 @@ def not_numbers(x):
     )  # fmt: skip
 
 
+def places_of_extrema(x):
+    """The first of NaN, of equal ones, and of infinities alone."""
+    few, none = torch.where(x > 0.5, float("nan"), x.round()), torch.full_like(x, -float("inf"))
+    return (
+        few.argmax(1), few.argmin(-1), few.argmax(), few.argmin(0, keepdim=True), *few.max(1), *few.min(2, keepdim=True), none.argmax(1),
+        (x * 3).int().argmax(1), few.flatten().argmax(keepdim=True),
+    )  # fmt: skip
+
+
+def found(x):
+    """Places in what is sorted, of numbers within it, before, behind and equal, and of NaN."""
+    line, lines = x[0, :, 0].sort().values, x.sort(-1).values
+    return (
+        torch.searchsorted(line, x), torch.searchsorted(line, x[0, :, 0], right=True), torch.searchsorted(lines, x.sqrt(), side="right"),
+        torch.searchsorted(lines, lines, out_int32=True), torch.searchsorted(line, 0.3), torch.bucketize(x, line),
+    )  # fmt: skip
+
+
+def distances(x):
+    y = x.flip(-1)
+    return torch.cdist(x, y), torch.cdist(x, y, p=1), torch.cdist(x, x, p=3), torch.cdist(x, y, p=float("inf")), torch.hypot(x, y * 3e30)
+
+
 def rotated(x):
     """As rotary embeddings with complex numbers are, which some models multiply by 1.0."""
     turns = torch.polar(torch.ones(3), torch.arange(3).float()) * 1.0
@@ -96,6 +119,10 @@ def layouts(x):
 
 FUNCTIONS = {
     "NaN in others": not_numbers,
+    "places of extrema": places_of_extrema,
+    "found": found,
+    "distances": distances,
+    "bits": lambda x: ((x * 9).int() | 4, (x * 9).int() ^ 5, (x * 9).long() & 3, x.angle(), torch.polar(x.abs(), x).angle()),
     "rotated": rotated,
     "layouts": layouts,
     "less than no padding": lambda x: [torch.nn.functional.pad(x, pad, value=2.0) for pad in ((0, 0, 1, -1), (-2, 3, 0, -1), (-1, -1))],
@@ -174,6 +201,33 @@ def test_rotations_of_neighbours(form, width, is_known):
         np.testing.assert_allclose(np.asarray(found), expected.numpy(), rtol=bound, atol=bound)
 
 
+@pytest.mark.parametrize("name", ["erfc", "lgamma", "digamma", "atan2"])
+@pytest.mark.parametrize("type", [torch.float32, torch.float64])
+def test_special_functions(name, type):
+    """Near zero, far from it, at poles, and of what is no number."""
+    edges = torch.tensor([0.0, -0.0, 1.0, 2.0, -1.0, -2.0, 1e-20, -1e-20, 1e30, float("inf"), -float("inf"), float("nan")])
+    x = torch.cat([torch.linspace(-9, 9, 301), edges, edges]).to(type)
+    function = (lambda x: torch.atan2(x, x.flip(0))) if name == "atan2" else getattr(torch, name)
+    if name == "atan2":
+        x = torch.cat([x, *torch.meshgrid(edges.to(type), edges.to(type), indexing="ij")[0]])
+    for extents in {}, {"dynamic": (0,)}:
+        result = fovea.import_torch(Call(function), x, **extents)(x)
+        expected = function(x.double()).to(type).numpy()
+        bound = 1e-6 if type == torch.float32 else 2e-13
+        np.testing.assert_allclose(result, expected, rtol=bound, atol=1e-2 * bound if "gamma" in name else 1e-37)
+        is_zero = expected == 0
+        if name == "atan2":
+            np.testing.assert_array_equal(np.signbit(result[is_zero]), np.signbit(expected[is_zero]))
+
+
+def test_numbers_of_f64():
+    """None is rounded to f32."""
+    x = torch.linspace(0.1, 3, 40, dtype=torch.float64)
+    function = lambda x: (1.1 - x, x - 1.1, 1.1 / x, x * 1.1, torch.where(x < 1, 1.1, x), torch.rsub(x, 1.1, alpha=0.3))  # noqa: E731
+    for found, expected in zip(fovea.import_torch(Call(function), x)(x), function(x), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-14, atol=1e-15)
+
+
 def test_greatest_so_far():
     """The last of equals, and NaN once there was one."""
     x = torch.tensor([[1.0, 3.0, 3.0, 2.0, float("nan"), 5.0], [0.0, -1.0, -1.0, -2.0, 7.0, 7.0]])
@@ -211,8 +265,8 @@ def test_unsigned_results():
 
 
 def test_what_is_refused_is_named():
-    with pytest.raises(fovea.FoveaError, match=r"it has no linalg for aten.lgamma, or not .*, called at .*test_import_operations.py:\d+"):
-        fovea.import_torch(Call(torch.lgamma), torch.ones(3))
+    with pytest.raises(fovea.FoveaError, match=r"it has no linalg for aten.erfinv, or not .*, called at .*test_import_operations.py:\d+"):
+        fovea.import_torch(Call(torch.erfinv), torch.ones(3))
     with pytest.raises(fovea.FoveaError, match="an index of booleans gives as many elements as are true"):
         fovea.import_torch(Call(lambda x: x[x > 0]), torch.ones(3, 4, 5))
 

@@ -3,9 +3,12 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Whole models by torch-mlir: imported, raised, compiled, and what they compute."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
+import transformers
 from imported import count_raised, find_raised, run_tool
 from small_models import make, make_inputs
 
@@ -319,3 +322,25 @@ def test_one_operation_by_maps(element, tmp_path):
     assert raised.count("attn.dense") == 1
     found = fovea.compile(raised)(*arrays)
     assert np.abs(found - expected).max() <= 1e-6 * np.abs(expected).max()
+
+
+def test_depthwise_convolutions():
+    """MobileNetV2 with random weights: its digits in f64, and those of PyTorch in f32, whose errors grow with each layer."""
+    torch.manual_seed(3)
+    config = transformers.MobileNetV2Config(image_size=64, depth_multiplier=0.5)
+    model, x = transformers.MobileNetV2Model(config).eval(), torch.randn(2, 3, 64, 64)
+    for each in model.parameters():
+        if each.dim() == 4:
+            torch.nn.init.normal_(each, std=2 / math.sqrt(each[0].numel()))
+    for name, each in model.named_buffers():
+        if "running" in name:
+            each.uniform_(0.5, 2)
+    with torch.no_grad():
+        eager = model(x).last_hidden_state
+        narrow = fovea.import_torch(model, x)(x)[0]
+        exact = model.double()(x.double()).last_hidden_state.numpy()
+        wide = fovea.import_torch(model, x.double())(x.double())[0]
+    size = np.abs(exact).max()
+    assert size > 1e-2
+    assert np.abs(wide - exact).max() <= 1e-12 * size
+    assert np.abs(narrow - exact).max() <= 4 * np.abs(eager.numpy() - exact).max()

@@ -61,7 +61,7 @@ using Is = arith::CmpFPredicate;
 } // namespace
 
 //===----------------------------------------------------------------------===//
-// Angles
+// Angles and remainders
 //===----------------------------------------------------------------------===//
 
 /// `sin(x)`, or `cos(x)`: that of the distance to the nearest multiple of
@@ -133,6 +133,31 @@ static Value emitAtan2(MathBuilder &b, ValueRange operands) {
   angle = b.select(b.isNegative(x), b.fsub(b.splat(M_PI), angle), angle);
   angle = b.withSign(angle, y);
   return b.select(b.is(Is::UNO, x, y), b.splat(kNaN), angle);
+}
+
+/// What is left of `x` by whole numbers of `y`, with its sign. It is exact, as
+/// f64 has all digits of the difference; NaN where the quotient exceeds 2^52.
+static Value emitRemainder(MathBuilder &b, ValueRange operands) {
+  Value x = operands[0], y = operands[1];
+  Type wideType = b.getF64Type();
+  Value size = arith::ExtFOp::create(b, wideType, b.size(x));
+  Value step = arith::ExtFOp::create(b, wideType, b.size(y));
+  auto wide = [&](double number) -> Value {
+    return arith::ConstantOp::create(b, b.getF64FloatAttr(number));
+  };
+  Value ratio = b.quotient(size, step);
+  Value times = math::TruncOp::create(b, ratio);
+  Value rest = math::FmaOp::create(b, b.negative(times), step, size);
+  // A quotient that was rounded may be one too large.
+  Value isBelow = b.is(Is::OLT, rest, wide(0.0));
+  rest = b.select(isBelow, arith::AddFOp::create(b, rest, step), rest);
+  Value isKnown = b.is(Is::OLT, ratio, wide(0x1p52));
+  Value isWhole = b.is(Is::OEQ, step, wide(kInfinity));
+  rest = b.select(isKnown, rest, wide(kNaN));
+  rest = arith::TruncFOp::create(b, b.getF32Type(), rest);
+  rest = b.select(isWhole, b.size(x), rest);
+  Value isNone = b.is(Is::UEQ, b.size(x), b.splat(kInfinity));
+  return b.select(isNone, b.splat(kNaN), b.withSign(rest, x));
 }
 
 //===----------------------------------------------------------------------===//
@@ -337,6 +362,7 @@ void fovea::attn::populateScalarMathPatterns(RewritePatternSet &patterns) {
   constexpr bool ofVectors = false;
   populateElementaryMathPatterns(patterns, ofVectors);
   populateIntegerPowerPatterns(patterns);
+  add<arith::RemFOp>(patterns, emitRemainder, ofVectors);
   add<math::PowFOp>(patterns, emitPowF, ofVectors);
   add<math::SinhOp>(patterns, emitSinh, ofVectors);
   add<math::CoshOp>(patterns, emitCosh, ofVectors);

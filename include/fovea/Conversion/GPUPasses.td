@@ -193,6 +193,7 @@ def LowerGPUMathPass : Pass<"attn-lower-gpu-math"> {
     | `sin`, `cos`, `tan` | polynomials, after the quadrant is found in f64; NaN beyond 2^50 |
     | `powf`, `cbrt`, `atan2`, `sinh`, `cosh`, `asinh`, `acosh`, `atanh` | others of these, and what IEEE says of zeros, infinities and NaN |
     | `fpowi` by a constant | products |
+    | `remf` | exact, by f64; NaN where the quotient exceeds 2^52 |
     | `acos`, `asin`, `atan`, `erf`, `erfc`, `expm1`, `log1p` | upstream's polynomials |
 
     `sin`, `cos`, `tanh`, `erf` and `erfc` have absolute errors of at most 5e-7, others relative ones: of 6e-6 where `exp` of 88 or `atan`

@@ -32,9 +32,9 @@ using namespace fovea::attn;
 static bool isComposed(Operation *op) {
   if (isa<arith::CeilDivSIOp, arith::CeilDivUIOp, arith::FloorDivSIOp>(op))
     return true;
-  return isa<math::AcosOp, math::AcoshOp, math::AsinOp, math::AsinhOp,
-             math::Atan2Op, math::AtanOp, math::AtanhOp, math::CbrtOp,
-             math::CosOp, math::CoshOp, math::ErfOp, math::ErfcOp,
+  return isa<arith::RemFOp, math::AcosOp, math::AcoshOp, math::AsinOp,
+             math::AsinhOp, math::Atan2Op, math::AtanOp, math::AtanhOp,
+             math::CbrtOp, math::CosOp, math::CoshOp, math::ErfOp, math::ErfcOp,
              math::ExpM1Op, math::FPowIOp, math::Log1pOp, math::PowFOp,
              math::SinOp, math::SinhOp, math::TanOp>(op) &&
          op->getResult(0).getType().isF32();
@@ -143,6 +143,10 @@ struct LowerGPUMathPass
     if (type.isF64() && isa<math::SqrtOp>(op))
       return LLVM::CallIntrinsicOp::create(
                  b, type, b.getStringAttr("llvm.nvvm.sqrt.rn.d"), x)
+          .getResult(0);
+    if (type.isF64() && isa<math::TruncOp>(op))
+      return LLVM::CallIntrinsicOp::create(b, type,
+                                           b.getStringAttr("llvm.trunc.f64"), x)
           .getResult(0);
     auto fma = dyn_cast<math::FmaOp>(op);
     if (fma && (type.isF32() || type.isF64()))

@@ -160,9 +160,9 @@ gpu.module @kernels {
 // -----
 
 gpu.module @kernels {
-  gpu.func @remainder(%x: f32) kernel {
-    // expected-error@+1 {{'arith.remf' op on 'f32' has no instruction on NVIDIA GPUs}}
-    %0 = arith.remf %x, %x : f32
+  gpu.func @remainder(%x: f64) kernel {
+    // expected-error@+1 {{'arith.remf' op on 'f64' has no instruction on NVIDIA GPUs}}
+    %0 = arith.remf %x, %x : f64
     gpu.return
   }
 }

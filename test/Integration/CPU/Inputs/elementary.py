@@ -54,6 +54,7 @@ if IS_GPU:
 PAIRS = {"atan2": (np.arctan2, 6e-6, 0)}
 if IS_GPU:
     PAIRS["powf"] = (np.power, 2e-5, 0)
+    PAIRS["remf"] = (np.fmod, 0, 0)
 
 TEXT = """
 func.func @f(%x: tensor<?xf32>) -> tensor<?xf32> {{
@@ -71,7 +72,7 @@ func.func @f(%x: tensor<?xf32>) -> tensor<?xf32> {{
 """
 TEXT_OF_PAIRS = """
 func.func @f(%x: tensor<?xf32>, %y: tensor<?xf32>) -> tensor<?xf32> {{
-  %z = math.{name} %x, %y : tensor<?xf32>
+  %z = {name} %x, %y : tensor<?xf32>
   return %z : tensor<?xf32>
 }}
 """
@@ -163,12 +164,16 @@ def run_pairs(name, cpu):
     formula, relative, absolute = PAIRS[name]
     rng = np.random.default_rng(1)
     x, y = (a.ravel() for a in np.meshgrid(SPECIAL, SPECIAL))
-    x = np.concatenate([x, np.exp(rng.uniform(-20, 20, 1000))]).astype(np.float32)
-    y = np.concatenate([y, rng.uniform(-4, 4, 1000)]).astype(np.float32)
-    kernel = check.library.compile(TEXT_OF_PAIRS.format(name=name), cpu=cpu)
+    x = np.concatenate([x, np.exp(rng.uniform(-20, 20, 1000)), np.arange(1000) * 0.1]).astype(np.float32)
+    y = np.concatenate([y, rng.uniform(-4, 4, 1000), np.full(1000, 0.1)]).astype(np.float32)
+    operation = f"arith.{name}" if name == "remf" else f"math.{name}"
+    kernel = check.library.compile(TEXT_OF_PAIRS.format(name=operation), cpu=cpu)
     found = check.call(kernel, [x, y], f"{name} {cpu}")[0]
     with np.errstate(all="ignore"):
-        compare(found, formula(x.astype(np.float64), y.astype(np.float64)), relative, absolute, f"{name} {cpu}", [x, y])
+        exact = formula(x.astype(np.float64), y.astype(np.float64))
+        if name == "remf":
+            exact = np.where((np.abs(x / y.astype(np.float64)) < 2.0**52) | np.isinf(y), exact, math.nan)
+        compare(found, exact, relative, absolute, f"{name} {cpu}", [x, y])
 
 
 def powers():

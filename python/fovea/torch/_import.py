@@ -176,6 +176,11 @@ def _find_reason(messages: Sequence[tuple[str, str]]) -> str | None:
 
 
 def _first_line(error: Exception) -> str:
+    unknown = re.search(r"Unimplemented call_function: target=<(?:built-in )?function (\w+)", str(error))
+    if unknown:
+        return f"it has no word for {unknown[1]} of extents"
+    if "operation 'with_effects'" in str(error):
+        return "it has no word for operations that may fail when they run, such as those of torch.linalg that solve and factor"
     lines = [line for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
     return next((line for line in lines if "error:" in line), " ".join(lines)[:500])
 

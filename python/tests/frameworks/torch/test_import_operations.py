@@ -267,6 +267,10 @@ def test_unsigned_results():
 def test_what_is_refused_is_named():
     with pytest.raises(fovea.FoveaError, match=r"it has no linalg for aten.erfinv, or not .*, called at .*test_import_operations.py:\d+"):
         fovea.import_torch(Call(torch.erfinv), torch.ones(3))
+    with pytest.raises(fovea.FoveaError, match="does not import Call: it has no word for operations that may fail when they run"):
+        fovea.import_torch(Call(torch.linalg.inv), torch.eye(3))
+    with pytest.raises(fovea.FoveaError, match="does not import Call: it has no word for sym_float of extents"):
+        fovea.import_torch(Call(lambda x: x * x.shape[0] ** 0.5), torch.ones(6, 3), dynamic=(0,))
     with pytest.raises(fovea.FoveaError, match="an index of booleans gives as many elements as are true"):
         fovea.import_torch(Call(lambda x: x[x > 0]), torch.ones(3, 4, 5))
 

@@ -143,6 +143,18 @@ static void writeWhereReadLast(linalg::GenericOp op) {
   }
 }
 
+/// A check of one number, which has no operands once nothing reads its result,
+/// is part of the function.
+static LogicalResult inlineWithoutOperands(linalg::GenericOp op,
+                                           PatternRewriter &rewriter) {
+  if (op->getNumOperands() != 0)
+    return failure();
+  rewriter.eraseOp(op.getBody()->getTerminator());
+  rewriter.inlineBlockBefore(op.getBody(), op);
+  rewriter.eraseOp(op);
+  return success();
+}
+
 namespace {
 struct FuseElementwisePass
     : fovea::attn::impl::FuseElementwisePassBase<FuseElementwisePass> {
@@ -156,6 +168,7 @@ struct FuseElementwisePass
       generalizeElementwise();
     RewritePatternSet patterns(&getContext());
     linalg::populateElementwiseOpsFusionPatterns(patterns, isWorthFusing);
+    patterns.add(inlineWithoutOperands);
     // What reads stacks as rows becomes part of them, pair by pair.
     if (!isForGPU(getOperation()))
       linalg::populateFoldReshapeOpsByExpansionPatterns(

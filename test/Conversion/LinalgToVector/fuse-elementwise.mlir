@@ -358,3 +358,27 @@ func.func @named(%x: tensor<4x8xf32>, %y: tensor<8x4xf32>, %o: tensor<8x8xf32>) 
   %r = linalg.matmul ins(%y, %s : tensor<8x4xf32>, tensor<4x8xf32>) outs(%o : tensor<8x8xf32>) -> tensor<8x8xf32>
   return %r : tensor<8x8xf32>
 }
+
+// A check of one number has no operands once its result is computed where it is
+// read: it becomes part of the function.
+
+// CHECK-LABEL: func.func @check_of_a_number(
+//       CHECK:   %[[IS_INSIDE:.*]] = arith.cmpi ult
+//       CHECK:   cf.assert %[[IS_INSIDE]]
+//       CHECK:   %[[R:.*]] = linalg.generic {{.*}}outs(
+//       CHECK:     cf.assert
+//       CHECK:     math.exp
+//       CHECK:   return %[[R]]
+func.func @check_of_a_number(%x: tensor<5xf32>, %i: index) -> tensor<f32> {
+  %e = tensor.empty() : tensor<f32>
+  %size = arith.constant 5 : index
+  %a = linalg.generic {indexing_maps = [affine_map<() -> ()>], iterator_types = []} outs(%e : tensor<f32>) {
+  ^bb0(%o: f32):
+    %is_inside = arith.cmpi ult, %i, %size : index
+    cf.assert %is_inside, "out of bounds"
+    %v = tensor.extract %x[%i] : tensor<5xf32>
+    linalg.yield %v : f32
+  } -> tensor<f32>
+  %r = math.exp %a : tensor<f32>
+  return %r : tensor<f32>
+}

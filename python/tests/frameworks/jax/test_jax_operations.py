@@ -99,6 +99,7 @@ FUNCTIONS = {
     "other cumulative": lambda x: (jnp.cumprod(x, 1), jax.lax.cummax(x, 1), jax.lax.cummin(x, 1), jax.lax.cumlogsumexp(x, 1)),
     "pooling": lambda x: jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, (1, 1, 2), (1, 1, 2), "VALID"),
     "sort": lambda x: (jnp.sort(x), jnp.sort(x, 1), jnp.argsort(x, descending=True), jnp.median(x, -1)),
+    "one number": lambda x: (jnp.median(x), jnp.percentile(x, 30), jnp.quantile(x, 0.9)),
     "equals": lambda x: (jnp.argsort(jnp.round(x), 1), jax.lax.top_k(jnp.round(x), 7), jnp.lexsort((x, jnp.round(x)))),
     "NaN": lambda x: (jnp.sort(jnp.sqrt(x)), jnp.argsort(jnp.sqrt(x)), jax.lax.top_k(jnp.sqrt(x), 8)),
     "integers": lambda x: (jnp.sort((x * 9).astype(jnp.int32)), jax.lax.top_k((x * 9).astype(jnp.int32), 3)),

@@ -8,7 +8,7 @@ or its references.  They compute in float64, form whatever matrix they like, and
 are analytic, so that a complex step gives the exact derivative of any of them.
 """
 
-from . import attention, convolutions, low_rank, mixtures, quantized, streams, trees
+from . import attention, convolutions, low_rank, mixtures, quantized, sequences, streams, trees
 
 #: What can be drawn: a function of a `Case`, and how often it is.
 FAMILIES = {
@@ -24,5 +24,7 @@ FAMILIES = {
     "conv": (convolutions.exact, 2),
     "low_rank": (low_rank.low_rank, 4),
     "rows": (low_rank.rows, 2),
+    "varlen": (sequences.varlen, 3),
+    "caches": (sequences.caches, 2),
     "tree": (trees.tree, 4),
 }

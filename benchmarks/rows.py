@@ -45,6 +45,27 @@ func.func @rows(%x: tensor<{m}x{n}xf32>, %y: tensor<{m}x{n}xf32>, %w: tensor<{n}
   %zeros = linalg.fill ins(%zero : f32) outs(%rows : tensor<{m}xf32>) -> tensor<{m}xf32>
 """
 
+#: Of rotary embedding in heads of 64 columns: before `%rotated` is made, and behind.
+ROTARY_BEGIN = """
+  %heads = tensor.expand_shape %x [[0], [1, 2]] output_shape [{m}, {h}, 64] : tensor<{m}x{n}xf32> into tensor<{m}x{h}x64xf32>
+  %cos = tensor.extract_slice %y[0, 0] [{m}, 64] [1, 1] : tensor<{m}x{n}xf32> to tensor<{m}x64xf32>
+  %sin = tensor.extract_slice %y[0, 64] [{m}, 64] [1, 1] : tensor<{m}x{n}xf32> to tensor<{m}x64xf32>
+  %half_empty = tensor.empty() : tensor<{m}x{h}x32xf32>
+"""
+ROTARY_END = """\
+  %heads_empty = tensor.empty() : tensor<{m}x{h}x64xf32>
+  %turned = linalg.generic {{indexing_maps = [#head, #head, #angle, #angle, #head], iterator_types = ["parallel", "parallel", "parallel"]}}
+      ins(%heads, %rotated, %cos, %sin : tensor<{m}x{h}x64xf32>, tensor<{m}x{h}x64xf32>, tensor<{m}x64xf32>, tensor<{m}x64xf32>)
+      outs(%heads_empty : tensor<{m}x{h}x64xf32>) {{
+    ^bb0(%a: f32, %b: f32, %c: f32, %s: f32, %o: f32):
+      %p = arith.mulf %a, %c : f32
+      %q = arith.mulf %b, %s : f32
+      %r = arith.addf %p, %q : f32
+      linalg.yield %r : f32
+  }} -> tensor<{m}x{h}x64xf32>
+  %out = tensor.collapse_shape %turned [[0], [1, 2]] : tensor<{m}x{h}x64xf32> into tensor<{m}x{n}xf32>
+"""
+
 # Bodies, how many arrays as large as x they must read and write, and how many instructions of units that multiply
 # an element takes, by the vector: products, quotients, minima and maxima.
 ROWS = {
@@ -166,34 +187,15 @@ ROWS = {
       linalg.yield %r : f32
   }} -> tensor<{m}x{n}xf32>
 """),
-    "RoPE by halves": (2, 2, """
-  %heads = tensor.expand_shape %x [[0], [1, 2]] output_shape [{m}, {h}, 64] : tensor<{m}x{n}xf32> into tensor<{m}x{h}x64xf32>
+    "RoPE by halves": (2, 2, ROTARY_BEGIN + """\
   %low = tensor.extract_slice %heads[0, 0, 0] [{m}, {h}, 32] [1, 1, 1] : tensor<{m}x{h}x64xf32> to tensor<{m}x{h}x32xf32>
   %high = tensor.extract_slice %heads[0, 0, 32] [{m}, {h}, 32] [1, 1, 1] : tensor<{m}x{h}x64xf32> to tensor<{m}x{h}x32xf32>
-  %cos = tensor.extract_slice %y[0, 0] [{m}, 64] [1, 1] : tensor<{m}x{n}xf32> to tensor<{m}x64xf32>
-  %sin = tensor.extract_slice %y[0, 64] [{m}, 64] [1, 1] : tensor<{m}x{n}xf32> to tensor<{m}x64xf32>
-  %half_empty = tensor.empty() : tensor<{m}x{h}x32xf32>
   %negative = linalg.negf ins(%high : tensor<{m}x{h}x32xf32>) outs(%half_empty : tensor<{m}x{h}x32xf32>) -> tensor<{m}x{h}x32xf32>
   %rotated = tensor.concat dim(2) %negative, %low : (tensor<{m}x{h}x32xf32>, tensor<{m}x{h}x32xf32>) -> tensor<{m}x{h}x64xf32>
-  %heads_empty = tensor.empty() : tensor<{m}x{h}x64xf32>
-  %turned = linalg.generic {{indexing_maps = [#head, #head, #angle, #angle, #head], iterator_types = ["parallel", "parallel", "parallel"]}}
-      ins(%heads, %rotated, %cos, %sin : tensor<{m}x{h}x64xf32>, tensor<{m}x{h}x64xf32>, tensor<{m}x64xf32>, tensor<{m}x64xf32>)
-      outs(%heads_empty : tensor<{m}x{h}x64xf32>) {{
-    ^bb0(%a: f32, %b: f32, %c: f32, %s: f32, %o: f32):
-      %p = arith.mulf %a, %c : f32
-      %q = arith.mulf %b, %s : f32
-      %r = arith.addf %p, %q : f32
-      linalg.yield %r : f32
-  }} -> tensor<{m}x{h}x64xf32>
-  %out = tensor.collapse_shape %turned [[0], [1, 2]] : tensor<{m}x{h}x64xf32> into tensor<{m}x{n}xf32>
-"""),
-    "RoPE of neighbours": (2, 2, """
-  %heads = tensor.expand_shape %x [[0], [1, 2]] output_shape [{m}, {h}, 64] : tensor<{m}x{n}xf32> into tensor<{m}x{h}x64xf32>
+""" + ROTARY_END),
+    "RoPE of neighbours": (2, 2, ROTARY_BEGIN + """\
   %even = tensor.extract_slice %heads[0, 0, 0] [{m}, {h}, 32] [1, 1, 2] : tensor<{m}x{h}x64xf32> to tensor<{m}x{h}x32xf32>
   %odd = tensor.extract_slice %heads[0, 0, 1] [{m}, {h}, 32] [1, 1, 2] : tensor<{m}x{h}x64xf32> to tensor<{m}x{h}x32xf32>
-  %cos = tensor.extract_slice %y[0, 0] [{m}, 64] [1, 1] : tensor<{m}x{n}xf32> to tensor<{m}x64xf32>
-  %sin = tensor.extract_slice %y[0, 64] [{m}, 64] [1, 1] : tensor<{m}x{n}xf32> to tensor<{m}x64xf32>
-  %half_empty = tensor.empty() : tensor<{m}x{h}x32xf32>
   %negative = linalg.negf ins(%odd : tensor<{m}x{h}x32xf32>) outs(%half_empty : tensor<{m}x{h}x32xf32>) -> tensor<{m}x{h}x32xf32>
   %first = tensor.expand_shape %negative [[0], [1], [2, 3]] output_shape [{m}, {h}, 32, 1]
       : tensor<{m}x{h}x32xf32> into tensor<{m}x{h}x32x1xf32>
@@ -201,18 +203,7 @@ ROWS = {
       : tensor<{m}x{h}x32xf32> into tensor<{m}x{h}x32x1xf32>
   %stack = tensor.concat dim(3) %first, %second : (tensor<{m}x{h}x32x1xf32>, tensor<{m}x{h}x32x1xf32>) -> tensor<{m}x{h}x32x2xf32>
   %rotated = tensor.collapse_shape %stack [[0], [1], [2, 3]] : tensor<{m}x{h}x32x2xf32> into tensor<{m}x{h}x64xf32>
-  %heads_empty = tensor.empty() : tensor<{m}x{h}x64xf32>
-  %turned = linalg.generic {{indexing_maps = [#head, #head, #angle, #angle, #head], iterator_types = ["parallel", "parallel", "parallel"]}}
-      ins(%heads, %rotated, %cos, %sin : tensor<{m}x{h}x64xf32>, tensor<{m}x{h}x64xf32>, tensor<{m}x64xf32>, tensor<{m}x64xf32>)
-      outs(%heads_empty : tensor<{m}x{h}x64xf32>) {{
-    ^bb0(%a: f32, %b: f32, %c: f32, %s: f32, %o: f32):
-      %p = arith.mulf %a, %c : f32
-      %q = arith.mulf %b, %s : f32
-      %r = arith.addf %p, %q : f32
-      linalg.yield %r : f32
-  }} -> tensor<{m}x{h}x64xf32>
-  %out = tensor.collapse_shape %turned [[0], [1, 2]] : tensor<{m}x{h}x64xf32> into tensor<{m}x{n}xf32>
-"""),
+""" + ROTARY_END),
 }  # fmt: skip
 
 FOOTER = """

@@ -239,9 +239,14 @@ ListGradientTile::Reader ListGradientTile::findReader(Value firstReader,
   reader.exists = b.both(b.less(b.index(-1), index), b.less(index, numReaders));
   // Threads without a reader repeat another one.
   index = b.max(b.min(index, b.sub(numReaders, b.index(1))), zero);
-  reader.head = b.add(head, b.rem(index, group));
-  reader.query = b.add(firstQuery, b.div(index, group));
+  std::tie(reader.head, reader.query) = findPlace(index);
   return reader;
+}
+
+/// The head and the query of a reader, by its number.
+std::pair<Value, Value> ListGradientTile::findPlace(Value index) {
+  return {b.add(head, b.rem(index, group)),
+          b.add(firstQuery, b.div(index, group))};
 }
 
 ListGradientTile::Reader ListGradientTile::loadReader(Value firstReader,
@@ -368,8 +373,8 @@ void ListGradientTile::forEachOfReaders(
     most = b.min(most, b.add(firstQuery, size));
   forEach(sums, [&](Value row, Value place, Value sum) {
     Value index = b.add(firstReader, row);
-    Value to[] = {batch, b.add(head, b.rem(index, group)),
-                  b.add(firstQuery, b.div(index, group)), b.add(column, place)};
+    auto [head, query] = findPlace(index);
+    Value to[] = {batch, head, query, b.add(column, place)};
     Value isThere =
         b.both(b.less(to[2], most), b.less(to[3], b.index(getWidth(memref))));
     Value total = b.select(b.less(index, numReaders), sum, b.scalar(0));

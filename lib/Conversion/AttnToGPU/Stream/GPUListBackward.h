@@ -103,6 +103,7 @@ private:
   Value findNext(Value firstRow, Value &next);
   void storeRow(Value number, Value row, Value position);
   Value positionOfQuery(Value query);
+  std::pair<Value, Value> findPlace(Value index);
   Reader findReader(Value firstReader, Value number);
   Reader loadReader(Value firstReader, Value number);
   Row loadRow(Value number);

@@ -8,25 +8,31 @@ from cases import BOUNDS, Checker, normal, tensor
 
 check = Checker()
 
-# Bodies that make "%r" of even and odd columns "%even" and "%odd", [rows, heads, half], by angles [rows, half].
-ROTATED = """
-  %first = linalg.generic {{indexing_maps = [#x, #x, #angle, #angle, #x], iterator_types = ["parallel", "parallel", "parallel"]}}
-      ins(%even, %odd, %cos, %sin : {half}, {half}, {table}, {table}) outs(%empty : {half}) {{
-  ^bb0(%a: {E}, %b: {E}, %c: {E}, %s: {E}, %o: {E}):
-    %p = arith.mulf %a, %c : {E}
-    %q = arith.mulf %b, %s : {E}
-    %d = arith.subf %p, %q : {E}
-    linalg.yield %d : {E}
-  }} -> {half}
-  %second = linalg.generic {{indexing_maps = [#x, #x, #angle, #angle, #x], iterator_types = ["parallel", "parallel", "parallel"]}}
-      ins(%even, %odd, %cos, %sin : {half}, {half}, {table}, {table}) outs(%empty : {half}) {{
-  ^bb0(%a: {E}, %b: {E}, %c: {E}, %s: {E}, %o: {E}):
-    %p = arith.mulf %a, %s : {E}
-    %q = arith.mulf %b, %c : {E}
-    %d = arith.addf %p, %q : {E}
-    linalg.yield %d : {E}
-  }} -> {half}
+def elementwise(name, inputs, init, *body):
+    """A loop nest over three dimensions that yields what `body` calls %d: `inputs` are maps and types by operand."""
+    maps = ", ".join(f"#{of}" for of, _ in [*inputs.values(), init[1:]])
+    elements = ", ".join(f"%{letter}: {{E}}" for letter in [*"abce"[: len(inputs)], "o"])
+    types = ", ".join(type for _, type in inputs.values())
+    return f"""
+  %{name} = linalg.generic {{{{indexing_maps = [{maps}], iterator_types = ["parallel", "parallel", "parallel"]}}}}
+      ins({", ".join(inputs)} : {types}) outs({init[0]} : {init[2]}) {{{{
+  ^bb0({elements}):
+    {"".join(line + chr(10) + "    " for line in body)}linalg.yield {"%d" if body else "%a"} : {{E}}
+  }}}} -> {init[2]}
 """
+
+
+def product_sum(name, inputs, init, first, second, operation):
+    """Two products, and their sum or difference."""
+    lines = [f"%{to} = arith.mulf {pair} : {{E}}" for to, pair in (("p", first), ("q", second))]
+    return elementwise(name, inputs, init, *lines, f"%d = arith.{operation} %p, %q : {{E}}")
+
+
+# Bodies that make "%r" of even and odd columns "%even" and "%odd", [rows, heads, half], by angles [rows, half].
+HALVES = {"%even": ("x", "{half}"), "%odd": ("x", "{half}"), "%cos": ("angle", "{table}"), "%sin": ("angle", "{table}")}
+EMPTY, TABLES = ("%empty", "x", "{half}"), ("%tables", "twice", "{table2}")
+ROTATED = product_sum("first", HALVES, EMPTY, "%a, %c", "%b, %e", "subf")
+ROTATED += product_sum("second", HALVES, EMPTY, "%a, %e", "%b, %c", "addf")
 # The angles are those of whole rows, as GPT-J's.
 TURNED = """
   %minus = arith.negf %odd : {half}
@@ -34,27 +40,14 @@ TURNED = """
   %e1 = tensor.expand_shape %even [[0], [1], [2, 3]] output_shape [%m, 3, {h}, 1] : {half} into {ones}
   %stack = tensor.concat dim(3) %m1, %e1 : ({ones}, {ones}) -> {pairs}
   %turned = tensor.collapse_shape %stack [[0], [1], [2, 3]] : {pairs} into {whole}
-  %cc = linalg.generic {{indexing_maps = [#first, #twice], iterator_types = ["parallel", "parallel", "parallel"]}}
-      ins(%cos : {table}) outs(%tables : {table2}) {{
-  ^bb0(%a: {E}, %o: {E}):
-    linalg.yield %a : {E}
-  }} -> {table2}
-  %ss = linalg.generic {{indexing_maps = [#first, #twice], iterator_types = ["parallel", "parallel", "parallel"]}}
-      ins(%sin : {table}) outs(%tables : {table2}) {{
-  ^bb0(%a: {E}, %o: {E}):
-    linalg.yield %a : {E}
-  }} -> {table2}
-  %c = tensor.collapse_shape %cc [[0], [1, 2]] : {table2} into {wide_table}
-  %s = tensor.collapse_shape %ss [[0], [1, 2]] : {table2} into {wide_table}
-  %r = linalg.generic {{indexing_maps = [#x, #x, #angle, #angle, #x], iterator_types = ["parallel", "parallel", "parallel"]}}
-      ins(%rows, %turned, %c, %s : {whole}, {whole}, {wide_table}, {wide_table}) outs(%like : {whole}) {{
-  ^bb0(%a: {E}, %b: {E}, %d: {E}, %e: {E}, %o: {E}):
-    %p = arith.mulf %a, %d : {E}
-    %q = arith.mulf %b, %e : {E}
-    %t = arith.addf %p, %q : {E}
-    linalg.yield %t : {E}
-  }} -> {whole}
 """
+TURNED += elementwise("cc", {"%cos": ("first", "{table}")}, TABLES) + elementwise("ss", {"%sin": ("first", "{table}")}, TABLES)
+TURNED += """
+  %cosines = tensor.collapse_shape %cc [[0], [1, 2]] : {table2} into {wide_table}
+  %sines = tensor.collapse_shape %ss [[0], [1, 2]] : {table2} into {wide_table}
+"""
+WHOLE = {"%rows": ("x", "{whole}"), "%turned": ("x", "{whole}"), "%cosines": ("angle", "{wide_table}"), "%sines": ("angle", "{wide_table}")}
+TURNED += product_sum("r", WHOLE, ("%like", "x", "{whole}"), "%a, %c", "%b, %e", "addf")
 STACK = """
   %f1 = tensor.expand_shape %first [[0], [1], [2, 3]] output_shape [%m, 3, {h}, 1] : {half} into {ones}
   %s1 = tensor.expand_shape %second [[0], [1], [2, 3]] output_shape [%m, 3, {h}, 1] : {half} into {ones}

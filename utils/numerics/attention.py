@@ -15,17 +15,17 @@ def positions(N, M):
     return np.arange(N)[:, None] + M - N - np.arange(M)
 
 
-def sees(N, M, causal, window):
+def sees(N, M, causal, window, prefix=None):
     distance = positions(N, M)
     admitted = np.ones((N, M), bool)
     if causal:
-        admitted &= distance >= 0
+        admitted &= (distance >= 0) | (np.arange(M) < (prefix or 0))
     if window is not None:
         admitted &= np.abs(distance) < window
     return admitted
 
 
-def dense_formula(q, k, v, scale, mask, log_weight=None, bias=None):
+def dense_formula(q, k, v, scale, mask, log_weight=None, bias=None, sink=None):
     H, D = q.shape[1], q.shape[3]
     scores = (1 / np.sqrt(D) if scale is None else scale) * (q @ spread(k, H).swapaxes(2, 3))
     admitted = np.broadcast_to(mask, scores.shape)
@@ -36,8 +36,15 @@ def dense_formula(q, k, v, scale, mask, log_weight=None, bias=None):
     if bias is not None:
         admitted = admitted & ~np.isneginf(bias.real)
         scores = scores + np.where(np.isneginf(bias.real), 0, bias)
+    v = spread(v, H)
+    if sink is not None:
+        # An entry of each row that brings no value.
+        one = (*scores.shape[:3], 1)
+        scores = np.concatenate([scores, np.broadcast_to(np.asarray(sink)[..., None, None], one)], 3)
+        admitted = np.concatenate([admitted, np.ones(one, bool)], 3)
+        v = np.concatenate([v, np.zeros((*v.shape[:2], 1, v.shape[3]))], 2)
     weights, lse = softmax(scores, admitted)
-    return [weights @ spread(v, H), lse]
+    return [weights @ v, lse]
 
 
 def drop(case, term):

@@ -22,93 +22,86 @@ RANGES = [
 ]
 
 
+# Each makes the array that a function captures, or None; the function, as it is traced; and what NumPy computes, where
+# that is not the same. Functions have the captured array as their last argument.
+
+
 def soft_cap(case, B, H, M):
-    return {}, lambda s, b, h, i, j: 3 * fovea.math.tanh(s / 3), lambda s, b, h, i, j: 3 * np.tanh(s / 3)
+    return None, lambda s, b, h, i, j: 3 * fovea.math.tanh(s / 3), lambda s, b, h, i, j: 3 * np.tanh(s / 3)
 
 
 def slopes(case, B, H, M):
-    given = {"slopes": case.normal(H, dtype=case.state, size=0.1)}
-    return (
-        given,
-        lambda s, b, h, i, j, slopes: s + slopes[h] * (j - i),
-        lambda s, b, h, i, j, slopes: s + slopes[h] * (j - i),
-    )
+    return case.normal(H, dtype=case.state, size=0.1), lambda s, b, h, i, j, slopes: s + slopes[h] * (j - i)
 
 
 def distances(case, B, H, M):
     """A table by distance, and what is further away shares its ends."""
-    given = {"table": case.normal(H, 9, dtype=case.state)}
 
     def traced(s, b, h, i, j, table):
         return s + table[h, fovea.math.minimum(fovea.math.maximum(j - i + 4, 0), 8)]
 
-    return given, traced, lambda s, b, h, i, j, table: s + table[h, np.clip(j - i + 4, 0, 8)]
+    return case.normal(H, 9, dtype=case.state), traced
 
 
 def factors(case, B, H, M):
-    given = {"factors": case.normal(B, H, dtype=case.state)}
-    return given, lambda s, b, h, i, j, factors: s * factors[b, h], lambda s, b, h, i, j, factors: s * factors[b, h]
+    return case.normal(B, H, dtype=case.state), lambda s, b, h, i, j, factors: s * factors[b, h]
 
 
 def removed(case, B, H, M):
     """Scores that a condition makes minus infinity."""
-    return (
-        {},
-        lambda s, b, h, i, j: fovea.math.where((i + j) % 5 == 0, -np.inf, s),
-        lambda s, b, h, i, j: np.where((i + j) % 5 == 0, -np.inf, s),
-    )
+    return None, lambda s, b, h, i, j: fovea.math.where((i + j) % 5 == 0, -np.inf, s)
 
 
 SCORES = [None, None, None, soft_cap, slopes, distances, factors, removed]
 
 
 def dilated(case, B, H, M):
-    return {}, lambda b, h, i, j: (i - j) % 3 == 0
+    return None, lambda b, h, i, j: (i - j) % 3 == 0
 
 
 def banded(case, B, H, M):
-    return {}, lambda b, h, i, j: (j - 2 <= i) & (i - j < 7)
+    return None, lambda b, h, i, j: (j - 2 <= i) & (i - j < 7)
 
 
 def outside(case, B, H, M):
-    return {}, lambda b, h, i, j: (j > i + 3) | (j < i - 5) | (h == 1)
+    return None, lambda b, h, i, j: (j > i + 3) | (j < i - 5) | (h == 1)
 
 
 def marked(case, B, H, M):
-    given = {"marked": case.random.integers(0, 2, (B, M)).astype(np.int32)}
-    return given, lambda b, h, i, j, marked: marked[b, j] == 0
+    return case.random.integers(0, 2, (B, M)).astype(np.int32), lambda b, h, i, j, marked: marked[b, j] == 0
 
 
 def begun(case, B, H, M):
-    given = {"begins": case.random.integers(0, M + 1, H).astype(np.int32)}
-    return given, lambda b, h, i, j, begins: j >= begins[h]
+    return case.random.integers(0, M + 1, H).astype(np.int32), lambda b, h, i, j, begins: j >= begins[h]
 
 
 ADMITS = [None, None, None, dilated, banded, outside, begun]
 
 
 class Function:
-    """A function of scores or entries, and the arrays that it captures."""
+    """A function of scores or entries, and the array that it captures."""
 
-    def __init__(self, make, what, case, B, H, M):
-        given, self.traced, *plain = make(case, B, H, M)
-        self.plain = plain[0] if plain else self.traced
-        self.short = {name: f"{what}_{name}" for name in given}
-        self.arrays = {self.short[name]: array for name, array in given.items()}
+    def __init__(self, make, name, case, B, H, M):
+        array, self.traced, *plain = make(case, B, H, M)
+        self.plain, self.name = plain[0] if plain else self.traced, name
+        self.arrays = {} if array is None else {name: array}
 
     def call(self, given):
-        captured = {name: fovea.capture(given[self.short[name]]) for name in self.short}
-        names = list(captured)
-        if not names:
+        if not self.arrays:
             return self.traced
-        function, array = self.traced, captured[names[0]]
-        # Functions are for a number of arguments, so that a keyword is bound here.
+        function, array = self.traced, fovea.capture(given[self.name])
+        # Functions are for a number of arguments.
         if function.__code__.co_argcount == 5:
             return lambda b, h, i, j: function(b, h, i, j, array)
         return lambda s, b, h, i, j: function(s, b, h, i, j, array)
 
+    @property
+    def floats(self):
+        """Names of arrays that have a gradient."""
+        return [name for name, array in self.arrays.items() if array.dtype.kind != "i"]
+
     def of_number(self, given, *arguments):
-        return self.plain(*arguments, **{name: given[self.short[name]] for name in self.short})
+        return self.plain(*arguments, *(given[name] for name in self.arrays))
 
 
 def draw_function(case, choices, what, B, H, M):
@@ -136,8 +129,8 @@ class Source:
         ranges = [each for each in RANGES if not (one and each is BOTH_SIDES)]
         self.ranges = case.random.choice(np.array(ranges, dtype=object)) if block else None
         case.note(**{f"ranges{number}": self.ranges and RANGES.index(self.ranges)})
-        # Rows of the memory, those that are looked at, and which of them each is.
-        self.listed, self.units, self.unit, self.shared, pages = None, None, 1, False, B
+        # Rows of the memory, and those that are looked at.
+        self.listed, self.units, self.unit, self.shared, self.looked = False, None, 1, False, M
         if kind is not None and M:
             self.unit = case.pick(f"unit{number}", [1, 3, 8])
             units = -(-M // self.unit)
@@ -150,9 +143,9 @@ class Source:
             self.units = case.random.integers(-1, units, lists).astype(np.int32)
             self.listed = kind == "listed"
             self.options |= {"rows": self.units, "unit": self.unit, "positions": kind}
-            pages = 1 if self.shared else B
+            self.looked = lists[-1] * self.unit if self.listed else M
+        pages = 1 if self.shared else B
         self.arrays = {"k" + self.n: case.normal(pages, G, M, D), "v" + self.n: case.normal(pages, G, M, E)}
-        self.looked = lists[-1] * self.unit if self.listed else M
         if not self.listed:
             if case.flip(f"log_weight{number}", 0.25):
                 self.arrays["log_weight" + self.n] = drop(case, case.normal(*case.leading((B, G)), M, dtype=case.state))
@@ -342,13 +335,12 @@ def mixture(case):
         for name in ("log_weight", "bias"):
             if name + source.n in arrays:
                 found[name + source.n] = getattr(of, name)
-        captured = [name for function in source.functions for name in function.arrays if arrays[name].dtype.kind != "i"]
+        captured = [name for function in source.functions for name in function.floats]
         case.require(len(of.captures) == len(captured), f"{len(of.captures)} gradients of {captured}")
         found |= dict(zip(captured, of.captures))
     if "sink" in arrays:
         found["sink"], *rest = rest
-    captured = [name for function in functions for name in function.arrays if arrays[name].dtype.kind != "i"]
-    rest = [*rest[0]] if rest and isinstance(rest[0], (tuple, list)) else rest
+    captured = [name for function in functions for name in function.floats]
     case.require(len(rest) == len(captured), f"{len(rest)} gradients of {captured}")
     found |= dict(zip(captured, rest))
     integers = {name: array for name, array in arrays.items() if array.dtype.kind == "i"}

@@ -11,27 +11,15 @@ import numpy as np
 
 import fovea
 
-from .attention import positions, sees
-from .case import softmax, wide
+from .attention import dense_formula, sees
+from .case import wide
 
 
 def attend(q, k, v, options, sink=None):
     """Rows [H,N,E] and log-sum-exps [H,N] of one sequence, q [H,N,D], k [G,M,D] and v [G,M,E]."""
-    H, N, D = q.shape
-    M = k.shape[1]
-    k, v = (np.repeat(array, H // len(array), 0) for array in (k, v))
-    scale = options.get("scale")
-    scores = (1 / np.sqrt(D) if scale is None else scale) * (q @ k.swapaxes(1, 2))
-    mask = sees(N, M, options["causal"], options.get("window"))
-    if options.get("prefix") is not None:
-        mask |= (np.arange(M) < options["prefix"]) & (positions(N, M) < 0)
-    mask = np.broadcast_to(mask, scores.shape)
-    if sink is not None:
-        scores = np.concatenate([scores, np.broadcast_to(sink[:, None, None], (H, N, 1))], 2)
-        mask = np.concatenate([mask, np.ones((H, N, 1), bool)], 2)
-        v = np.concatenate([v, np.zeros((H, 1, v.shape[2]))], 1)
-    weights, lse = softmax(scores[None], mask[None])
-    return weights[0] @ v, lse[0]
+    mask = sees(q.shape[1], k.shape[1], options["causal"], options.get("window"), options.get("prefix"))
+    out, lse = dense_formula(q[None], k[None], v[None], options["scale"], mask, sink=sink)
+    return out[0], lse[0]
 
 
 def draw_options(case, prefixes=True):

@@ -38,9 +38,15 @@ struct IndexBuilder : ImplicitLocOpBuilder {
   Value load(Value list, Value at) {
     return widen(tensor::ExtractOp::create(*this, list, at));
   }
-  Value clamp(Value value, int64_t least, int64_t most) {
+  Value clamp(Value value, int64_t least, Value most) {
     value = arith::MaxSIOp::create(*this, value, number(least));
-    return arith::MinSIOp::create(*this, value, number(most));
+    return arith::MinSIOp::create(*this, value, most);
+  }
+  Value extent(Value array, int64_t dim) {
+    return createOrFold<tensor::DimOp>(array, dim);
+  }
+  Value lastOf(Value array, int64_t dim = 0) {
+    return createOrFold<arith::SubIOp>(extent(array, dim), number(1));
   }
   Value is(arith::CmpIPredicate how, Value left, Value right) {
     return arith::CmpIOp::create(*this, how, left, right);
@@ -74,22 +80,19 @@ static AffineMap getMap(OpBuilder &b, unsigned rank, ArrayRef<unsigned> dims) {
   return AffineMap::getMultiDimMapWithTargets(rank, dims, b.getContext());
 }
 
-static Value makeZeros(IndexBuilder &b, Value init) {
-  auto type = cast<RankedTensorType>(init.getType()).getElementType();
-  Value zero = arith::ConstantOp::create(b, b.getZeroAttr(type));
-  return linalg::FillOp::create(b, zero, init).getResult(0);
-}
-
 //===----------------------------------------------------------------------===//
 // Places
 //===----------------------------------------------------------------------===//
 
+/// Kernels are for any number of rows and of sequences. `extents`, an array
+/// without elements, tells them: no other argument may have them.
 static const attn::Contract &getPlacesContract() {
-  static const attn::Contract contract("packed_places", "starts: [S]\n"
+  static const attn::Contract contract("packed_places", "extents: [B, #T, 0]\n"
+                                                        "starts: [#S]\n"
                                                         "sequences?: i32[B]\n"
                                                         "firsts: i32[B]\n"
                                                         "lengths: i32[B]\n"
-                                                        "places: i32[T]");
+                                                        "places: i32[#T]");
   return contract;
 }
 
@@ -98,35 +101,33 @@ static const attn::Contract &getPlacesContract() {
 static SmallVector<Value> buildPlaces(IndexBuilder &b, StringRef name,
                                       Value starts, Value sequences,
                                       ValueRange inits, int64_t most) {
-  auto getExtent = [](Value list) {
-    return cast<RankedTensorType>(list.getType()).getDimSize(0);
-  };
-  int64_t last = getExtent(starts) - 1, batch = getExtent(inits[0]);
-  int64_t numRows = getExtent(inits[2]);
+  auto type = cast<RankedTensorType>(inits[0].getType());
+  Value last = b.lastOf(starts);
+  Value lastSequence = b.createOrFold<arith::SubIOp>(last, b.number(1));
+  Value numRows = b.extent(inits[2], 0), lastRow = b.lastOf(inits[2]);
   using Is = arith::CmpIPredicate;
   AffineMap one = b.getMultiDimIdentityMap(1);
-  Value found =
-      tensor::EmptyOp::create(b, ArrayRef<int64_t>{batch}, b.getI32Type());
+  Value found = tensor::EmptyOp::create(
+      b, tensor::getMixedSizes(b, b.getLoc(), inits[0]), b.getI32Type());
   auto lengths = forPoints(
       b, {}, {found, inits[0], inits[1]}, {one, one, one}, /*numReductions=*/0,
       [&](IndexBuilder &k, ValueRange) -> SmallVector<Value> {
         Value entry = k.index(0);
         if (sequences)
-          entry = k.clamp(k.load(sequences, entry), 0, last - 1);
+          entry = k.clamp(k.load(sequences, entry), 0, lastSequence);
         Value next = arith::AddIOp::create(k, entry, k.number(1));
         Value first = k.load(starts, entry);
         Value length = arith::SubIOp::create(k, k.load(starts, next), first);
         Value begins = k.is(Is::eq, k.load(starts, k.number(0)), k.number(0));
-        Value ends =
-            k.is(Is::eq, k.load(starts, k.number(last)), k.number(numRows));
+        Value ends = k.is(Is::eq, k.load(starts, last), numRows);
         Value isWhole = arith::AndIOp::create(k, begins, ends);
         length = k.select(isWhole, length, k.number(-1));
-        return {k.narrow(k.clamp(length, -1, most + 1)),
-                k.narrow(k.clamp(first, 0, numRows - 1)),
-                k.narrow(k.clamp(length, 0, most))};
+        return {k.narrow(k.clamp(length, -1, k.number(most + 1))),
+                k.narrow(k.clamp(first, 0, lastRow)),
+                k.narrow(k.clamp(length, 0, k.number(most)))};
       });
   Value list = tensor::ExpandShapeOp::create(
-      b, RankedTensorType::get({1, 1, batch}, b.getI32Type()),
+      b, RankedTensorType::get({1, 1, type.getDimSize(0)}, b.getI32Type()),
       lengths.getResult(0), ArrayRef<ReassociationIndices>{{0, 1, 2}});
   attn::CheckCodesOp::create(b, list, b.number(most + 1),
                              ("varlen: lengths of " + name).str());
@@ -159,8 +160,12 @@ PackedRows::PackedRows(Checker &check, StringRef name, const Argument &starts,
                   Twine(most) + " rows, needed at most 2147483647 rows");
   if (check.hasFailed())
     return;
+  Argument extents = starts;
+  extents.name = "extents";
+  extents.shape = {getBatch(), numRows, 0};
+  extents.strides = {};
   Call call(getPlacesContract(), target, {});
-  call.operands({starts});
+  call.operands({extents, starts});
   call.operandIf(sequences);
   // What the body knows, the key of the kernel has.
   call.attribute("most", most);
@@ -170,8 +175,8 @@ PackedRows::PackedRows(Checker &check, StringRef name, const Argument &starts,
   call.result(check, "places", ElementType::I32, {numRows});
   call.setBody([&](OpBuilder &builder, ValueRange arguments, ValueRange inits) {
     IndexBuilder b(builder.getUnknownLoc(), builder);
-    return buildPlaces(b, name, arguments[0],
-                       sequences ? arguments[1] : Value(), inits, most);
+    return buildPlaces(b, name, arguments[1],
+                       sequences ? arguments[2] : Value(), inits, most);
   });
   Expected<SmallVector<OwnedTensor>> made =
       call.runChecked(check, getBatch() == 0 || numRows == 0);
@@ -194,9 +199,7 @@ static Value buildBatch(IndexBuilder &b, Value rows, Value firsts,
                         Value lengths, Value init) {
   auto type = cast<RankedTensorType>(rows.getType());
   bool hasColumns = type.getRank() == 3;
-  int64_t numRows = type.getDimSize(hasColumns ? 0 : 1);
-  if (numRows == 0)
-    return makeZeros(b, init);
+  Value lastRow = b.lastOf(rows, hasColumns ? 0 : 1);
   unsigned rank = type.getRank() + 1;
   AffineMap ofEntry = getMap(b, rank, {0});
   return forPoints(b, {firsts, lengths}, init,
@@ -208,7 +211,7 @@ static Value buildBatch(IndexBuilder &b, Value rows, Value firsts,
                                           k.widen(elements[1]));
                      Value row =
                          arith::AddIOp::create(k, k.widen(elements[0]), place);
-                     row = k.clamp(row, 0, numRows - 1);
+                     row = k.clamp(row, 0, lastRow);
                      SmallVector<Value> at = {k.index(1), row};
                      if (hasColumns)
                        at = {row, k.index(1), k.index(3)};
@@ -221,16 +224,20 @@ static Value buildBatch(IndexBuilder &b, Value rows, Value firsts,
 }
 
 Expected<OwnedTensor> PackedRows::pad(const Argument &rows) const {
-  static const attn::Contract contract("packed_batch", "rows: [T, H, D]\n"
-                                                       "firsts: [B]\n"
-                                                       "lengths: [B]\n"
-                                                       "batch: [B, H, N, D]");
+  static const attn::Contract ofRows("packed_batch", "rows: [#T, H, D]\n"
+                                                     "firsts: [B]\n"
+                                                     "lengths: [B]\n"
+                                                     "batch: [B, H, L, D]"),
+      ofNumbers("packed_batch", "numbers: [H, #T]\n"
+                                "firsts: [B]\n"
+                                "lengths: [B]\n"
+                                "batch: [B, H, L]");
   bool hasColumns = rows.shape.size() == 3;
   Shape shape = {getBatch(), rows.shape[hasColumns ? 1 : 0], most};
   if (hasColumns)
     shape.push_back(rows.shape[2]);
   Checker check;
-  Call call(contract, target, {});
+  Call call(hasColumns ? ofRows : ofNumbers, target, {});
   call.operands({rows, Argument("firsts", firsts.getRef()),
                  Argument("lengths", lengths.getRef())});
   call.result(check, "batch", rows.elementType, shape);
@@ -239,7 +246,9 @@ Expected<OwnedTensor> PackedRows::pad(const Argument &rows) const {
     return SmallVector<Value>{
         buildBatch(b, arguments[0], arguments[1], arguments[2], inits[0])};
   });
-  return call.runFor<OwnedTensor, 1>(check, llvm::is_contained(shape, 0));
+  // Without rows all is zero.
+  return call.runFor<OwnedTensor, 1>(check, numRows == 0 ||
+                                                llvm::is_contained(shape, 0));
 }
 
 /// Rows [T,H,D] or numbers [H,T] of a batch, beside those of `old` that it does
@@ -274,16 +283,19 @@ static Value buildRows(IndexBuilder &b, Value batch, Value places, Value init,
 
 Error PackedRows::unpad(const OwnedTensor &batch, const ResultMemory &memory,
                         std::optional<OwnedTensor> &rows) const {
-  static const attn::Contract contract("packed_rows", "batch: [B, H, N, D]\n"
-                                                      "places: [T]\n"
-                                                      "rows: [T, H, D]");
+  static const attn::Contract ofRows("packed_rows", "batch: [B, H, L, D]\n"
+                                                    "places: [#T]\n"
+                                                    "rows: [#T, H, D]"),
+      ofNumbers("packed_rows", "batch: [B, H, L]\n"
+                               "places: [#T]\n"
+                               "numbers: [H, #T]");
   llvm::ArrayRef<int64_t> given = batch.getShape();
   bool hasColumns = given.size() == 4, keepsOthers = rows.has_value();
   Shape shape = {given[1], numRows};
   if (hasColumns)
     shape = {numRows, given[1], given[3]};
   Checker check;
-  Call call(contract, target, memory);
+  Call call(hasColumns ? ofRows : ofNumbers, target, memory);
   call.operands(
       {Argument("batch", batch.getRef()), Argument("places", places.getRef())});
   if (keepsOthers)

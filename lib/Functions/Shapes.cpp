@@ -60,10 +60,14 @@ static constexpr StringLiteral kSlowOpenOperations[] = {
     "fast_multipole_backward",
     "fast_multipole_linear",
     "fast_multipole_linear_backward"};
+/// Those whose kernels for all lengths are as fast on GPUs: numbers of rows and
+/// of sequences are first extents of arrays, by which no thread divides.
+static constexpr StringLiteral kOpenOnGPUs[] = {"packed_batch", "packed_places",
+                                                "packed_rows"};
 
 bool functions::leavesLengthsOpen(StringRef op, Target target) {
   if (target != Target::CPU && target != Target::Reference)
-    return false;
+    return shapes != Shapes::Static && is_contained(kOpenOnGPUs, op);
   switch (shapes) {
   case Shapes::Auto:
     return is_contained(kOpenOperations, op);

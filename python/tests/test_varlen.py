@@ -9,7 +9,7 @@ import pytest
 from conftest import TYPES, check, near, refused
 
 import fovea
-from fovea import reference
+from fovea import _fovea, reference
 
 # Lengths of queries and of keys: a long one, single tokens, nothing, tiles and one more or less.
 BATCHES = {
@@ -221,6 +221,49 @@ def test_places_of_a_batch():
     fovea.varlen_backward(expected, q, k, v, *at, expected, sums, **options)
     for one, other in zip(gradients, fovea.varlen_backward(expected, q, k, v, *at, expected, sums)):
         near_where_finite(one, other, 5e-2)
+
+
+def count_compilations(lengths, **options):
+    """Of a call and its gradients on an emulated GPU, which are right."""
+    at = starts(lengths)
+    rng = np.random.default_rng(sum(lengths))
+    q, k, v, d_out = (rng.standard_normal((at[-1], *each)).astype(np.float32) for each in ((4, 16), (2, 16), (2, 12), (4, 12)))
+    expected, sums = fovea.varlen(q, k, v, at, at, return_lse=True)
+    gradients = fovea.varlen_backward(d_out, q, k, v, at, at, expected, sums)
+    before = _fovea.cache_statistics()[2]
+    options["target"] = "gpu-sim"
+    found = fovea.varlen(q, k, v, at, at, return_lse=True, **options)
+    found += tuple(fovea.varlen_backward(d_out, q, k, v, at, at, expected, sums, **options))
+    count = _fovea.cache_statistics()[2] - before
+    for one, other in zip(found, (expected, sums, *gradients), strict=True):
+        near(one, other, "float32", 5e-5)
+    return count
+
+
+@pytest.mark.parametrize("options", [{"max_q": 32, "max_k": 32}, {}])
+def test_packing_compiles_once(options):
+    """Kernels that pack are for any number of rows and of sequences; attention itself is for those of a batch."""
+    fovea.clear_cache()
+    try:
+        count_compilations([20, 17], **options)
+        assert count_compilations([29, 31], **options) == 0
+        attention = 2
+        assert count_compilations([32, 19, 30], **options) == attention
+        # Kernels for one length are counted.
+        fovea.set_shapes("static")
+        count_compilations([20, 17], **options)
+        assert count_compilations([29, 31], **options) > attention
+    finally:
+        fovea.set_shapes("auto")
+
+
+@pytest.mark.parametrize("queries, keys", [(0, 5), (5, 0), (0, 0)])
+def test_no_rows_on_a_gpu(queries, keys):
+    """Where there are no rows, none is read."""
+    q, k, v = (np.ones(shape, np.float32) for shape in ((queries, 4, 16), (keys, 2, 16), (keys, 2, 12)))
+    out, lse = fovea.varlen(q, k, v, [0, queries], [0, keys], return_lse=True, target="gpu-sim", max_q=5, max_k=5)
+    assert out.shape == (queries, 4, 12) and not out.any()
+    assert lse.shape == (4, queries) and (lse == -np.inf).all()
 
 
 def test_wrong_starts_on_a_gpu():

@@ -17,8 +17,9 @@ from torch.nn.functional import linear
 
 from ._constant_masks import evaluate_masks
 from ._fallbacks import record_fallback
-from ._find_attention import Attention, Multihead, Term, find_attention, is_writer, name_of, shape_of, value_of
+from ._find_attention import Attention, Multihead, Term, find_attention
 from ._functions import dense
+from ._graph_nodes import is_writer, name_of, shape_of, value_of
 from ._masks import soft_cap, to_log_weight
 from ._sdpa import read_call
 from ._vq import sum_type

@@ -17,7 +17,8 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.fx import Node
 from torch.fx.node import map_arg
 
-from ._find_attention import Term, is_writer, name_of, shape_of, writers_of
+from ._find_attention import Term
+from ._graph_nodes import is_writer, name_of, shape_of, writers_of
 
 __all__ = ["Admitted", "evaluate_masks"]
 

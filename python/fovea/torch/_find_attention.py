@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import inspect
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -19,18 +20,15 @@ import torch
 from torch.fx import Graph, Node
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-__all__ = ["Attention", "Multihead", "NoAttention", "Term", "find_attention", "is_writer", "name_of", "shape_of", "value_of"]
+from ._graph_nodes import is_writer, name_of, shape_of, value_of, writers_between, writers_of
+
+__all__ = ["Attention", "Multihead", "NoAttention", "Term", "find_attention"]
 
 CALL = "scaled_dot_product_attention"
 MULTIHEAD = "multi_head_attention_forward"
 
 _CASTS = frozenset(["bfloat16", "contiguous", "double", "float", "half", "to", "type", "type_as"])
 _PRODUCTS = frozenset(["__matmul__", "bmm", "matmul"])
-# Functions of Python's module operator, as those of PyTorch are called.
-_SPELLINGS = {
-    "and_": "and", "iadd": "add_", "imul": "mul_", "isub": "sub_", "itruediv": "div_", "multiply": "mul", "not_": "not",
-    "or_": "or", "setitem": "setitem_", "special_softmax": "softmax", "subtract": "sub", "true_divide": "div", "truediv": "div",
-}  # fmt: skip
 
 
 class NoAttention(Exception):
@@ -79,41 +77,6 @@ class Attention:
     heads: int | None = None
     #: What makes the weights.
     softmax: Node | None = None
-
-
-def name_of(node: Any) -> str:
-    """What a node computes, in one spelling; a name that ends in _ writes to its first argument."""
-    if not isinstance(node, Node):
-        return ""
-    if node.op == "call_method":
-        return _SPELLINGS.get(node.target, node.target)
-    if node.op != "call_function":
-        return ""
-    owner = getattr(node.target, "__module__", None) or "torch"
-    if owner.split(".")[0] not in ("torch", "_operator"):
-        return ""
-    name = getattr(node.target, "__name__", "")
-    return _SPELLINGS.get(name, name)
-
-
-def value_of(node: Any) -> Any:
-    """A tensor without elements, or what else is known of a node."""
-    return node.meta.get("example_value") if isinstance(node, Node) else node
-
-
-def shape_of(node: Any) -> tuple[Any, ...]:
-    value = value_of(node)
-    return tuple(value.shape) if isinstance(value, torch.Tensor) else ()
-
-
-def writers_of(node: Node) -> list[Node]:
-    """Who writes to a tensor in place."""
-    return [user for user in node.users if is_writer(user) and user.args and user.args[0] is node]
-
-
-def is_writer(node: Node) -> bool:
-    name = name_of(node)
-    return name.endswith("_") and not name.startswith("_")
 
 
 def _argument(node: Node, position: int, name: str, default: Any = None) -> Any:
@@ -180,7 +143,7 @@ def _keeps_matrix(node: Node, other: Node) -> bool:
 
 def find_softmax(product: Node) -> tuple[Node, bool] | None:
     """The soft-max whose weights a product reads, and whether their last column is dropped."""
-    if name_of(product) not in _PRODUCTS or len(product.args) < 2:
+    if name_of(product) not in _PRODUCTS or len(product.args) < 2 or is_writer(product):
         return None
     node, is_dropped = product.args[0], False
     while isinstance(node, Node) and node.args:
@@ -221,15 +184,20 @@ class _Scores:
         self.sink: Node | None = None
         self.soft_cap: float | None = None
         self.is_flat = False
+        self.passed: list[Node] = []
         self._has_sink = has_sink
 
-    def read(self, node: Any, step: Node | None = None) -> Node:
+    def read(self, node: Any, step: Node) -> Node:
         """The product of queries and keys, from `node`, which `step` reads."""
         while True:
             if not isinstance(node, Node) or not node.args:
                 raise NoAttention("scores are no product of queries and keys")
-            if any(writer is not step for writer in writers_of(node)):
+            # What is written to scores is there without naming its result.
+            writers = [*writers_between(node, step, node)]
+            if writers and writers[-1].args[:1] != (node,):
                 raise NoAttention(f"{node.name} is written to in place")
+            node = writers[-1] if writers else node
+            self.passed.append(node)
             step, name = node, name_of(node)
             if name == "baddbmm" or (name in _PRODUCTS and len(node.args) == 2):
                 self._check_sink()
@@ -367,7 +335,7 @@ class _Scores:
 
 def _read_mask(node: Node, factor: float) -> Term | None:
     """A sum with 0 or a number that hides, chosen by a boolean tensor."""
-    if name_of(node) != "where" or len(node.args) < 3 or writers_of(node):
+    if name_of(node) != "where" or len(node.args) < 3 or writers_of(node) or any(map(writers_of, node.all_input_nodes)):
         return None
     mask, *chosen = node.args
     first, second = map(_number, chosen)
@@ -380,7 +348,7 @@ def _read_mask(node: Node, factor: float) -> Term | None:
 def _one_per_head(node: Any, heads: int) -> Node:
     """[H], of which `node` [B,H,N,1] is made."""
     while isinstance(node, Node):
-        if shape_of(node) == (heads,):
+        if shape_of(node) == (heads,) and not writers_of(node):
             return node
         if name_of(node) not in ("expand", "reshape", "to", "unsqueeze", "view"):
             break
@@ -393,10 +361,10 @@ def _one_per_head(node: Any, heads: int) -> Node:
 # ----------------------------------------------------------------------------
 
 
-def _without_repeats(node: Node, heads: int) -> Node:
-    """Keys or values before they were repeated for all queries' heads of a group."""
+def _without_repeats(node: Node, heads: int, reader: Node) -> Node:
+    """Keys or values before they were repeated for all queries' heads of a group, which `reader` reads then."""
     if name_of(node) == "repeat_interleave" and _argument(node, 2, "dim") in (1, -3):
-        return node.args[0]
+        return node if any(writers_between(node, reader, node.args[0])) else node.args[0]
     if name_of(node) not in ("reshape", "view"):
         return node
     wide = node.args[0]
@@ -411,7 +379,7 @@ def _without_repeats(node: Node, heads: int) -> Node:
         and shape_of(wide.args[0]) == (*before[:2], 1, *before[2:])
         and between[:2] + between[3:] == before
         and after == (before[0], heads, *before[2:])
-        and not writers_of(narrow)
+        and not any(writers_between(wide, reader, narrow))
     )
     return narrow if is_repeated else node
 
@@ -431,6 +399,15 @@ def _check_operands(found: Attention) -> None:
         raise NoAttention("found a tensor without elements")
 
 
+def _check_batches(found: Attention, result: tuple[Any, ...], is_grouped: bool = False) -> None:
+    """One batch, which is that of the result, and heads of keys for each of queries, all of them, or a group."""
+    queries, keys, values = (shape_of(each)[:-2] for each in (found.query, found.key, found.value))
+    is_shared = len(queries) == 2 and keys[0] == queries[0] and (is_grouped or keys[1] == 1)
+    is_wider = found.heads is None and result[:-2] != queries
+    if keys != values or is_wider or not (keys == queries or is_shared):
+        raise NoAttention("queries, keys and values differ in their batch or heads")
+
+
 def _find_in_products(product: Node) -> Attention | None:
     reads = find_softmax(product)
     if reads is None:
@@ -440,7 +417,7 @@ def _find_in_products(product: Node) -> Attention | None:
         raise NoAttention("the soft-max is not over the axis of keys")
     _check_weights(product, softmax)
     scores = _Scores(is_dropped)
-    inner = scores.read(softmax.args[0])
+    inner = scores.read(softmax.args[0], softmax)
     if name_of(inner) != "baddbmm":
         query, key = inner.args[:2]
     else:
@@ -465,29 +442,24 @@ def _find_in_products(product: Node) -> Attention | None:
         found.heads = weights[1]
     if found.sink is not None and len(weights) != 4:
         raise NoAttention("a sink, but no heads")
-    batches = [shape_of(each)[:-2] for each in (query, key, value)]
-    if batches[1] != batches[0] or batches[2] != batches[0]:
-        raise NoAttention("queries, keys and values differ in their batch or heads")
-    _check_writes(inner, product)
+    _check_batches(found, weights)
+    _check_writes(scores.passed, product)
     return found
 
 
-def _check_writes(first: Node, last: Node) -> None:
-    """Of what the attention reads, all is read where its last product is."""
-    node, nodes = first.next, []
-    while node is not last:
-        nodes.append(node)
-        node = node.next
-    for node in nodes:
-        if is_writer(node) and not _writes_to_scores(node, first):
-            raise NoAttention(f"{node.name} writes to a tensor between the products")
-
-
-def _writes_to_scores(node: Any, first: Node) -> bool:
-    """The scores, which are made in between."""
-    while isinstance(node, Node) and node is not first:
-        node = node.args[0] if node.args else None
-    return node is first
+def _check_writes(scores: Sequence[Node], product: Node) -> None:
+    """What the attention reads is, where its last product is, what it was; steps of scores may write to them."""
+    weights = [product.args[0]]
+    while weights[-1] not in scores:
+        weights.append(weights[-1].args[0])
+    steps = {*scores, *weights}
+    for writer in writers_between(scores[-1], product):
+        if writer in steps and "out" not in writer.kwargs:
+            continue
+        written = [each.name for each in (*scores, *weights) if writer in writers_of(each)]
+        if written:
+            raise NoAttention(f"{written[0]} is written to in place")
+        raise NoAttention(f"{writer.name} writes to a tensor between the products")
 
 
 def _find_call(node: Node) -> Attention:
@@ -508,10 +480,7 @@ def _find_call(node: Node) -> Attention:
     N, M = shape_of(query)[-2], shape_of(key)[-2]
     if found.is_causal and not statically_known_true(N <= M):
         raise NoAttention(f"is_causal: found {N} queries and {M} keys, needed as many keys at least")
-    batches = [shape_of(each)[:-2] for each in (query, key, value)]
-    is_grouped = node.kwargs.get("enable_gqa", False) and len(batches[0]) == 2
-    if batches[1] != batches[2] or batches[0] != batches[1] and not (is_grouped and batches[0][0] == batches[1][0]):
-        raise NoAttention("queries, keys and values differ in their batch or heads")
+    _check_batches(found, shape_of(node), node.kwargs.get("enable_gqa", False))
     return found
 
 
@@ -534,7 +503,7 @@ def _simplify(found: Attention) -> None:
     found.key, found.is_transposed = key, False
     if len(shape_of(found.query)) == 4:
         heads = shape_of(found.query)[1]
-        key, value = _without_repeats(key, heads), _without_repeats(found.value, heads)
+        key, value = (_without_repeats(each, heads, found.node) for each in (key, found.value))
         if shape_of(key)[1] == shape_of(value)[1]:
             found.key, found.value = key, value
 

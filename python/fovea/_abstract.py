@@ -51,7 +51,7 @@ class AbstractArray:
         return AbstractArray(self.dtype, extents, base=self)
 
     def __repr__(self) -> str:
-        return f"AbstractArray({self.dtype}, {list(self.shape)})"
+        return f"an array {self.dtype}{list(self.shape)} whose values are not known"
 
 
 _fovea.set_abstract_array(AbstractArray)

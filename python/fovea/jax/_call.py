@@ -223,6 +223,14 @@ def _varying(array: Any) -> frozenset[Any]:
     return described.mat.varying if hasattr(described, "mat") else getattr(described, "vma", frozenset())
 
 
+def vary_like(gradient: Any, operand: Any) -> Any:
+    """The gradient of an operand: what devices share has the sum of theirs."""
+    found, needed = _varying(gradient), _varying(operand)
+    if found - needed:
+        gradient = jax.lax.psum(gradient, tuple(found - needed))
+    return jax.lax.pcast(gradient, tuple(needed - found), to="varying") if needed - found else gradient
+
+
 def _with_axes(operands: list[Any], results: Sequence[Type]) -> tuple[list[Any], list[Any]]:
     """Operands that all vary over the axes that one of them does, and results that do."""
     axes: frozenset[Any] = frozenset().union(*map(_varying, operands))

@@ -147,7 +147,7 @@ def _bind(bound: dict[str, Any], signature: inspect.Signature) -> dict[str, Any]
     for name, value in bound.items():
         if callable(value):
             raise ValueError(f"{name}: found a function, which programs of XLA cannot call, needed an array")
-    return {name: value if name in _STATIC else _convert_named(bound, name) for name, value in bound.items()}
+    return {name: value if name in _STATIC else _to_number(_convert_named(bound, name)) for name, value in bound.items()}
 
 
 def _convert_named(bound: dict[str, Any], name: str) -> Any:
@@ -156,7 +156,17 @@ def _convert_named(bound: dict[str, Any], name: str) -> Any:
 
 
 def _convert(value: Any) -> Any:
-    return make_constant(value) if isinstance(value, np.ndarray) else value
+    if isinstance(value, np.ndarray):
+        return make_constant(value)
+    if hasattr(value, "__dlpack__") and not is_array(value):
+        raise ValueError(f"found {type(value).__name__}, needed an array of JAX or of NumPy")
+    return value
+
+
+def _to_number(value: Any) -> Any:
+    """An option that was computed by JAX, where it is known."""
+    is_known = isinstance(value, jax.Array) and value.ndim == 0 and not isinstance(value, jax.core.Tracer)
+    return value.item() if is_known else value
 
 
 def _convert_exactly(value: Any) -> Any:
@@ -173,6 +183,8 @@ def _call(function: Callable[..., Any], named: dict[str, Any]) -> Any:
     def abstract(leaf: Any) -> Any:
         if not is_array(leaf) or isinstance(leaf, np.ndarray):
             return leaf
+        if not all(isinstance(extent, int) for extent in leaf.shape):
+            raise ValueError(f"{function.__name__}: found an array of shape {leaf.shape}, needed one without symbols")
         described = AbstractArray(leaf.dtype, leaf.shape)
         known[id(described)] = leaf
         return described

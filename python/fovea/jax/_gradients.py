@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from .._declarations import ASKS, FUNCTIONS, Declaration, has_gradient
-from ._call import is_array, run
+from ._call import is_array, run, vary_like
 
 
 def _split(arguments: Sequence[Any]) -> tuple[list[Any], Any]:
@@ -150,10 +150,11 @@ def _quantize(arguments: Sequence[Any]) -> list[jax.Array]:
 
     def forward(k: Any, others: Any) -> tuple[list[Any], Any]:
         results = _run_once("quantize", [k, *others])
-        return results, results[1]
+        return results, (k, results[1])
 
-    def backward(codes: Any, cotangents: Any) -> Any:
-        return jnp.where(codes[..., None] >= 0, cotangents[0], 0), None
+    def backward(saved: Any, cotangents: Any) -> Any:
+        k, codes = saved
+        return vary_like(jnp.where(codes[..., None] >= 0, cotangents[0], 0), k), None
 
     compute.defvjp(forward, backward)
     return compute(k, others)
@@ -229,7 +230,7 @@ def _differentiate(
         aligned += found[each] or [None if has_one else jnp.zeros_like(array) for array in arrays]
     # Of integers there is none, and leading axes that were left out have extent 1.
     return [
-        None if gradient is None or operand.dtype.kind in "biu" else gradient.reshape(operand.shape)
+        None if gradient is None or operand.dtype.kind in "biu" else vary_like(gradient.reshape(operand.shape), operand)
         for gradient, operand in zip(aligned, _split(arguments)[0])
     ]
 

@@ -423,6 +423,23 @@ def test_errors_of_varlen():
             call(np.array(starts, np.int32)).block_until_ready()
 
 
+def test_numbers_that_jax_computed():
+    arrays = [*map(jnp.asarray, make(B=2, H=2, N=17, D=8))]
+    near(fovea.jax.dense(*arrays, scale=jnp.float32(0.5)), fovea.jax.dense(*arrays, scale=0.5))
+
+
+def test_arrays_of_others():
+    torch = pytest.importorskip("torch")
+    with pytest.raises(ValueError, match="q: found Tensor, needed an array of JAX or of NumPy"):
+        fovea.jax.dense(*[torch.zeros(1, 1, 4, 8)] * 3)
+
+
+def test_symbolic_shapes_are_refused():
+    (n,) = jax.export.symbolic_shape("n")
+    with pytest.raises(ValueError, match=r"dense: found an array of shape \(1, 2, n, 8\), needed one without symbols"):
+        jax.export.export(jax.jit(fovea.jax.dense))(*[jax.ShapeDtypeStruct((1, 2, n, 8), jnp.float32)] * 3)
+
+
 def test_errors_of_values():
     """They are found when a program runs."""
     arrays = {**multipole("float32", "key", "value"), "lengths": np.array([22, 3], np.int32)}
@@ -464,7 +481,27 @@ def test_shard_map_with_what_all_devices_share():
     def run(arrays):
         return fovea.jax.fast_multipole(**arrays, group=4)
 
-    near(jax.shard_map(run, mesh=mesh, in_specs=(specs,), out_specs=spec)(arrays), run(arrays))
+    sharded = jax.shard_map(run, mesh=mesh, in_specs=(specs,), out_specs=spec)
+    near(sharded(arrays), run(arrays))
+    # The gradient of what is shared is the sum of those of all devices.
+    found, expected = (jax.jit(jax.grad(lambda each, f=f: (f(each) ** 2).sum()))(arrays) for f in (sharded, run))
+    jax.tree.map(near, found, expected)
+
+
+def test_shard_map_of_queries():
+    """Keys and codebooks are those of all devices."""
+    q, k, v = map(jnp.asarray, make(B=2, H=2, N=16, D=8))
+    codebook = jnp.asarray(make(B=1, H=2, N=5, D=8)[0][0])
+    spec, shared = jax.sharding.PartitionSpec(None, None, "devices"), jax.sharding.PartitionSpec()
+
+    def loss(q, k, v, codebook):
+        k_hat, _ = fovea.jax.quantize(k, jax.lax.stop_gradient(codebook))
+        return fovea.jax.dense(q, k_hat, v) ** 2
+
+    sharded = jax.shard_map(loss, mesh=make_mesh(), in_specs=(spec, shared, shared, shared), out_specs=spec)
+    arguments = (q, k, v, codebook)
+    found, expected = (jax.grad(lambda *each, f=f: f(*each).sum(), (0, 1, 2))(*arguments) for f in (sharded, loss))
+    jax.tree.map(near, found, expected)
 
 
 def test_export():

@@ -25,12 +25,18 @@ def dense(D, causal, H=64, G=8, N=None):
             f"  return %r : {q}\n}}\n")
 
 
-def multipole(D, N, group, rank, H=64, G=8):
-    q, k = tensor(1, H, N, D), tensor(1, G, N, D)
+def multipole_weights(D, N, group, rank):
+    """Types of the weights of all levels."""
     weights, length = [], group
     while length * 4 <= N:
         weights.append(tensor(1, rank, length, D))
         length *= 2
+    return weights
+
+
+def multipole(D, N, group, rank, H=64, G=8):
+    q, k = tensor(1, H, N, D), tensor(1, G, N, D)
+    weights = multipole_weights(D, N, group, rank)
     names = [f"%w{i}" for i in range(len(weights))]
     arguments = ", ".join(f"{n}: {t}" for n, t in zip(names, weights))
     listed = f"{', '.join(names)} : {', '.join(weights)}"
@@ -38,6 +44,21 @@ def multipole(D, N, group, rank, H=64, G=8):
             f"  %o = tensor.empty() : {q}\n"
             f"  %r = attn.fast_multipole ins(%q, %k, %v : {q}, {k}, {k}) key_weights({listed}) value_weights({listed})\n"
             f"      outs(%o : {q}) {{group = {group} : i64, causal}} -> {q}\n  return %r : {q}\n}}\n"), weights
+
+
+def multipole_backward(D, N, group, rank, H=64, G=8):
+    q, k, l = tensor(1, H, N, D), tensor(1, G, N, D), tensor(1, H, N, type="f32")
+    weights = multipole_weights(D, N, group, rank)
+    names = [f"%w{i}" for i in range(len(weights))]
+    arguments = ", ".join(f"{n}: {t}" for n, t in zip(names, weights))
+    listed = f"{', '.join(names)} : {', '.join(weights)}"
+    kinds = ", ".join([q, k, k, *weights, *weights])
+    count = 3 + 2 * len(weights)
+    return (f"func.func @f(%q: {q}, %k: {k}, %v: {k}, {arguments}, %out: {q}, %lse: {l}, %d: {q}) -> ({kinds}) {{\n"
+            f"  %r:{count} = attn.fast_multipole_backward ins(%q, %k, %v : {q}, {k}, {k}) key_weights({listed})\n"
+            f"      value_weights({listed}) forward(%out, %lse : {q}, {l}) gradient(%d : {q}) outs(%q, %k, %v : {q}, {k}, {k})\n"
+            f"      d_key_weights({listed}) d_value_weights({listed}) {{group = {group} : i64, causal}} -> {kinds}\n"
+            f"  return {', '.join(f'%r#{i}' for i in range(count))} : {kinds}\n}}\n")
 
 
 def vq(D, N, S, block, H=64, G=8):

@@ -45,25 +45,57 @@ func.func @rows(%x: tensor<{m}x{n}xf32>, %y: tensor<{m}x{n}xf32>, %w: tensor<{n}
   %zeros = linalg.fill ins(%zero : f32) outs(%rows : tensor<{m}xf32>) -> tensor<{m}xf32>
 """
 
-#: Of rotary embedding in heads of 64 columns: before `%rotated` is made, and behind.
-ROTARY_BEGIN = """
-  %heads = tensor.expand_shape %x [[0], [1, 2]] output_shape [{m}, {h}, 64] : tensor<{m}x{n}xf32> into tensor<{m}x{h}x64xf32>
-  %cos = tensor.extract_slice %y[0, 0] [{m}, 64] [1, 1] : tensor<{m}x{n}xf32> to tensor<{m}x64xf32>
-  %sin = tensor.extract_slice %y[0, 64] [{m}, 64] [1, 1] : tensor<{m}x{n}xf32> to tensor<{m}x64xf32>
-  %half_empty = tensor.empty() : tensor<{m}x{h}x32xf32>
-"""
-ROTARY_END = """\
-  %heads_empty = tensor.empty() : tensor<{m}x{h}x64xf32>
-  %turned = linalg.generic {{indexing_maps = [#head, #head, #angle, #angle, #head], iterator_types = ["parallel", "parallel", "parallel"]}}
-      ins(%heads, %rotated, %cos, %sin : tensor<{m}x{h}x64xf32>, tensor<{m}x{h}x64xf32>, tensor<{m}x64xf32>, tensor<{m}x64xf32>)
-      outs(%heads_empty : tensor<{m}x{h}x64xf32>) {{
+def rotary(columns, rotated):
+    """Rotary embedding of the first `columns` of heads of 64, of which `rotated` makes `%rotated` of `%x0`."""
+    turned, half = f"tensor<{{m}}x{{h}}x{columns}xf32>", f"tensor<{{m}}x{{h}}x{columns // 2}xf32>"
+    heads, angles = "tensor<{m}x{h}x64xf32>", f"tensor<{{m}}x{columns}xf32>"
+    text = f"""
+  %heads = tensor.expand_shape %x [[0], [1, 2]] output_shape [{{m}}, {{h}}, 64] : tensor<{{m}}x{{n}}xf32> into {heads}
+  %x0 = tensor.extract_slice %heads[0, 0, 0] [{{m}}, {{h}}, {columns}] [1, 1, 1] : {heads} to {turned}
+  %cos = tensor.extract_slice %y[0, 0] [{{m}}, {columns}] [1, 1] : tensor<{{m}}x{{n}}xf32> to {angles}
+  %sin = tensor.extract_slice %y[0, 64] [{{m}}, {columns}] [1, 1] : tensor<{{m}}x{{n}}xf32> to {angles}
+  %half_empty = tensor.empty() : {half}
+{rotated.replace("TURNED", turned).replace("HALF", half).replace("COLUMNS", str(columns // 2))}\
+  %turned_empty = tensor.empty() : {turned}
+  %turned = linalg.generic {{{{indexing_maps = [#head, #head, #angle, #angle, #head],
+      iterator_types = ["parallel", "parallel", "parallel"]}}}}
+      ins(%x0, %rotated, %cos, %sin : {turned}, {turned}, {angles}, {angles})
+      outs(%turned_empty : {turned}) {{{{
     ^bb0(%a: f32, %b: f32, %c: f32, %s: f32, %o: f32):
       %p = arith.mulf %a, %c : f32
       %q = arith.mulf %b, %s : f32
       %r = arith.addf %p, %q : f32
       linalg.yield %r : f32
-  }} -> tensor<{m}x{h}x64xf32>
-  %out = tensor.collapse_shape %turned [[0], [1, 2]] : tensor<{m}x{h}x64xf32> into tensor<{m}x{n}xf32>
+  }}}} -> {turned}
+"""
+    if columns < 64:
+        rest = f"tensor<{{m}}x{{h}}x{64 - columns}xf32>"
+        text += f"""\
+  %passed = tensor.extract_slice %heads[0, 0, {columns}] [{{m}}, {{h}}, {64 - columns}] [1, 1, 1] : {heads} to {rest}
+  %both = tensor.concat dim(2) %turned, %passed : ({turned}, {rest}) -> {heads}
+"""
+    result = "%both" if columns < 64 else "%turned"
+    return text + f"  %out = tensor.collapse_shape {result} [[0], [1, 2]] : {heads} into tensor<{{m}}x{{n}}xf32>\n"
+
+
+#: `%rotated` of halves, and of neighbours.
+OF_HALVES = """\
+  %low = tensor.extract_slice %x0[0, 0, 0] [{m}, {h}, COLUMNS] [1, 1, 1] : TURNED to HALF
+  %high = tensor.extract_slice %x0[0, 0, COLUMNS] [{m}, {h}, COLUMNS] [1, 1, 1] : TURNED to HALF
+  %negative = linalg.negf ins(%high : HALF) outs(%half_empty : HALF) -> HALF
+  %rotated = tensor.concat dim(2) %negative, %low : (HALF, HALF) -> TURNED
+"""
+OF_NEIGHBOURS = """\
+  %even = tensor.extract_slice %x0[0, 0, 0] [{m}, {h}, COLUMNS] [1, 1, 2] : TURNED to HALF
+  %odd = tensor.extract_slice %x0[0, 0, 1] [{m}, {h}, COLUMNS] [1, 1, 2] : TURNED to HALF
+  %negative = linalg.negf ins(%odd : HALF) outs(%half_empty : HALF) -> HALF
+  %first = tensor.expand_shape %negative [[0], [1], [2, 3]] output_shape [{m}, {h}, COLUMNS, 1]
+      : HALF into tensor<{m}x{h}xCOLUMNSx1xf32>
+  %second = tensor.expand_shape %even [[0], [1], [2, 3]] output_shape [{m}, {h}, COLUMNS, 1]
+      : HALF into tensor<{m}x{h}xCOLUMNSx1xf32>
+  %stack = tensor.concat dim(3) %first, %second
+      : (tensor<{m}x{h}xCOLUMNSx1xf32>, tensor<{m}x{h}xCOLUMNSx1xf32>) -> tensor<{m}x{h}xCOLUMNSx2xf32>
+  %rotated = tensor.collapse_shape %stack [[0], [1], [2, 3]] : tensor<{m}x{h}xCOLUMNSx2xf32> into TURNED
 """
 
 # Bodies, how many arrays as large as x they must read and write, and how many instructions of units that multiply
@@ -187,23 +219,10 @@ ROWS = {
       linalg.yield %r : f32
   }} -> tensor<{m}x{n}xf32>
 """),
-    "RoPE by halves": (2, 2, ROTARY_BEGIN + """\
-  %low = tensor.extract_slice %heads[0, 0, 0] [{m}, {h}, 32] [1, 1, 1] : tensor<{m}x{h}x64xf32> to tensor<{m}x{h}x32xf32>
-  %high = tensor.extract_slice %heads[0, 0, 32] [{m}, {h}, 32] [1, 1, 1] : tensor<{m}x{h}x64xf32> to tensor<{m}x{h}x32xf32>
-  %negative = linalg.negf ins(%high : tensor<{m}x{h}x32xf32>) outs(%half_empty : tensor<{m}x{h}x32xf32>) -> tensor<{m}x{h}x32xf32>
-  %rotated = tensor.concat dim(2) %negative, %low : (tensor<{m}x{h}x32xf32>, tensor<{m}x{h}x32xf32>) -> tensor<{m}x{h}x64xf32>
-""" + ROTARY_END),
-    "RoPE of neighbours": (2, 2, ROTARY_BEGIN + """\
-  %even = tensor.extract_slice %heads[0, 0, 0] [{m}, {h}, 32] [1, 1, 2] : tensor<{m}x{h}x64xf32> to tensor<{m}x{h}x32xf32>
-  %odd = tensor.extract_slice %heads[0, 0, 1] [{m}, {h}, 32] [1, 1, 2] : tensor<{m}x{h}x64xf32> to tensor<{m}x{h}x32xf32>
-  %negative = linalg.negf ins(%odd : tensor<{m}x{h}x32xf32>) outs(%half_empty : tensor<{m}x{h}x32xf32>) -> tensor<{m}x{h}x32xf32>
-  %first = tensor.expand_shape %negative [[0], [1], [2, 3]] output_shape [{m}, {h}, 32, 1]
-      : tensor<{m}x{h}x32xf32> into tensor<{m}x{h}x32x1xf32>
-  %second = tensor.expand_shape %even [[0], [1], [2, 3]] output_shape [{m}, {h}, 32, 1]
-      : tensor<{m}x{h}x32xf32> into tensor<{m}x{h}x32x1xf32>
-  %stack = tensor.concat dim(3) %first, %second : (tensor<{m}x{h}x32x1xf32>, tensor<{m}x{h}x32x1xf32>) -> tensor<{m}x{h}x32x2xf32>
-  %rotated = tensor.collapse_shape %stack [[0], [1], [2, 3]] : tensor<{m}x{h}x32x2xf32> into tensor<{m}x{h}x64xf32>
-""" + ROTARY_END),
+    "RoPE by halves": (2, 2, rotary(64, OF_HALVES)),
+    "RoPE of neighbours": (2, 2, rotary(64, OF_NEIGHBOURS)),
+    "RoPE of a quarter, by halves": (2, 0.5, rotary(16, OF_HALVES)),
+    "RoPE of a quarter, of neighbours": (2, 0.5, rotary(16, OF_NEIGHBOURS)),
 }  # fmt: skip
 
 FOOTER = """
@@ -229,6 +248,7 @@ def main():
     parser.add_argument("--build", type=pathlib.Path, default="build")
     parser.add_argument("--seconds", type=float, default=0.5, help="of each measurement")
     parser.add_argument("--largest", type=int, default=1 << 30, help="leave out shapes with a larger extent")
+    parser.add_argument("--only", default="", help="rows whose names begin so")
     parser.add_argument("--least", action="store_true", help="least times, not medians, of calls that are long beside a tick")
     options = parser.parse_args()
     machine = subprocess.run([options.build / "bin/fovea-machine", "--threads=1"], check=True, capture_output=True, text=True)
@@ -255,6 +275,8 @@ def main():
             for path, array in zip(arguments, arrays):
                 np.save(path, array)
             for name, (count, instructions, _) in ROWS.items():
+                if not name.startswith(options.only):
+                    continue
                 copy = measure("copy", shape, arguments)
                 seconds = measure(name, shape, arguments)
                 memcpy = measure_memcpy(arrays[0], options.seconds / 4, min if options.least else statistics.median)

@@ -16,6 +16,7 @@
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Linalg/Transforms/Transforms.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/MemRef/Transforms/Transforms.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Dialect/Tensor/Transforms/Transforms.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
@@ -190,6 +191,8 @@ struct FuseElementwisePass
       walkAndApplyPatterns(getOperation(), std::move(pairs));
       RewritePatternSet parts(&getContext());
       tensor::populateDecomposeTensorConcatPatterns(parts);
+      // Extents of parts are known before the parts are.
+      memref::populateResolveRankedShapedTypeResultDimsPatterns(parts);
       (void)applyPatternsGreedily(getOperation(), std::move(parts));
     }
     SmallVector<Operation *> done;

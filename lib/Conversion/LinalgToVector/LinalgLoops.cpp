@@ -42,6 +42,9 @@ static constexpr int64_t kPartialResults = 4;
 /// one before it, and schedulers hold the steps of few.
 static constexpr int64_t kSideBySide = 4;
 
+/// Fewer are no vectors.
+static constexpr int64_t kLeastLanes = 4;
+
 /// Numbers of f32 in a line of the caches.
 static constexpr int64_t kLineElements = 16;
 
@@ -51,8 +54,19 @@ LoopsKernel::LoopsKernel(linalg::LinalgOp op, OpBuilder &builder,
       b(op.getLoc(), builder, builder.getF32Type(), 1),
       types(op.getIteratorTypesArray()), lanes(1), body(op, b, lanes) {}
 
-/// As many as registers have of the widest elements; numbers that a row has one
-/// of do not count.
+/// The lanes with which a row of `extent` elements takes the fewest vectors and
+/// single elements: halves of rotary embedding may be shorter than a register.
+static int64_t fitLanes(int64_t extent, int64_t most) {
+  auto steps = [&](int64_t lanes) { return extent / lanes + extent % lanes; };
+  int64_t best = most;
+  for (int64_t lanes = most / 2; lanes >= kLeastLanes; lanes /= 2)
+    if (steps(lanes) < steps(best))
+      best = lanes;
+  return best;
+}
+
+/// As many as registers have of the widest elements, or as fit short rows;
+/// numbers that a row has one of do not count.
 int64_t LoopsKernel::countLanes() {
   int64_t widest = 32;
   for (OpOperand &operand : op->getOpOperands())
@@ -60,7 +74,10 @@ int64_t LoopsKernel::countLanes() {
         op.isDpsInit(&operand))
       widest = std::max<int64_t>(
           widest, getElementTypeOrSelf(operand.get()).getIntOrFloatBitWidth());
-  return registers.vectorBits / widest;
+  int64_t most = registers.vectorBits / widest;
+  int64_t extent =
+      vectorLoop ? op.getStaticLoopRanges()[*vectorLoop] : ShapedType::kDynamic;
+  return ShapedType::isDynamic(extent) ? most : fitLanes(extent, most);
 }
 
 /// Whether an output has one element for each point of the parallel loops: it

@@ -20,6 +20,7 @@
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Dialect/Utils/StructuredOpsUtils.h"
 #include "mlir/IR/PatternMatch.h"
+#include "mlir/IR/TypeUtilities.h"
 
 using namespace mlir;
 using namespace fovea::attn;
@@ -52,26 +53,50 @@ static LogicalResult reshapeParts(tensor::CollapseShapeOp op,
   return success();
 }
 
+/// Whether `groups` of a tensor only drop dimensions of extent 1.
+static bool dropsUnits(RankedTensorType type,
+                       ArrayRef<ReassociationIndices> groups) {
+  return llvm::all_of(groups, [&](ArrayRef<int64_t> dims) {
+    return llvm::count_if(dims, [&](int64_t dim) {
+             return type.getDimSize(dim) != 1;
+           }) <= 1;
+  });
+}
+
 /// And one of parts that are all reshaped alike is reshaped itself: these are
-/// then computed where they belong.
+/// then computed where they belong. Of other parts, such as the columns that a
+/// rotary embedding passes on, dimensions of extent 1 are dropped.
 static LogicalResult reshapeWhole(tensor::ConcatOp op,
                                   PatternRewriter &rewriter) {
-  SmallVector<ReassociationIndices> groups;
-  SmallVector<Value> parts;
   if (!op.getType().hasStaticShape())
     return failure();
-  for (Value input : op.getInputs()) {
+  auto getReshape = [](Value input) {
     auto part = input.getDefiningOp<tensor::ExpandShapeOp>();
-    if (!part || !part->hasOneUse() || !part.getType().hasStaticShape() ||
-        (!parts.empty() && part.getReassociationIndices() != groups))
-      return failure();
-    groups = part.getReassociationIndices();
-    parts.push_back(part.getSrc());
-  }
+    return part && part->hasOneUse() ? part : tensor::ExpandShapeOp();
+  };
+  SmallVector<ReassociationIndices> groups;
+  for (Value input : op.getInputs())
+    if (auto part = getReshape(input))
+      groups = part.getReassociationIndices();
   auto *group = llvm::find(
       groups, ReassociationIndices{static_cast<int64_t>(op.getDim())});
   if (group == groups.end())
     return failure();
+  for (Value input : op.getInputs()) {
+    auto part = getReshape(input);
+    auto type = cast<RankedTensorType>(input.getType());
+    if (!type.hasStaticShape() ||
+        (part ? part.getReassociationIndices() != groups
+              : !dropsUnits(type, groups)))
+      return failure();
+  }
+  SmallVector<Value> parts;
+  for (Value input : op.getInputs()) {
+    auto part = getReshape(input);
+    parts.push_back(part ? part.getSrc()
+                         : tensor::CollapseShapeOp::create(
+                               rewriter, op.getLoc(), input, groups));
+  }
   Value whole = tensor::ConcatOp::create(rewriter, op.getLoc(),
                                          group - groups.begin(), parts);
   rewriter.replaceOpWithNewOp<tensor::ExpandShapeOp>(op, op.getType(), whole,
@@ -125,6 +150,28 @@ static Value slice(OpBuilder &b, Location loc, Value value, AffineMap map,
   return tensor::ExtractSliceOp::create(b, loc, value, offsets, sizes, strides);
 }
 
+/// Parts that are concatenated once more along the same dimension, as a rotary
+/// embedding of some columns is with the others, are parts of that.
+static LogicalResult flatten(tensor::ConcatOp op, PatternRewriter &rewriter) {
+  auto getParts = [&](Value input) {
+    auto inner = input.getDefiningOp<tensor::ConcatOp>();
+    return inner && inner->hasOneUse() && inner.getDim() == op.getDim()
+               ? inner
+               : tensor::ConcatOp();
+  };
+  if (llvm::none_of(op.getInputs(), getParts))
+    return failure();
+  SmallVector<Value> parts;
+  for (Value input : op.getInputs())
+    if (auto inner = getParts(input))
+      llvm::append_range(parts, inner.getInputs());
+    else
+      parts.push_back(input);
+  rewriter.replaceOpWithNewOp<tensor::ConcatOp>(op, op.getType(), op.getDim(),
+                                                parts);
+  return success();
+}
+
 static LogicalResult splitConcat(linalg::GenericOp op,
                                  PatternRewriter &rewriter) {
   tensor::ConcatOp concat;
@@ -140,34 +187,39 @@ static LogicalResult splitConcat(linalg::GenericOp op,
   if (!loop)
     return failure();
   Location loc = op.getLoc();
+  AffineMap map = op.getIndexingMapMatchingResult(op->getResult(0));
+  unsigned dim = *map.getResultPosition(rewriter.getAffineDimExpr(*loop));
   Value whole = op.getDpsInits()[0];
+  SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(rewriter, loc, whole);
+  SmallVector<Value> parts;
   int64_t offset = 0;
   for (Value part : concat.getInputs()) {
     int64_t size =
         cast<RankedTensorType>(part.getType()).getDimSize(concat.getDim());
     SmallVector<Value> operands;
-    for (OpOperand &each : op->getOpOperands()) {
-      Value value = op.isDpsInit(&each) ? whole : each.get();
-      AffineMap map = op.getMatchingIndexingMap(&each);
-      bool isPart = &each == operand;
-      operands.push_back(
-          isPart ? part
-                 : slice(rewriter, loc, value, map, *loop, offset, size));
-    }
-    Value place = operands.back();
-    Operation *own = mlir::clone(rewriter, op, place.getType(), operands);
-    auto taken = place.getDefiningOp<tensor::ExtractSliceOp>();
-    whole = tensor::InsertSliceOp::create(
-        rewriter, loc, own->getResult(0), whole, taken.getMixedOffsets(),
-        taken.getMixedSizes(), taken.getMixedStrides());
+    for (OpOperand &each : op->getOpOperands())
+      if (!op.isDpsInit(&each))
+        operands.push_back(&each == operand
+                               ? part
+                               : slice(rewriter, loc, each.get(),
+                                       op.getMatchingIndexingMap(&each), *loop,
+                                       offset, size));
+    sizes[dim] = rewriter.getIndexAttr(size);
+    operands.push_back(tensor::EmptyOp::create(
+        rewriter, loc, sizes, getElementTypeOrSelf(whole.getType())));
+    Operation *own =
+        mlir::clone(rewriter, op, operands.back().getType(), operands);
+    parts.push_back(own->getResult(0));
     offset += size;
   }
-  rewriter.replaceOp(op, whole);
+  rewriter.replaceOpWithNewOp<tensor::ConcatOp>(op, whole.getType(), dim,
+                                                parts);
   return success();
 }
 
 void fovea::attn::populateSplitConcatPatterns(RewritePatternSet &patterns) {
   patterns.add(reshapeParts);
   patterns.add(reshapeWhole);
+  patterns.add(flatten);
   patterns.add(splitConcat);
 }

@@ -6,6 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "fovea/Conversion/Copies.h"
 #include "fovea/Conversion/Passes.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -13,7 +14,6 @@
 #include "mlir/Dialect/Linalg/Transforms/Transforms.h"
 #include "mlir/Dialect/Linalg/Utils/Utils.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
-#include "mlir/Dialect/MemRef/Utils/MemRefUtils.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 
 namespace fovea::attn {
@@ -22,14 +22,6 @@ namespace fovea::attn {
 } // namespace fovea::attn
 
 using namespace mlir;
-
-/// What the conversion to LLVM recognises as memory without gaps.
-static bool isContiguous(Value buffer) {
-  auto type = cast<MemRefType>(buffer.getType());
-  return type.getLayout().isIdentity() ||
-         (type.hasStaticShape() && type.getNumElements() > 0 &&
-          memref::isStaticShapeAndContiguousRowMajor(type));
-}
 
 namespace {
 struct LowerCopiesPass
@@ -40,8 +32,7 @@ struct LowerCopiesPass
     auto walk = getOperation().walk([](memref::CopyOp copy) {
       Value source = copy.getSource(), target = copy.getTarget();
       if (!isa<MemRefType>(source.getType()) ||
-          !isa<MemRefType>(target.getType()) ||
-          (isContiguous(source) && isContiguous(target)))
+          !isa<MemRefType>(target.getType()) || fovea::attn::isWholeCopy(copy))
         return WalkResult::advance();
       IRRewriter rewriter(copy);
       linalg::GenericOp generic =

@@ -285,10 +285,10 @@ func.func @viewed(%x: tensor<4x8xf32>, %s: tensor<4xf32>) -> (tensor<4x8xf32>, t
 //       CHECK:     arith.negf
 //       CHECK:     arith.mulf
 //       CHECK:     arith.addf
-//       CHECK:   %[[DONE:.*]] = tensor.insert_slice %[[FIRST]] into %{{.*}}[0, 0] [8, 32] [1, 1]
 //       CHECK:   %[[SECOND:.*]] = linalg.generic {{.*}} ins({{.*}}%[[LOW]]
 //   CHECK-NOT:     arith.negf
 //       CHECK:     arith.addf
+//       CHECK:   %[[DONE:.*]] = tensor.insert_slice %[[FIRST]] into %{{.*}}[0, 0] [8, 32] [1, 1]
 //       CHECK:   tensor.insert_slice %[[SECOND]] into %[[DONE]][0, 32] [8, 32] [1, 1]
 func.func @rotate(%x: tensor<8x64xf32>, %c: tensor<8x64xf32>) -> tensor<8x64xf32> {
   %low = tensor.extract_slice %x[0, 0] [8, 32] [1, 1] : tensor<8x64xf32> to tensor<8x32xf32>
@@ -339,6 +339,48 @@ func.func @reshaped(%x: tensor<4x16xf32>) -> tensor<1x4x32xf32> {
   %d = tensor.expand_shape %b [[0, 1], [2]] output_shape [1, 4, 16] : tensor<4x16xf32> into tensor<1x4x16xf32>
   %r = tensor.concat dim(2) %c, %d : (tensor<1x4x16xf32>, tensor<1x4x16xf32>) -> tensor<1x4x32xf32>
   return %r : tensor<1x4x32xf32>
+}
+
+// A rotary embedding of some columns is computed beside the others, which are
+// passed on; dimensions of extent 1 of these are dropped.
+
+// CHECK-LABEL: func.func @partial(
+// CHECK-SAME:    %[[X:[a-z0-9]+]]: tensor<1x8x96xf32>
+//       CHECK:   %[[FIRST:.*]] = linalg.generic {{.*}} outs({{.*}} : tensor<8x16xf32>)
+//       CHECK:     arith.negf
+//       CHECK:   %[[SECOND:.*]] = linalg.generic {{.*}} outs({{.*}} : tensor<8x16xf32>)
+//       CHECK:   %[[PASSED:.*]] = tensor.collapse_shape {{.*}} : tensor<1x8x64xf32> into tensor<8x64xf32>
+//       CHECK:   %[[A:.*]] = tensor.insert_slice %[[FIRST]] into %{{.*}}[0, 0] [8, 16] [1, 1] : tensor<8x16xf32> into tensor<8x96xf32>
+//       CHECK:   %[[B:.*]] = tensor.insert_slice %[[SECOND]] into %[[A]][0, 16]
+//       CHECK:   %[[WHOLE:.*]] = tensor.insert_slice %[[PASSED]] into %[[B]][0, 32]
+//       CHECK:   tensor.expand_shape %[[WHOLE]] {{.*}} into tensor<1x8x96xf32>
+func.func @partial(%x: tensor<1x8x96xf32>, %c: tensor<8x32xf32>) -> tensor<1x8x96xf32> {
+  %low = tensor.extract_slice %x[0, 0, 0] [1, 8, 16] [1, 1, 1] : tensor<1x8x96xf32> to tensor<8x16xf32>
+  %high = tensor.extract_slice %x[0, 0, 16] [1, 8, 16] [1, 1, 1] : tensor<1x8x96xf32> to tensor<8x16xf32>
+  %passed = tensor.extract_slice %x[0, 0, 32] [1, 8, 64] [1, 1, 1] : tensor<1x8x96xf32> to tensor<1x8x64xf32>
+  %negative = arith.negf %high : tensor<8x16xf32>
+  %turned = tensor.concat dim(1) %negative, %low : (tensor<8x16xf32>, tensor<8x16xf32>) -> tensor<8x32xf32>
+  %p = arith.mulf %turned, %c : tensor<8x32xf32>
+  %e = tensor.expand_shape %p [[0, 1], [2]] output_shape [1, 8, 32] : tensor<8x32xf32> into tensor<1x8x32xf32>
+  %r = tensor.concat dim(2) %e, %passed : (tensor<1x8x32xf32>, tensor<1x8x64xf32>) -> tensor<1x8x96xf32>
+  return %r : tensor<1x8x96xf32>
+}
+
+// Extents that are not known are those of what is read, before parts are.
+
+// CHECK-LABEL: func.func @partial_of_any(
+// CHECK-SAME:    %[[X:[a-z0-9]+]]: tensor<?x96xf32>
+//       CHECK:   %[[ROWS:.*]] = tensor.dim %[[X]]
+//   CHECK-NOT:   tensor.dim
+//       CHECK:   linalg.generic
+func.func @partial_of_any(%x: tensor<?x96xf32>) -> tensor<?x96xf32> {
+  %zero = arith.constant 0 : index
+  %m = tensor.dim %x, %zero : tensor<?x96xf32>
+  %low = tensor.extract_slice %x[0, 0] [%m, 16] [1, 1] : tensor<?x96xf32> to tensor<?x16xf32>
+  %passed = tensor.extract_slice %x[0, 16] [%m, 80] [1, 1] : tensor<?x96xf32> to tensor<?x80xf32>
+  %negative = arith.negf %low : tensor<?x16xf32>
+  %r = tensor.concat dim(1) %negative, %passed : (tensor<?x16xf32>, tensor<?x80xf32>) -> tensor<?x96xf32>
+  return %r : tensor<?x96xf32>
 }
 
 // Operations with a name fuse like others; products and what moves keep theirs.

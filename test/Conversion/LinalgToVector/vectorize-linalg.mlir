@@ -107,19 +107,60 @@ func.func @some_rows(%a: memref<?x768xf32>, %w: memref<256x768xf32>, %c: memref<
 // operand without that dimension is broadcast.
 
 // CHECK-LABEL: func.func @elementwise(
-// CHECK-SAME:    %[[X:[a-z0-9]+]]: memref<1024x40xf32>, %[[S:[a-z0-9]+]]: memref<512xf32>
+// CHECK-SAME:    %[[X:[a-z0-9]+]]: memref<1024x33xf32>, %[[S:[a-z0-9]+]]: memref<512xf32>
 //       CHECK:   scf.forall (%[[I:.*]]) in (3)
 //       CHECK:     memref.load %[[S]]
 //       CHECK:     vector.broadcast
 //       CHECK:     arith.mulf %{{.*}}, %{{.*}} : vector<16xf32>
 //       CHECK:     arith.mulf %{{.*}}, %{{.*}} : f32
 //   CHECK-NOT:   linalg.generic
-func.func @elementwise(%x: memref<1024x40xf32>, %s: memref<512xf32>) {
+func.func @elementwise(%x: memref<1024x33xf32>, %s: memref<512xf32>) {
   linalg.generic {indexing_maps = [affine_map<(i, j) -> (i floordiv 2)>, affine_map<(i, j) -> (i, j)>], iterator_types = ["parallel", "parallel"]}
-      ins(%s : memref<512xf32>) outs(%x : memref<1024x40xf32>) {
+      ins(%s : memref<512xf32>) outs(%x : memref<1024x33xf32>) {
   ^bb0(%factor: f32, %old: f32):
     %new = arith.mulf %factor, %old : f32
     linalg.yield %new : f32
+  }
+  return
+}
+
+// Rows that are no whole vectors have narrower ones, if these are fewer steps.
+
+// CHECK-LABEL: func.func @short_rows(
+//       CHECK:   arith.negf %{{.*}} : vector<8xf32>
+//   CHECK-NOT:   arith.negf
+//       CHECK:   return
+func.func @short_rows(%x: memref<1024x24xf32>) {
+  linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>], iterator_types = ["parallel", "parallel"]} outs(%x : memref<1024x24xf32>) {
+  ^bb0(%old: f32):
+    %new = arith.negf %old : f32
+    linalg.yield %new : f32
+  }
+  return
+}
+
+// Copies of parts of rows have vectors; without gaps they are calls, and those
+// in loops are small.
+
+// CHECK-LABEL: func.func @copies(
+// CHECK-SAME:    %[[X:[a-z0-9]+]]: memref<1024x16xf32>, %[[Y:[a-z0-9]+]]: memref<1024x64xf32>
+//   CHECK-NOT:   memref.copy
+//       CHECK:   scf.for
+//       CHECK:     vector.load %[[X]]{{.*}} vector<16xf32>
+//       CHECK:     vector.store {{.*}} vector<16xf32>
+//       CHECK:   memref.copy {{.*}} : memref<32x64xf32> to memref<32x64xf32, strided<[64, 1]>>
+//       CHECK:   scf.for
+//       CHECK:     memref.copy
+func.func @copies(%x: memref<1024x16xf32>, %y: memref<1024x64xf32>, %z: memref<32x64xf32>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c8 = arith.constant 8 : index
+  %part = memref.subview %y[0, 0] [1024, 16] [1, 1] : memref<1024x64xf32> to memref<1024x16xf32, strided<[64, 1]>>
+  memref.copy %x, %part : memref<1024x16xf32> to memref<1024x16xf32, strided<[64, 1]>>
+  %rows = memref.subview %y[0, 0] [32, 64] [1, 1] : memref<1024x64xf32> to memref<32x64xf32, strided<[64, 1]>>
+  memref.copy %z, %rows : memref<32x64xf32> to memref<32x64xf32, strided<[64, 1]>>
+  scf.for %i = %c0 to %c8 step %c1 {
+    memref.copy %x, %part : memref<1024x16xf32> to memref<1024x16xf32, strided<[64, 1]>>
   }
   return
 }

@@ -201,6 +201,35 @@ def test_rotations_of_neighbours(form, width, is_known):
         np.testing.assert_allclose(np.asarray(found), expected.numpy(), rtol=bound, atol=bound)
 
 
+def turned_halves(x, angles):
+    cos, sin = (torch.cat((each, each), -1)[:, None] for each in (angles.cos(), angles.sin()))
+    first, second = x.chunk(2, -1)
+    return x * cos + torch.cat((-second, first), -1) * sin
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+@pytest.mark.parametrize("width", [2, 8, 16, 24, 32, 40, 64])
+@pytest.mark.parametrize("form", [turned, turned_pairs, turned_halves])
+def test_rotations_of_some_columns(form, width, is_known):
+    """Others are passed on, before or behind; heads of one sequence, as GPT-NeoX and Phi have them, or of several."""
+
+    def rotate(x):
+        angles = torch.arange(x.shape[1]).float()[:, None] * 100.0 ** -(torch.arange(width // 2) / width)
+        return form(x[..., :width], angles)
+
+    def function(x):
+        behind = torch.cat((rotate(x), x[..., width:]), -1)
+        before = torch.cat((x[..., :5], rotate(x[..., 5:]), x[..., 5 + width :]), -1)
+        return behind.transpose(1, 2), before + 1, torch.cat((rotate(x), rotate(x * 2)), -1)
+
+    make = torch.Generator().manual_seed(4)
+    for batch in (1, 2):
+        example, x = (torch.randn(batch, tokens, 3, width + 13, generator=make) for tokens in (5, 5 if is_known else 9))
+        program = fovea.import_torch(Call(function), example, **({} if is_known else {"dynamic": (1,)}))
+        for found, expected in zip(program(x), function(x), strict=True):
+            np.testing.assert_allclose(np.asarray(found), expected.numpy(), rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize("name", ["erfc", "lgamma", "digamma", "atan2"])
 @pytest.mark.parametrize("type", [torch.float32, torch.float64])
 def test_special_functions(name, type):

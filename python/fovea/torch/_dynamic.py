@@ -5,20 +5,29 @@
 
 Masks of transformers look for packed sequences in positions that are counted: what follows from counting is found
 here, where shapes have names.  A reshape with several unknown extents becomes reshapes of neighbours: torch-mlir
-takes one of them for 1 otherwise.  Arithmetic of extents becomes what torch-mlir knows.
+takes one of them for 1 otherwise.  Arithmetic of extents becomes what torch-mlir knows, also where a model computes
+it in a tensor of one number.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import sympy
 import torch
+from torch._dispatch.python import enable_python_dispatcher
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx import Graph, GraphModule, Node
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+from torch.utils import _pytree as pytree
+from torch.utils._sympy.numbers import int_oo
+from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
-__all__ = ["fold_positions", "rewrite_extents", "split_reshapes"]
+__all__ = ["fold_positions", "resolve_items", "rewrite_extents", "split_reshapes", "state_extents", "take_assertions"]
 
 aten = torch.ops.aten
 
@@ -153,6 +162,26 @@ def fold_positions(module: GraphModule) -> None:
 # ----------------------------------------------------------------------------
 
 
+def _bounds(difference: Any) -> tuple[Any, Any]:
+    """Of a number, where all extents are 1 or more: examples of 2 tell PyTorch more than holds of calls."""
+    if not isinstance(difference, torch.SymInt):
+        return difference, difference
+    expression = difference.node.expr
+    found = bound_sympy(expression, {symbol: ValueRanges(1, int_oo) for symbol in expression.free_symbols})
+    return found.lower, found.upper
+
+
+def _write_extreme(graph: Graph, function: Any, first: Any, second: Any) -> Any:
+    low, high = _bounds(_value(first) - _value(second))
+    if low >= 0 or high <= 0:
+        return first if (low >= 0) == (function is torch.sym_max) else second
+    found = graph.call_function(torch.ops.prim.max.int, (first, second))
+    found.meta["val"] = torch.sym_max(_value(first), _value(second))
+    if function is torch.sym_min:
+        found = _compute(graph, operator.sub, _compute(graph, operator.add, first, second), found)
+    return found
+
+
 def rewrite_extents(module: GraphModule) -> None:
     """Greater and lesser ones, and remainders: torch-mlir has no word for them, or does not lower it."""
     graph = module.graph
@@ -165,14 +194,83 @@ def rewrite_extents(module: GraphModule) -> None:
                 quotient = _compute(graph, operator.floordiv, first, second)
                 found = _compute(graph, operator.sub, first, _compute(graph, operator.mul, quotient, second))
             else:
-                found = graph.call_function(torch.ops.prim.max.int, (first, second))
-                found.meta["val"] = torch.sym_max(_value(first), _value(second))
-                if node.target is torch.sym_min:
-                    found = _compute(graph, operator.sub, _compute(graph, operator.add, first, second), found)
-        found.meta["val"] = node.meta["val"]
+                found = _write_extreme(graph, node.target, first, second)
+        if isinstance(found, Node):
+            found.meta["val"] = node.meta["val"]
         node.replace_all_uses_with(found)
         graph.erase_node(node)
+    # What is 1 is repeated, which torch-mlir sees only of extents that are known.
+    for node in graph.find_nodes(op="call_function", target=aten.slice.Tensor):
+        if any(isinstance(extent, torch.SymInt) for extent in node.meta["val"].shape):
+            node.meta["val"] = _result(node.target, node.args)
+            node.meta.pop("tensor_meta", None)
     module.recompile()
+
+
+#: Of one number, what only moves it, and sums and products, by their functions of numbers.
+_KEEPS = (aten.to.device, aten.to.dtype, aten.to.dtype_layout, aten.detach_.default, aten.detach.default, aten.clone.default)
+_ARITHMETIC: dict[Any, Callable[[Any, Any], Any]] = {
+    aten.add.Tensor: operator.add, aten.sub.Tensor: operator.sub, aten.mul.Tensor: operator.mul, aten.rsub.Scalar: operator.sub,
+}  # fmt: skip
+
+
+def _number_of(graph: Graph, node: Any) -> Any:
+    """The number that a tensor has, of extents, before the place where nodes are inserted; None for others."""
+    if type(node) is int:
+        return node
+    if not isinstance(node, Node) or not isinstance(node.meta.get("val"), torch.Tensor) or node.meta["val"].dtype != torch.int64:
+        return None
+    if node.target is aten.scalar_tensor.default:
+        return node.args[0]
+    if node.target in _KEEPS:
+        return _number_of(graph, node.args[0])
+    if node.target in _ARITHMETIC and len(node.args) == 2 and not node.kwargs:
+        first, second = (_number_of(graph, each) for each in node.args)
+        if first is None or second is None:
+            return None
+        if node.target is aten.rsub.Scalar:
+            first, second = second, first
+        return _compute(graph, _ARITHMETIC[node.target], first, second)
+    return None
+
+
+def _reads_offset(node: Node) -> bool:
+    return node.target is aten.sym_storage_offset.default or any(map(_reads_offset, node.all_input_nodes))
+
+
+def resolve_items(module: GraphModule) -> None:
+    """Numbers that a model computes of extents in tensors, and reads for slices, are extents.
+
+    Where slices begin in memory was asked for these alone, and matters to no program.
+    """
+    graph = module.graph
+    for node in graph.find_nodes(op="call_function", target=aten.item.default):
+        with graph.inserting_before(node):
+            found = _number_of(graph, node.args[0])
+        if found is not None:
+            node.replace_all_uses_with(found)
+            graph.erase_node(node)
+    for node in graph.find_nodes(op="call_function", target=aten._assert_scalar.default):
+        if isinstance(node.args[0], Node) and all(map(_reads_offset, node.args[0].all_input_nodes)):
+            graph.erase_node(node)
+    graph.eliminate_dead_code()
+    module.recompile()
+
+
+def take_assertions(module: GraphModule) -> list[Any]:
+    """Takes what is asserted of extents of inputs out of the graph, as expressions."""
+    graph, found = module.graph, []
+    for node in graph.find_nodes(op="call_function", target=aten._assert_scalar.default):
+        value = _value(node.args[0])
+        condition = value.node.expr if isinstance(value, torch.SymBool) else sympy.sympify(value)
+        if condition is not sympy.true and free_unbacked_symbols(value):
+            continue
+        if condition is not sympy.true:
+            found.append(condition)
+        graph.erase_node(node)
+    graph.eliminate_dead_code()
+    module.recompile()
+    return found
 
 
 # ----------------------------------------------------------------------------
@@ -222,12 +320,17 @@ def _compute(graph: Graph, function: Callable[..., Any], *args: Any) -> Any:
     return node
 
 
+def _result(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> Any:
+    values, named = (torch.fx.node.map_arg(each, lambda node: node.meta["val"]) for each in (args, kwargs or {}))
+    modes = (each.fake_mode for each in pytree.tree_leaves((values, named)) if isinstance(each, FakeTensor))
+    with next(modes, contextlib.nullcontext()), enable_python_dispatcher():
+        return target(*values, **named)
+
+
 def _call(graph: Graph, target: Any, *args: Any) -> Node:
     """A node that knows its result."""
     node = graph.call_function(target, args)
-    values = torch.fx.node.map_arg(args, lambda each: each.meta["val"])
-    with args[0].meta["val"].fake_mode:
-        node.meta["val"] = target(*values)
+    node.meta["val"] = _result(target, args)
     return node
 
 
@@ -238,6 +341,15 @@ def _known_sizes(graph: Graph, source: Node, dim: int, sizes: Sequence[Any]) -> 
     others = functools.reduce(lambda a, b: _compute(graph, operator.mul, a, b), (each for each in sizes if each != -1), 1)
     rest = _compute(graph, operator.floordiv, _call(graph, aten.sym_size.int, source, dim), others)
     return [rest if each == -1 else each for each in sizes]
+
+
+def _with_extents(value: FakeTensor, sizes: dict[int, Any]) -> FakeTensor:
+    """A tensor with what is known of its extents."""
+    shape = [size if isinstance(size := sizes.get(dim), int) and size >= 0 else each for dim, each in enumerate(value.shape)]
+    if all(map(_same, shape, value.shape)):
+        return value
+    with value.fake_mode:
+        return torch.empty(shape, dtype=value.dtype)
 
 
 def _split(graph: Graph, source: Node, sizes: Sequence[Any], target: Sequence[Any]) -> Node:
@@ -251,14 +363,34 @@ def _split(graph: Graph, source: Node, sizes: Sequence[Any], target: Sequence[An
         if len(after) > 1:
             known = _known_sizes(graph, source, before.start, [target[k] if isinstance(target[k], int) else sizes[k] for k in after])
             source = _call(graph, aten.unflatten.int, source, before.start, known)
+            source.meta["val"] = _with_extents(source.meta["val"], {before.start + k: size for k, size in enumerate(known)})
     return source
+
+
+_RESHAPES = (aten.view.default, aten._unsafe_view.default, aten.reshape.default)
+
+
+def state_extents(module: GraphModule) -> None:
+    """Extents that reshapes name are known: where another is found by division, PyTorch has quotients for these as well."""
+    changed: set[Node] = set()
+    for node in module.graph.nodes:
+        is_reshape = node.target in _RESHAPES
+        if node.op != "call_function" or not (is_reshape or changed.intersection(node.all_input_nodes)):
+            continue
+        value = _result(node.target, node.args, node.kwargs) if changed.intersection(node.all_input_nodes) else node.meta["val"]
+        if is_reshape:
+            value = _with_extents(value, dict(enumerate(node.args[1])))
+        if value is not node.meta["val"]:
+            node.meta["val"] = value
+            node.meta.pop("tensor_meta", None)
+            changed.add(node)
 
 
 def split_reshapes(module: GraphModule) -> None:
     """Reshapes with extents that are not known, as those of neighbours; none where the shape stays."""
     graph = module.graph
     for node in list(graph.nodes):
-        if node.target not in (aten.view.default, aten._unsafe_view.default, aten.reshape.default, aten.expand.default):
+        if node.target not in (*_RESHAPES, aten.expand.default):
             continue
         source, sizes = node.args
         found, needed = source.meta["val"].shape, node.meta["val"].shape

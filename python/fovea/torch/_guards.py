@@ -25,7 +25,7 @@ from torch.utils._sympy import functions
 from .. import _fovea
 from .._rewriting import SIGNED, Writer
 
-__all__ = ["Guards", "find_guards", "layouts_without_guards", "write_guards"]
+__all__ = ["Guards", "find_guards", "record_guards", "write_guards"]
 
 #: Functions of PyTorch that ask how elements lie in memory, which no program depends on, by their files.
 _LAYOUTS = {
@@ -50,17 +50,39 @@ def _asks_for_layout() -> bool:
     return frame is not None and (frame.f_code.co_filename, frame.f_code.co_name) in _NAMES
 
 
-@contextlib.contextmanager
-def layouts_without_guards() -> Iterator[None]:
-    """Tracing in which questions about layouts make no guards: programs would refuse extents for the answers of others."""
-    evaluate = ShapeEnv.evaluate_expr
+def _find_place() -> str | None:
+    """Where the model asked, unless one of PyTorch's modules did."""
+    frame: Any = sys._getframe(2)
+    while frame is not None and (frame.f_code.co_filename == __file__ or Path(frame.f_code.co_filename).is_relative_to(_FOLDER)):
+        frame = frame.f_back
+    if frame is None or Path(frame.f_code.co_filename).parent == Path(__file__).parent:
+        return None
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
-    def evaluate_quietly(self: ShapeEnv, *args: Any, **kwargs: Any) -> Any:
-        with self.suppress_guards() if _asks_for_layout() else contextlib.nullcontext():
-            return evaluate(self, *args, **kwargs)
+
+@contextlib.contextmanager
+def record_guards() -> Iterator[dict[str, str | None]]:
+    """Tracing that keeps where an extent, by its source, becomes a number of Python.
+
+    Questions about layouts make no guards: programs would refuse extents for the answers of others.
+    """
+    evaluate = ShapeEnv.evaluate_expr
+    fixed: dict[str, str | None] = {}
+
+    def evaluate_quietly(self: ShapeEnv, expression: sympy.Basic, *args: Any, **kwargs: Any) -> Any:
+        if _asks_for_layout():
+            with self.suppress_guards():
+                return evaluate(self, expression, *args, **kwargs)
+        symbols = {each for each in expression.free_symbols if each not in self.replacements}
+        result = evaluate(self, expression, *args, **kwargs)
+        for symbol in symbols:
+            if isinstance(self.replacements.get(symbol), sympy.Integer):
+                for source in self.var_to_sources.get(symbol, ()):
+                    fixed.setdefault(source.name, _find_place())
+        return result
 
     with mock.patch.object(ShapeEnv, "evaluate_expr", evaluate_quietly):
-        yield
+        yield fixed
 
 
 class Guards(NamedTuple):

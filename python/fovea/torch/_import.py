@@ -16,9 +16,9 @@ from torch.utils import _pytree as pytree
 from .. import _fovea
 from .._tm_tensor import lower_tm_tensor
 from ._decompositions import DECOMPOSITIONS
-from ._dynamic import fold_positions, rewrite_extents, split_reshapes
+from ._dynamic import fold_positions, resolve_items, rewrite_extents, split_reshapes, state_extents, take_assertions
 from ._experts import experts_at_once
-from ._guards import find_guards, layouts_without_guards, write_guards
+from ._guards import find_guards, record_guards, write_guards
 from ._special import SPECIAL
 from ._uniform import fold_uniform
 
@@ -109,7 +109,7 @@ def import_module(
     # Without a handler these are printed, and no part of the error.
     context.attach_diagnostic_handler(keep)
     # None is no leaf of a call that is exported.
-    with torch.no_grad(), experts_at_once(model), layouts_without_guards():
+    with torch.no_grad(), experts_at_once(model), record_guards() as fixed:
         call = _Stateless(model, list(state), leaves, spec)
         try:
             exported = torch.export.export(
@@ -119,17 +119,20 @@ def import_module(
         except Exception as error:
             if not any(shapes):
                 raise
-            reason = _first_line(error)
-            raise _fovea.FoveaError(f"torch.export does not trace {type(model).__name__} with dynamic shapes: {reason}") from error
+            reason = _find_fixed(error, names, fixed) or f"torch.export does not trace it with dynamic shapes: {_first_line(error)}"
+            raise _fovea.FoveaError(f"{type(model).__name__}: {reason}") from error
         try:
             guards = find_guards(exported, len(inputs))
             _drop_assertions(exported.graph_module)
             if any(shapes):
                 fold_positions(exported.graph_module)
+                resolve_items(exported.graph_module)
             _reshape_attention(exported.graph)
             exported = exported.run_decompositions(table)
             fold_uniform(exported.graph_module)
             if any(shapes):
+                guards.conditions.extend(take_assertions(exported.graph_module))
+                state_extents(exported.graph_module)
                 rewrite_extents(exported.graph_module)
                 split_reshapes(exported.graph_module)
             module = fx.export_and_import(
@@ -145,6 +148,16 @@ def import_module(
     # Of others the module says what they are.
     types = [each if each.startswith("uint") else "V" for each in types]
     return lower_tm_tensor(str(module)), state, names, types
+
+
+def _find_fixed(error: Exception, names: Sequence[str], fixed: Mapping[str, str | None]) -> str | None:
+    """A dynamic dimension of which the model allows one extent, as a loop of Python over it does."""
+    found = re.search(r"You marked (L\['inputs'\]\[(\d+)\]\.size\(\)\[(\d+)\]) as dynamic but .* constant \((\d+)\)", str(error))
+    if found is None:
+        return None
+    place = fixed.get(found[1])
+    what = f"{names[int(found[2])]}.shape[{found[3]}] to {found[4]}" + (f", at {place}" if place else "")
+    return f"the model fixes {what}: leave dimension {found[3]} out of dynamic"
 
 
 def _drop_assertions(module: torch.fx.GraphModule) -> None:

@@ -9,6 +9,7 @@ import re
 import numpy as np
 import pytest
 import torch
+import transformers
 from imported import find_raised
 from small_models import make
 
@@ -99,6 +100,63 @@ def test_padding(name, tmp_path):
     for other in (2, 12), (1, 13), (2, 1):
         with pytest.raises(fovea.FoveaError, match=r"index 0 is out of bounds|for attention_mask.shape\[1\] == input_ids.shape\[1\]"):
             program(tokens((2, 13)), torch.ones(other, dtype=torch.long))
+
+
+_SIZES = dict(vocab_size=97, hidden_size=32, num_hidden_layers=2)
+_HEADS = dict(**_SIZES, num_attention_heads=4, intermediate_size=48)
+
+#: Models whose shapes follow from extents in other ways, and which lengths their examples allow.
+OTHERS = {
+    # Spans of positions are numbers of tensors, less than a limit.
+    "deberta": (
+        lambda: transformers.DebertaConfig(
+            **_HEADS, relative_attention=True, pos_att_type=["c2p", "p2c"], max_relative_positions=20, max_position_embeddings=64
+        ),
+        (1, 2, 13, 31),
+    ),
+    # A table of biases is cut to the length.
+    "mpt": (lambda: transformers.MptConfig(vocab_size=97, d_model=32, n_heads=4, n_layers=2, max_seq_len=64), (1, 2, 13, 64)),
+    # Rotary embedding of a quarter of the columns.
+    "gpt_neox": (lambda: transformers.GPTNeoXConfig(**_HEADS, rotary_pct=0.25), (1, 2, 13, 31)),
+    # Chunks of tokens, the last of which is filled up.
+    "mamba2": (
+        lambda: transformers.Mamba2Config(**_SIZES, state_size=8, num_heads=8, head_dim=8, n_groups=1, chunk_size=4),
+        (6, 7, 13, 31),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_models(name):
+    configuration, lengths = OTHERS[name]
+    torch.manual_seed(0)
+    model = transformers.AutoModel.from_config(configuration()).eval()
+    options = {} if name == "deberta" else {"use_cache": False}
+    program = fovea.import_torch(model, tokens((2, 9)), **options, dynamic=(0, 1))
+    for length in lengths:
+        for batch in 1, 3:
+            ids = tokens((batch, length))
+            with torch.no_grad():
+                near(program(ids), model(ids, **options)[0].numpy())
+
+
+@pytest.mark.parametrize(("name", "length"), [("mamba2", 4), ("mamba2", 8), ("mpt", 65)])
+def test_other_lengths(name, length):
+    """What the example's length says of chunks and tables is checked."""
+    model = transformers.AutoModel.from_config(OTHERS[name][0]()).eval()
+    program = fovea.import_torch(model, tokens((2, 9)), use_cache=False, dynamic=(0, 1))
+    with pytest.raises(fovea.FoveaError, match="the program was traced for|mismatched size"):
+        program(tokens((2, length)))
+
+
+def test_loops_of_python():
+    model = transformers.AutoModel.from_config(transformers.MambaConfig(**_SIZES, state_size=8)).eval()
+    place = r"the model fixes input_0.shape\[1\] to 9, at .*modeling_mamba.py:\d+: leave dimension 1 out of dynamic"
+    with pytest.raises(fovea.FoveaError, match=place):
+        fovea.import_torch(model, tokens((2, 9)), use_cache=False, dynamic=(0, 1))
+    program = fovea.import_torch(model, tokens((2, 9)), use_cache=False, dynamic=(0,))
+    with torch.no_grad():
+        near(program(tokens((3, 9))), model(tokens((3, 9)), use_cache=False)[0].numpy())
 
 
 def test_packed_sequences():
@@ -229,7 +287,7 @@ def test_what_is_refused():
     with pytest.raises(ValueError, match="input_0: found extent 1 of dimension 0, which is dynamic: needed an example of 2 at least"):
         fovea.import_torch(model, x[:1], dynamic=(0,))
     # The number of features is that of the weights.
-    with pytest.raises(fovea.FoveaError, match="torch.export does not trace Linear with dynamic shapes"):
+    with pytest.raises(fovea.FoveaError, match=r"Linear: the model fixes input_0.shape\[1\] to 3: leave dimension 1 out of dynamic"):
         fovea.import_torch(model, x, dynamic=(0, 1))
 
 

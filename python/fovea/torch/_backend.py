@@ -117,7 +117,7 @@ def _replace_multihead(found: Multihead) -> None:
     node.target, node.args, node.kwargs = attend_multihead, (*first, *(given[name] for name in names)), {}
 
 
-def _write_term(graph: Any, term: Term, heads: int | None) -> Node:
+def _write_term(graph: Any, term: Term, heads: Any) -> Node:
     node = term.node
     if term.is_flat and len(shape_of(node)) == 3:
         is_shared = shape_of(node)[0] == 1
@@ -157,7 +157,7 @@ def _replace(module: GraphModule, found: Attention) -> None:
             mask = terms[0].node
         else:
             for term in terms:
-                written = _write_term(graph, term, found.heads)
+                written = _write_term(graph, term, found.heads or shape_of(query)[1])
                 mask = written if mask is None else graph.call_function(torch.add, (mask, written))
         options: dict[str, Any] = {name: each for name, each in admitted._asdict().items() if each}
         if found.is_causal:

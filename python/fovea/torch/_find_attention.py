@@ -177,13 +177,14 @@ def _check_weights(product: Node, softmax: Node) -> None:
 class _Scores:
     """Walks to the product, and notes what it passes."""
 
-    def __init__(self, has_sink: bool):
+    def __init__(self, has_sink: bool, shape: tuple[Any, ...] = ()):
         self.scale = 1.0
         self.factors: list[tuple[Node, bool]] = []
         self.terms: list[Term] = []
         self.sink: Node | None = None
         self.soft_cap: float | None = None
-        self.is_flat = False
+        # The shape of scores here, and their heads, each time that they are [B, H, N, M].
+        self.shape, self.heads = shape, [*shape[1:-2]]
         self.passed: list[Node] = []
         self._has_sink = has_sink
 
@@ -287,7 +288,7 @@ class _Scores:
             if self.factors:
                 raise NoAttention("scores and a bias are multiplied by a number that a call may change")
             read = _read_mask(term, factor) or Term(term, factor)
-            self.terms.append(read._replace(is_flat=self.is_flat))
+            self.terms.append(read._replace(is_flat=len(self.shape) == 3))
         elif self._has_sink:
             raise NoAttention("something is added to whole rows of scores beside a sink")
 
@@ -298,7 +299,7 @@ class _Scores:
             raise NoAttention("scores are replaced by numbers that may count")
         if not isinstance(mask, Node) or value_of(mask).dtype != torch.bool:
             raise NoAttention("a mask of scores is not boolean")
-        self.terms.append(Term(mask, low=self.scale * number, is_hiding=is_hiding, is_flat=self.is_flat))
+        self.terms.append(Term(mask, low=self.scale * number, is_hiding=is_hiding, is_flat=len(self.shape) == 3))
 
     def _read_masked_fill(self, node: Node) -> Any:
         scores, mask, low = node.args[:3]
@@ -316,7 +317,8 @@ class _Scores:
     def _read_view(self, node: Node) -> Any:
         if not _keeps_matrix(node, node.args[0]):
             raise NoAttention("scores are reshaped along queries and keys")
-        self.is_flat |= len(shape_of(node.args[0])) == 3 and len(shape_of(node)) == 4
+        self.shape = shape_of(node.args[0])
+        self.heads += self.shape[1:-2]
         return node.args[0]
 
     _read_reshape = _read_view
@@ -399,11 +401,27 @@ def _check_operands(found: Attention) -> None:
         raise NoAttention("found a tensor without elements")
 
 
+def _find_heads(scores: _Scores, query: tuple[Any, ...]) -> int | None:
+    """Those of queries [B * H, N, D], whose scores are [B, H, N, M] somewhere."""
+    heads = scores.heads[0] if scores.heads else None
+    is_flat = len(query) == 3 and heads is not None
+    is_split = is_flat or (heads is not None and any(term.is_flat for term in scores.terms))
+    if (
+        len(scores.shape) != len(query)
+        or any(each != heads for each in scores.heads)
+        or (is_split and not isinstance(heads, int))
+        or (len(query) == 4 and heads != query[1])
+    ):
+        raise NoAttention("scores are reshaped otherwise than to heads")
+    return heads if is_flat else None
+
+
 def _check_batches(found: Attention, result: tuple[Any, ...], is_grouped: bool = False) -> None:
     """One batch, which is that of the result, and heads of keys for each of queries, all of them, or a group."""
     queries, keys, values = (shape_of(each)[:-2] for each in (found.query, found.key, found.value))
     is_shared = len(queries) == 2 and keys[0] == queries[0] and (is_grouped or keys[1] == 1)
-    is_wider = found.heads is None and result[:-2] != queries
+    # A bias may make more of them.
+    is_wider = math.prod(result[:-2]) != math.prod(queries)
     if keys != values or is_wider or not (keys == queries or is_shared):
         raise NoAttention("queries, keys and values differ in their batch or heads")
 
@@ -416,7 +434,7 @@ def _find_in_products(product: Node) -> Attention | None:
     if not _is_last(_argument(softmax, 1, "dim"), len(shape_of(softmax))):
         raise NoAttention("the soft-max is not over the axis of keys")
     _check_weights(product, softmax)
-    scores = _Scores(is_dropped)
+    scores = _Scores(is_dropped, shape_of(softmax))
     inner = scores.read(softmax.args[0], softmax)
     if name_of(inner) != "baddbmm":
         query, key = inner.args[:2]
@@ -435,14 +453,12 @@ def _find_in_products(product: Node) -> Attention | None:
         product, query, key, value, scale, scores.factors, scores.terms, scores.sink, scores.soft_cap, is_transposed=True, softmax=softmax,
     )  # fmt: skip
     _check_operands(found)
-    rank, weights = len(shape_of(query)), shape_of(softmax)
-    if len(weights) != rank:
-        if rank != 3 or len(weights) != 4 or not isinstance(weights[1], int):
-            raise NoAttention("scores are reshaped otherwise than to heads")
-        found.heads = weights[1]
-    if found.sink is not None and len(weights) != 4:
+    found.heads = _find_heads(scores, shape_of(query))
+    if found.heads is None and len(shape_of(query)) == 3:
+        found.terms = [term._replace(is_flat=False) for term in found.terms]
+    if found.sink is not None and not scores.heads:
         raise NoAttention("a sink, but no heads")
-    _check_batches(found, weights)
+    _check_batches(found, shape_of(softmax))
     _check_writes(scores.passed, product)
     return found
 

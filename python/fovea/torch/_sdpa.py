@@ -185,6 +185,8 @@ def _explain(
     """Why neither a flash kernel nor Fovea computes a call, None if Fovea does."""
     if query.device.type != "cpu":
         return f"query: found a tensor on {query.device.type}, needed one on the CPU"
+    if any(each.is_nested for each in (query, key, value)):
+        return "query, key, value: found nested tensors, needed [B,H,N,D]"
     if any(each.dim() != 4 for each in (query, key, value)):
         return f"query: found rank {query.dim()}, needed [B,H,N,D], and key and value of rank 4"
     if any(0 in each.shape for each in (query, key, value)):

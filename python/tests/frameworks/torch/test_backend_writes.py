@@ -1,7 +1,7 @@
 # Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
 # See LICENSE for license information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The backend "fovea" of torch.compile, where graphs write to tensors in place or broadcast operands."""
+"""The backend "fovea" of torch.compile, where graphs write to tensors in place, broadcast or reshape."""
 
 import math
 
@@ -36,15 +36,35 @@ def one_key_head_of_call(q, k, v):
     return scaled_dot_product_attention(q, k[:, :1], v[:, :1], BIAS)
 
 
+ABSENT = torch.zeros(B, 1, 1, M).index_fill(3, torch.tensor([2, 5]), -math.inf)
+ABSENT[0] = 0
+
+
+def heads_in_the_batch(q, k, v):
+    """As BART and its kin had it: only while masks are added, heads have an axis of their own."""
+    q, k, v = (each.flatten(0, 1) for each in (q, k, v))
+    scores = torch.bmm(q, k.mT) + BIAS.flatten(0, 1)
+    scores = (scores.view(B, H, N, M) + ABSENT).view(B * H, N, M) + BIAS.flatten(0, 1)
+    return torch.bmm(scores.softmax(-1), v)
+
+
+def heads_in_the_batch_of_a_bias(q, k, v):
+    scores = (q @ k.mT).view(B * H, N, M) + BIAS.flatten(0, 1)
+    return (scores.view(B, H, N, M) + ABSENT).softmax(-1) @ v
+
+
 FOUND = {
+    "heads_in_the_batch": heads_in_the_batch, "heads_in_the_batch_of_a_bias": heads_in_the_batch_of_a_bias,
     "filled": written(lambda s: s.masked_fill_(HIDDEN, torch.finfo(s.dtype).min)),
     "several": written(lambda s: s.add_(BIAS), lambda s: s.mul_(0.5), lambda s: s.masked_fill_(HIDDEN, -math.inf)),
     "one_key_head": one_key_head, "one_key_head_of_call": one_key_head_of_call,
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("dynamic", [False, True])
-@pytest.mark.parametrize("name", FOUND)
+CASES = [(name, dynamic) for name in FOUND for dynamic in (False, True) if not (dynamic and name.startswith("heads"))]
+
+
+@pytest.mark.parametrize("name, dynamic", CASES)
 def test_found(name, dynamic):
     compiled = Compiled(FOUND[name], dynamic=dynamic)
     inputs = [each.requires_grad_() for each in qkv()]
@@ -88,6 +108,12 @@ def product_of_out(q, k, v):
     return out
 
 
+def other_heads(q, k, v):
+    q, k, v = (each.flatten(0, 1) for each in (q, k, v))
+    scores = (torch.bmm(q, k.mT).view(B * 2, H // 2, N, M) + ABSENT.repeat(2, 1, 1, 1)).view(B, H, N, M)
+    return torch.bmm((scores + ABSENT).view(B * H, N, M).softmax(-1), v)
+
+
 def result_is_wider(q, k, v):
     return (q[:, :1] @ k[:, :1].mT + BIAS).softmax(-1) @ v[:, :1]
 
@@ -108,7 +134,7 @@ LEFT = {
     "power_of_weights": weights_written(lambda w: w.__ipow__(2)), "alias_read": alias_read,
     "key_of_out": key_written(lambda k: torch.mul(k, 3, out=k)), "key_of_function": key_written(lambda k: F.relu(k, True)),
     "product_of_out": product_of_out,
-    "result_is_wider": result_is_wider, "result_has_more_batches": result_has_more_batches,
+    "other_heads": other_heads, "result_is_wider": result_is_wider, "result_has_more_batches": result_has_more_batches,
 }  # fmt: skip
 
 

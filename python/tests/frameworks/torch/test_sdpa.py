@@ -282,3 +282,13 @@ def test_compiles_in_one_graph(served, turned, backend):
     assert served == {"forward": 1, "backward": 1}
     for one, other in zip((out / 2, *gradients), expected, strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=2e-5)
+
+
+def test_nested_tensors_are_left():
+    tensors = torch.nested.nested_tensor([torch.randn(6, 4, 8), torch.randn(3, 4, 8)], layout=torch.jagged).transpose(1, 2)
+    expected = scaled_dot_product_attention(tensors, tensors, tensors)
+    fovea.torch.explain_fallbacks(clear=True)
+    with fovea.torch.sdpa():
+        found = scaled_dot_product_attention(tensors, tensors, tensors)
+    assert all(map(torch.equal, found.unbind(), expected.unbind()))
+    assert "nested" in fovea.torch.explain_fallbacks()[0].reason

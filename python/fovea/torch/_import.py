@@ -91,7 +91,8 @@ def import_module(
         raise ValueError("import_torch needs the package torch-mlir: pip install torch-mlir") from None
     state = {name: each.detach() for name, each in (*model.named_parameters(), *model.named_buffers())}
     leaves, spec = pytree.tree_flatten((tuple(args), dict(kwargs)))
-    inputs = [each for each in leaves if isinstance(each, Tensor)]
+    # Other objects than those of the caller: torch.export marks what is dynamic, and leaves marks where it fails.
+    inputs = [each.detach() for each in leaves if isinstance(each, Tensor)]
     names = _name_inputs(args, kwargs)
     for name, each in (*state.items(), *zip(names, inputs)):
         if each.device.type != "cpu":

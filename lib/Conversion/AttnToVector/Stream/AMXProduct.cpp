@@ -13,27 +13,37 @@
 using namespace mlir;
 using namespace fovea::attn;
 
-/// Four sums, two left factors and two right ones are all eight registers.
-static constexpr int64_t kSide = 2;
+/// Four sums and the factors of one of them, of which one side is read once,
+/// are at most all eight registers.
+static constexpr int64_t kSums = 4, kSide = 2;
 
-/// Emits `body(at, tiles)` for the tiles up to `end`, two at a time. Few are
+/// Calls `body(at)` for the tiles of `[low, high)`, `count` at a time. Few are
 /// written out.
-static void forTiles(KernelBuilder &b, Value end,
-                     function_ref<void(Value, int64_t)> body) {
+static void forTiles(KernelBuilder &b, Value low, Value high, int64_t count,
+                     function_ref<void(Value)> body) {
   constexpr int64_t kMaxWritten = 4;
-  int64_t tile = kAMXRows, step = kSide * tile;
-  std::optional<int64_t> known = getConstantIntValue(end);
-  if (known && *known <= kMaxWritten * tile) {
-    for (int64_t at = 0; at < *known; at += step)
-      body(b.index(at), std::min(kSide, (*known - at) / tile));
-    return;
-  }
-  Value whole = b.roundDown(end, step);
-  b.loop(b.index(0), whole, step, [&](Value at) { body(at, kSide); });
-  b.loop(whole, end, tile, [&](Value at) { body(at, 1); });
+  std::optional<int64_t> first = getConstantIntValue(low),
+                         last = getConstantIntValue(high);
+  if (!first || !last || *last - *first > kMaxWritten * kAMXRows)
+    return b.loop(low, high, count * kAMXRows, body);
+  for (int64_t at = *first; at < *last; at += count * kAMXRows)
+    body(b.index(at));
 }
 
-void AMXProduct::emit(KernelBuilder &b) const {
+/// Emits `body(at, count)` for all tiles up to `end`, as many at once as there
+/// may be sums.
+static void forSums(KernelBuilder &b, Value end,
+                    function_ref<void(Value, int64_t)> body) {
+  Value low = b.index(0);
+  for (int64_t count = kSums; count > 0; count /= 2) {
+    Value high = b.roundDown(end, count * kAMXRows);
+    forTiles(b, low, high, count, [&](Value at) { body(at, count); });
+    low = high;
+  }
+}
+
+void AMXProduct::emit(KernelBuilder &b,
+                      function_ref<void(const Step &)> each) const {
   Type sumType = amx::TileType::get({kAMXRows, kAMXRows}, b.getF32Type());
   Type factorType = amx::TileType::get({kAMXRows, kAMXDepth}, b.getBF16Type());
   auto emitSums = [&](Value row, int64_t numLeft, Value column,
@@ -53,6 +63,8 @@ void AMXProduct::emit(KernelBuilder &b) const {
         running.push_back(amx::TileZeroOp::create(b, sumType));
     });
     auto step = [&](Value k, ValueRange running) {
+      if (each)
+        each({row, column, k, numLeft, numRight});
       KernelBuilder::Values next, factors;
       Value pair = b.add(rightRow, b.div(k, 2));
       for (int64_t i = 0; i < numLeft; ++i) {
@@ -76,13 +88,23 @@ void AMXProduct::emit(KernelBuilder &b) const {
       amx::TileStoreOp::create(b, sums, at, running[i]);
     });
   };
-  Value whole = b.roundDown(numRows, kSide * kAMXRows);
-  auto emitRows = [&](Value row, int64_t numLeft) {
-    forTiles(b, numColumns, [&](Value column, int64_t numRight) {
-      emitSums(row, numLeft, column, numRight);
+  // Squares of sums first: each factor is multiplied twice. What is left is a
+  // row and a column of tiles.
+  constexpr int64_t step = kSide * kAMXRows;
+  Value zero = b.index(0);
+  Value wholeRows = b.roundDown(numRows, step),
+        wholeColumns = b.roundDown(numColumns, step);
+  forTiles(b, zero, wholeRows, kSide, [&](Value row) {
+    forTiles(b, zero, wholeColumns, kSide,
+             [&](Value column) { emitSums(row, kSide, column, kSide); });
+  });
+  forTiles(b, wholeColumns, numColumns, 1, [&](Value column) {
+    forSums(b, wholeRows,
+            [&](Value row, int64_t count) { emitSums(row, count, column, 1); });
+  });
+  forTiles(b, wholeRows, numRows, 1, [&](Value row) {
+    forSums(b, numColumns, [&](Value column, int64_t count) {
+      emitSums(row, 1, column, count);
     });
-  };
-  b.loop(b.index(0), whole, kSide * kAMXRows,
-         [&](Value row) { emitRows(row, kSide); });
-  b.loop(whole, numRows, kAMXRows, [&](Value row) { emitRows(row, 1); });
+  });
 }

@@ -31,7 +31,15 @@ struct AMXProduct {
   Value numRows, numColumns, depth; // multiples of a tile's
   bool addsToSums = false;
 
-  void emit(KernelBuilder &b) const;
+  /// Tiles of sums from `row` and `column` on, to which a product of `depth`
+  /// from `k` on is added.
+  struct Step {
+    Value row, column, k;
+    int64_t numRows, numColumns; // of tiles
+  };
+  /// Emits the product, with what `each` emits at every step.
+  void emit(KernelBuilder &b,
+            llvm::function_ref<void(const Step &)> each = {}) const;
 };
 
 } // namespace fovea::attn

@@ -11,9 +11,14 @@
 //   S[key][row]      = keys[key][D]       rowPairs[D / 2][row][2]
 //   O[row][column]  += weights[row][keys] valuePairs[keys / 2][column][2]
 //
-// The rows of a tile of keys are copied, values in pairs, and zeros fill up
-// whole tiles. Weights are rounded and transposed. Lines are asked for as rows
-// are copied.
+// Keys are read in place where they lie one behind the other. Values are copied
+// in pairs, and zeros fill up whole tiles. Weights are rounded and transposed.
+//
+// The passes over a tile divide the lines of the tiles to come among them: as
+// many as wait at once keep memory busy while others compute. The two products,
+// which take the longest, ask for half of the keys and of the values; the four
+// other passes ask for a quarter of either each time, a row at every fourth
+// key.
 //
 //===----------------------------------------------------------------------===//
 
@@ -49,12 +54,20 @@ static Value asRows(KernelBuilder &b, Value buffer, Value rows, Value pitch) {
       ArrayRef<OpFoldResult>{pitch, b.getIndexAttr(1)});
 }
 
+/// Asks for a row of one quarter of the next tile's, at every fourth key.
+void StreamRowsKernel::askQuarter(const Rows &rows, int64_t quarter,
+                                  Value key) {
+  if (int64_t ahead = getAhead(rows, lanes))
+    askRow(rows, b.add(b.add(b.div(key, kQuarters), ahead),
+                       b.mul(b.div(tileKeys, kQuarters), quarter)));
+}
+
 void StreamRowsKernel::allocateForAMX() {
   Type bf16 = b.getBF16Type();
   int64_t rows = getRowCapacity();
   amxRows = b.scratch({rows * width}, bf16);
   amxKeys = b.scratch({kAMXTile, width}, bf16);
-  amxValues = b.scratch({kAMXTile / 2, 2 * paddedValueWidth}, bf16);
+  amxValues = b.scratch({kAMXTile / 2, 2 * valueWidth}, bf16);
   // Rows are an odd number of cache lines apart: those of a tile lie in
   // different sets of the cache.
   amxWeights = b.scratch({rows, kAMXTile + kAMXDepth}, bf16);
@@ -85,72 +98,144 @@ void StreamRowsKernel::packRowsForAMX() {
 }
 
 void StreamRowsKernel::scoreByAMX(const Rows &keys, const Plane &target) {
-  int64_t ahead = getAhead(keys, lanes);
-  b.loop(b.index(0), keys.count, 1, [&](Value key) {
-    if (ahead)
-      askRow(keys, b.add(key, ahead));
-    b.copyRow(keys.memref, keys.at(b, key), amxKeys, key, width);
-  });
   AMXProduct product;
-  product.left = amxKeys;
-  product.leftRow = product.leftColumn = product.rightRow = b.index(0);
+  product.leftColumn = product.rightRow = b.index(0);
   product.right = asRows(b, amxRows, b.index(width / 2), b.mul(paddedRows, 2));
   product.sums = asRows(b, target.memref, b.index(kAMXTile), target.pitch);
-  product.sumsRow = b.index(0);
-  // Rows behind the last one of the tile are those of an earlier one.
-  product.numRows = b.mul(b.ceilDiv(keys.count, kAMXRows), kAMXRows);
   product.numColumns = paddedRows;
   product.depth = b.index(width);
-  product.emit(b);
-  Value scale = b.splat(op.getScale().convertToDouble() * softmax::kLog2E);
-  b.loop(b.index(0), b.mul(keys.count, target.pitch), lanes, [&](Value at) {
-    b.storeVector(b.fmul(b.loadVector(target.memref, at), scale), target.memref,
-                  at);
+  // While a step reads so many lines of keys, it asks for half as many.
+  int64_t ahead = getAhead(keys, lanes), lines = getLinesPerRow(keys.memref);
+  Value begin;
+  auto askHalf = [&](const AMXProduct::Step &step) {
+    if (!ahead)
+      return;
+    b.ifThen(b.equal(step.column, b.index(0)), [&] {
+      Value read = b.add(b.mul(b.add(begin, step.row), lines),
+                         b.mul(step.k, step.numRows * kAMXRows / kAMXDepth));
+      ask(keys, b.index(ahead), b.div(read, 2), step.numRows * kAMXRows / 2);
+    });
+  };
+  // Whole tiles of rows that lie one behind the other are read in place.
+  Value whole = b.index(0);
+  if (!keys.numbers) {
+    whole = b.roundDown(keys.count, kAMXRows);
+    product.left = keys.memref;
+    product.leftRow = keys.first;
+    product.sumsRow = b.index(0);
+    product.numRows = whole;
+    begin = b.index(0);
+    product.emit(b, askHalf);
+  }
+  b.loop(whole, keys.count, 1, [&](Value key) {
+    b.copyRow(keys.memref, keys.at(b, key), amxKeys, b.sub(key, whole), width);
   });
+  product.left = amxKeys;
+  product.leftRow = b.index(0);
+  product.sumsRow = whole;
+  // Rows behind the last one of the tile are those of an earlier one.
+  product.numRows =
+      b.mul(b.ceilDiv(b.sub(keys.count, whole), kAMXRows), kAMXRows);
+  begin = whole;
+  product.emit(b, askHalf);
+  Value scale = b.splat(op.getScale().convertToDouble() * softmax::kLog2E);
+  b.unrolledLoop(
+      b.index(0), keys.count, kQuarters, ValueRange(),
+      [&](Value key, ValueRange) -> Values {
+        b.loop(b.index(0), paddedRows, lanes, [&](Value row) {
+          Value at = target.at(b, key, row);
+          b.storeVector(b.fmul(b.loadVector(target.memref, at), scale),
+                        target.memref, at);
+        });
+        return {};
+      },
+      [&](Value key) { askQuarter(keys, 2, key); });
 }
 
-/// Copies values in pairs, those of the last row of an odd number with zeros.
+/// Values without those that are not finite: all bits of the exponent are set
+/// there.
+static Value keepFinite(KernelBuilder &b, Value values) {
+  auto type = VectorType::get(cast<VectorType>(values.getType()).getShape(),
+                              b.getI16Type());
+  auto splat = [&](int16_t bits) -> Value {
+    return arith::ConstantOp::create(
+        b, DenseElementsAttr::get(type, b.getI16IntegerAttr(bits)));
+  };
+  constexpr int16_t kExponent = 0x7f80;
+  Value bits = vector::BitCastOp::create(b, type, values);
+  Value isFinite = arith::CmpIOp::create(
+      b, arith::CmpIPredicate::ne,
+      arith::AndIOp::create(b, bits, splat(kExponent)), splat(kExponent));
+  Value kept = arith::SelectOp::create(b, isFinite, bits, splat(0));
+  return vector::BitCastOp::create(b, values.getType(), kept);
+}
+
+/// Copies values in pairs: of each 32 columns the even ones before the odd
+/// ones, an order that shifts make. The outputs have it, too.
 void StreamRowsKernel::packValuePairs(const Rows &values, bool onlyFinite) {
-  int64_t ahead = getAhead(values, lanes);
-  VectorType type = getNarrow(b, lanes);
-  Value zeros = arith::ConstantOp::create(b, b.getZeroAttr(type));
+  VectorType type = getNarrow(b, kAMXDepth);
+  auto bitsType = VectorType::get({lanes}, b.getI32Type());
+  auto splat = [&](uint32_t bits) -> Value {
+    return arith::ConstantOp::create(
+        b, DenseElementsAttr::get(bitsType, APInt(32, bits)));
+  };
+  Value sixteen = splat(16), low = splat(0xffff), high = splat(0xffff0000);
   auto load = [&](Value row, Value column) -> Value {
     Value part =
         vector::LoadOp::create(b, type, values.memref, ValueRange{row, column});
-    if (!onlyFinite)
-      return part;
-    Value wide = arith::ExtFOp::create(b, b.getVectorType(), part);
-    return arith::SelectOp::create(b, isFinite(wide), part, zeros);
+    if (onlyFinite)
+      part = keepFinite(b, part);
+    return vector::BitCastOp::create(b, bitsType, part);
   };
-  b.loop(b.index(0), values.count, 2, [&](Value key) {
-    Value hasSecond = b.less(b.add(key, 1), values.count);
+  auto store = [&](Value bits, Value pair, Value column) {
+    Value pairs = vector::BitCastOp::create(b, type, bits);
+    vector::StoreOp::create(b, pairs, amxValues,
+                            ValueRange{pair, b.mul(column, 2)});
+  };
+  auto pack = [&](Value key) {
+    // The last row of an odd number stands beside itself, with no weight.
     Value first = values.at(b, key), second = rowOf(values, b.add(key, 1));
-    if (ahead && !onlyFinite)
-      for (int64_t i = 0; i < 2; ++i)
-        askRow(values, b.add(key, ahead + i));
-    b.overVectors(valueWidth, [&](Value column) {
-      Value other =
-          arith::SelectOp::create(b, hasSecond, load(second, column), zeros);
-      Value pairs = vector::InterleaveOp::create(b, load(first, column), other);
-      vector::StoreOp::create(b, pairs, amxValues,
-                              ValueRange{b.div(key, 2), b.mul(column, 2)});
-    });
+    Value pair = b.div(key, 2);
+    for (int64_t c = 0; c < valueWidth; c += kAMXDepth) {
+      Value column = b.index(c);
+      Value one = load(first, column), other = load(second, column);
+      Value even =
+          arith::OrIOp::create(b, arith::AndIOp::create(b, one, low),
+                               arith::ShLIOp::create(b, other, sixteen));
+      Value odd =
+          arith::OrIOp::create(b, arith::ShRUIOp::create(b, one, sixteen),
+                               arith::AndIOp::create(b, other, high));
+      store(even, pair, column);
+      store(odd, pair, b.add(column, lanes));
+    }
+  };
+  b.loop(b.index(0), values.count, kQuarters, [&](Value key) {
+    if (!onlyFinite)
+      askQuarter(values, 1, key);
+    pack(key);
+    pack(b.min(b.add(key, 2), b.roundDown(b.sub(values.count, b.index(1)), 2)));
   });
+  Value zeros = arith::ConstantOp::create(b, b.getZeroAttr(type));
   b.loop(b.ceilDiv(values.count, 2), b.div(roundUp(b, values.count), 2), 1,
          [&](Value pair) {
-           b.overVectors(2 * valueWidth, [&](Value column) {
-             vector::StoreOp::create(b, zeros, amxValues,
-                                     ValueRange{pair, column});
-           });
+           b.loop(b.index(0), b.index(2 * valueWidth), kAMXDepth,
+                  [&](Value column) {
+                    vector::StoreOp::create(b, zeros, amxValues,
+                                            ValueRange{pair, column});
+                  });
          });
 }
 
-void StreamRowsKernel::packWeights(Value count) {
-  Value end = roundUp(b, count);
+void StreamRowsKernel::packWeights(const Rows &values) {
+  Value count = values.count, end = roundUp(b, count);
   b.loop(b.mul(count, scores.pitch), b.mul(end, scores.pitch), lanes,
          [&](Value at) { b.storeVector(b.splat(0.0), scores.memref, at); });
   b.loop(b.index(0), paddedRows, lanes, [&](Value row) {
     b.loop(b.index(0), end, lanes, [&](Value key) {
+      b.ifThen(b.equal(row, b.index(0)), [&] {
+        for (int64_t i = 0; i < lanes; i += kQuarters)
+          askQuarter(values, 0, b.add(key, i));
+      });
       Values square;
       for (int64_t i = 0; i < lanes; ++i)
         square.push_back(
@@ -167,7 +252,21 @@ void StreamRowsKernel::packWeights(Value count) {
 void StreamRowsKernel::accumulateByAMX(const Tile &tile) {
   const SourceView &source = tile.source;
   Rows values = rowsOf(tile, source.values);
-  packWeights(tile.count);
+  packWeights(values);
+  // As keys are asked for.
+  int64_t ahead = getAhead(values, lanes);
+  auto askHalf = [&](const AMXProduct::Step &step) {
+    if (!ahead)
+      return;
+    b.ifThen(b.equal(step.row, b.index(0)), [&] {
+      Value read = b.add(
+          b.mul(b.div(step.column, kAMXRows),
+                b.mul(b.div(roundUp(b, tile.count), kAMXDepth), kAMXRows)),
+          b.mul(step.k, step.numColumns * kAMXRows / kAMXDepth));
+      ask(values, b.add(b.div(tileKeys, 2), ahead), b.div(read, 2),
+          step.numColumns * kAMXRows / 2);
+    });
+  };
   auto multiply = [&](bool onlyFinite) {
     packValuePairs(values, onlyFinite);
     AMXProduct product;
@@ -177,10 +276,10 @@ void StreamRowsKernel::accumulateByAMX(const Tile &tile) {
     product.sums = outputs;
     product.sumsRow = b.index(0);
     product.numRows = paddedRows;
-    product.numColumns = b.index(paddedValueWidth);
+    product.numColumns = b.index(valueWidth);
     product.depth = roundUp(b, tile.count);
     product.addsToSums = true;
-    product.emit(b);
+    product.emit(b, askHalf);
   };
   if (!tile.removesAny)
     return multiply(/*onlyFinite=*/false);

@@ -62,11 +62,10 @@ StreamRowsKernel::StreamRowsKernel(StreamOp op, const KernelBuilder &builder,
     return getElementTypeOrSelf(memref).isBF16();
   };
   usesAMX = options.amx && isSoftmax && op.getScores().empty() &&
-            op.getCodes().empty() && maxRows > kColumnRows &&
-            lanes == kAMXRows && width % kAMXDepth == 0 &&
-            valueWidth % lanes == 0 && isNarrow(op.getQuery()) &&
-            isNarrow(op.getOutput()) && llvm::all_of(op.getKeys(), isNarrow) &&
-            llvm::all_of(op.getValues(), isNarrow);
+            op.getCodes().empty() && maxRows > kAMXColumnRows && alternates &&
+            lanes == kAMXRows && isNarrow(op.getQuery()) &&
+            isNarrow(op.getOutput());
+  columnRows = usesAMX ? kAMXColumnRows : kColumnRows;
   // Eight accumulators just cover the latency of two multiply-adds a cycle:
   // with 16 registers twelve accumulate, and four hold operands.
   hasFewRegisters = options.numRegisters < 32;
@@ -423,18 +422,17 @@ void StreamRowsKernel::emitSet(Value part, Value numParts) {
       });
     });
   };
-  if (maxRows <= kColumnRows)
+  if (maxRows <= columnRows)
     return attendAlongColumns();
   b.ifThenElse(
-      b.less(b.index(kColumnRows), setRows),
+      b.less(b.index(columnRows), setRows),
       [&] {
         alongColumns = false;
         int64_t step = std::max<int64_t>(lanes, 4);
         paddedRows = b.mul(b.ceilDiv(setRows, step), step);
         rowPitch = getRowPitch();
         attend();
-        if (usesColumns())
-          turnColumns();
+        usesColumns() ? turnColumns() : orderColumns();
       },
       attendAlongColumns);
 }

@@ -20,11 +20,12 @@
 //       accumulate    O[row][columns] += S value[columns]
 //   merge the parts in their order
 //
-// Scores of up to eight rows have vectors of columns, whose products are added
-// up across lanes for several keys and rows at once, and then lie as
-// S[row][key]. Scores of more rows have vectors of rows, S[key][row], as blocks
-// of queries have, and so have their outputs (StreamRowsColumns.cpp), unless
-// AMX multiplies them. Outputs of few rows have vectors of columns.
+// Scores of up to eight rows, with AMX four, have vectors of columns, whose
+// products are added up across lanes for several keys and rows at once, and
+// then lie as S[row][key]. Scores of more rows have vectors of rows,
+// S[key][row], as blocks of queries have, and so have their outputs
+// (StreamRowsColumns.cpp), unless AMX multiplies them. Outputs of few rows have
+// vectors of columns.
 //
 // The number of parts depends on extents alone, so that results are the same
 // for any number of threads.
@@ -185,7 +186,9 @@ private:
   /// the even and the odd ones where that is possible, whose order the rows and
   /// the outputs of vectors along the columns have, too.
   Values loadColumns(Value memref, mlir::ValueRange at);
-  int64_t getColumnVectors() { return alongColumns && alternates ? 2 : 1; }
+  int64_t getColumnVectors() {
+    return alternates && (alongColumns || usesAMX) ? 2 : 1;
+  }
   static int64_t getLinesPerRow(Value memref);
   /// How many rows ahead lines are asked for where each is multiplied by
   /// `numRows` rows, or 0 for none.
@@ -216,7 +219,8 @@ private:
   void packRowsForAMX();
   void scoreByAMX(const Rows &keys, const Plane &target);
   void packValuePairs(const Rows &values, bool onlyFinite);
-  void packWeights(Value count);
+  void packWeights(const Rows &values);
+  void askQuarter(const Rows &rows, int64_t quarter, Value key);
   void accumulateByAMX(const Tile &tile);
 
   // Rows that lists name (StreamRowsLists.cpp).
@@ -226,7 +230,9 @@ private:
                    Value low, Value high, Value place);
 
   // Tiles of keys (StreamRowsTile.cpp).
-  int64_t startTiles();
+  void startTiles();
+  Values forTiles(Value low, Value high, mlir::ValueRange inits,
+                  llvm::function_ref<Values(Value, mlir::ValueRange)> body);
   void attendRows(const SourceView &source, const Interval &interval, Value low,
                   Value high);
   Rows rowsOf(const Tile &tile, Value memref) const;
@@ -294,9 +300,17 @@ private:
   /// Rows whose scores have vectors along the columns, at most: for more,
   /// adding up across lanes is no longer worth what it saves.
   static constexpr int64_t kColumnRows = 8;
+  /// With AMX, which multiplies 16 rows in the time of one.
+  static constexpr int64_t kAMXColumnRows = 4;
   /// Keys of a tile in either layout of the scores, and with AMX: a multiple of
   /// those that all rows are multiplied with in turn.
   static constexpr int64_t kColumnTile = 128, kRowTile = 96, kAMXTile = 64;
+  /// With AMX and no more rows than that: keys, values, pairs of values and
+  /// outputs stay in the first cache level together. Outputs of more do not,
+  /// and are read once for each tile.
+  static constexpr int64_t kAMXShortTile = 32, kAMXShortRows = 64;
+  /// Every fourth key of a tile asks for a row in each of four passes.
+  static constexpr int64_t kQuarters = 4;
   /// Keys of a tile that several heads go through, and of a block of values:
   /// rows of all heads, and as many that have been asked for, stay in the
   /// second cache level meanwhile. Rows of a head may be 4 KB apart, and those
@@ -329,6 +343,7 @@ private:
   /// Rows of a set: what a number of heads or queries gives at most, and what
   /// there may be.
   int64_t mostRows, maxRows;
+  int64_t columnRows; // whose scores have vectors along the columns, at most
   bool isSoftmax, manageCache, isMasked, alternates;
   bool usesAMX; // for what has vectors of rows
   /// Whether lists differ from query head to query head: then sets have one.
@@ -362,6 +377,8 @@ private:
   /// far apart vectors of rows lie.
   bool alongColumns;
   Value paddedRows, rowPitch;
+  /// Keys of a tile.
+  Value tileKeys;
   /// Whether another tile of the same rows follows.
   Value hasNextTile;
 };

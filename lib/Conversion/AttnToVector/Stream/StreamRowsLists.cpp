@@ -65,9 +65,9 @@ StreamRowsKernel::Values StreamRowsKernel::enterRows(const SourceView &source,
 void StreamRowsKernel::attendList(const SourceView &source,
                                   const Interval &interval, Value part,
                                   Value numParts) {
-  int64_t step = startTiles();
+  startTiles();
   if (hasSeveralHeads())
-    step = kHeadsTile;
+    tileKeys = b.index(kHeadsTile);
   Value zero = b.index(0), low = zero;
   Value high = b.mul(b.extent(source.list, 0), source.attr.getUnit());
   if (source.attr.getHasListedPositions()) {
@@ -78,35 +78,36 @@ void StreamRowsKernel::attendList(const SourceView &source,
   low = b.add(low, b.mul(part, share));
   high = b.min(high, b.add(low, share));
   auto enter = [&](Value first, Value place) {
-    return enterRows(source, interval, first, b.min(b.add(first, step), high),
-                     place);
+    return enterRows(source, interval, first,
+                     b.min(b.add(first, tileKeys), high), place);
   };
   bool mayCut = isMasked && !source.attr.getMask().isTrivial();
-  b.loop(low, high, step, enter(low, zero),
-         [&](Value first, ValueRange entered) -> Values {
-           Value count = entered[0];
-           Values next = enter(b.add(first, step), count);
-           b.ifThen(b.less(zero, count), [&] {
-             hasNextTile = b.less(count, next[0]);
-             forHeads([&] {
-               SourceView own = headBlock == 1 ? source : view(source.operands);
-               attendTile({own, zero, count, zero,
-                           mayCut ? entered[1] : Value(), next[0]});
-             });
-           });
-           // The next tile becomes this one.
-           auto move = [&](Value memref) {
-             auto type = VectorType::get(
-                 {lanes}, cast<MemRefType>(memref.getType()).getElementType());
-             b.loop(zero, b.index(step), lanes, [&](Value place) {
-               Value moved =
-                   vector::LoadOp::create(b, type, memref, b.add(place, count));
-               vector::StoreOp::create(b, moved, memref, place);
-             });
-           };
-           move(listedRows);
-           if (mayCut)
-             move(listedPositions);
-           return {b.sub(next[0], count), next[1]};
-         });
+  forTiles(
+      low, high, enter(low, zero),
+      [&](Value first, ValueRange entered) -> Values {
+        Value count = entered[0];
+        Values next = enter(b.add(first, tileKeys), count);
+        b.ifThen(b.less(zero, count), [&] {
+          hasNextTile = b.less(count, next[0]);
+          forHeads([&] {
+            SourceView own = headBlock == 1 ? source : view(source.operands);
+            attendTile({own, zero, count, zero, mayCut ? entered[1] : Value(),
+                        next[0]});
+          });
+        });
+        // The next tile becomes this one.
+        auto move = [&](Value memref) {
+          auto type = VectorType::get(
+              {lanes}, cast<MemRefType>(memref.getType()).getElementType());
+          b.loop(zero, tileKeys, lanes, [&](Value place) {
+            Value moved =
+                vector::LoadOp::create(b, type, memref, b.add(place, count));
+            vector::StoreOp::create(b, moved, memref, place);
+          });
+        };
+        move(listedRows);
+        if (mayCut)
+          move(listedPositions);
+        return {b.sub(next[0], count), next[1]};
+      });
 }

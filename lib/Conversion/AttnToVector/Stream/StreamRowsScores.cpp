@@ -98,8 +98,12 @@ int64_t StreamRowsKernel::getAhead(const Rows &rows, int64_t numRows) {
   // The CPU's own prefetcher does not know the list.
   if (rows.ofHeads)
     return kHeadsTile;
+  int64_t ahead = kAheadBytes / bytes;
+  // AMX reads a tile at once. Of a list the next one is known.
+  if (usesAMX && !alongColumns)
+    return rows.numbers ? kAMXShortTile : std::max(ahead, kAMXTile);
   if (rows.numbers)
-    return std::clamp<int64_t>(kAheadBytes / bytes, 1, kRowTile);
+    return std::clamp<int64_t>(ahead, 1, kRowTile);
   if (numRows == 1) {
     // With 16 registers a row of narrow elements is read in several pieces.
     bool isNarrow =
@@ -108,7 +112,7 @@ int64_t StreamRowsKernel::getAhead(const Rows &rows, int64_t numRows) {
                ? kShortAheadBytes / bytes
                : 0;
   }
-  return std::max<int64_t>(1, kAheadBytes / bytes);
+  return std::max<int64_t>(1, ahead);
 }
 
 void StreamRowsKernel::askLine(const Rows &rows, Value row, Value line) {

@@ -35,7 +35,7 @@ void StreamRowsKernel::allocateScratch() {
   allocateState();
   Type state = b.getStateType();
   int64_t rows = getRowCapacity();
-  bool hasManyRows = maxRows > kColumnRows;
+  bool hasManyRows = maxRows > columnRows;
   int64_t pitch = hasManyRows ? rows + getMaxGap() : rows;
   int64_t tile =
       std::max(kColumnTile * kColumnRows, hasManyRows ? rowTile * pitch : 0);

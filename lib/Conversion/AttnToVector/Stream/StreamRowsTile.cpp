@@ -11,6 +11,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "llvm/Support/MathExtras.h"
 
@@ -21,25 +22,43 @@ static bool isSingle(Value memref) {
   return cast<MemRefType>(memref.getType()).getShape().back() == 1;
 }
 
-/// Sets the layout of the scores. Returns the keys of a tile.
-int64_t StreamRowsKernel::startTiles() {
+/// Sets the layout of the scores and the keys of a tile.
+void StreamRowsKernel::startTiles() {
   scores.alongColumns = alongColumns;
   scores.pitch = alongColumns ? b.index(kColumnTile) : rowPitch;
-  return alongColumns ? kColumnTile : rowTile;
+  tileKeys = b.index(alongColumns ? kColumnTile : kRowTile);
+  if (usesAMX && !alongColumns)
+    tileKeys = b.select(b.less(b.index(kAMXShortRows), paddedRows),
+                        b.index(kAMXTile), b.index(kAMXShortTile));
+}
+
+/// Calls `body` for the first key of each tile.
+StreamRowsKernel::Values
+StreamRowsKernel::forTiles(Value low, Value high, ValueRange inits,
+                           function_ref<Values(Value, ValueRange)> body) {
+  if (std::optional<int64_t> step = getConstantIntValue(tileKeys))
+    return b.loop(low, high, *step, inits, body);
+  Value length = b.max(b.sub(high, low), b.index(0));
+  Value number = b.div(b.add(length, b.sub(tileKeys, b.index(1))), tileKeys);
+  return b.loop(b.index(0), number, 1, inits,
+                [&](Value tile, ValueRange carried) {
+                  return body(b.add(low, b.mul(tile, tileKeys)), carried);
+                });
 }
 
 void StreamRowsKernel::attendRows(const SourceView &source,
                                   const Interval &interval, Value low,
                                   Value high) {
-  int64_t step = startTiles();
-  b.loop(low, high, step, [&](Value first) {
-    Value count = b.min(b.sub(high, first), step);
-    hasNextTile = b.less(b.add(first, step), high);
+  startTiles();
+  forTiles(low, high, ValueRange(), [&](Value first, ValueRange) -> Values {
+    Value count = b.min(b.sub(high, first), tileKeys);
+    hasNextTile = b.less(b.add(first, tileKeys), high);
     Tile tile = {source, first, count, interval.biasBegin, Value()};
     if (isMasked && !source.attr.getMask().isTrivial())
       tile.isCut = b.either(b.less(first, interval.innerLow),
                             b.less(interval.innerHigh, b.add(first, count)));
     attendAdmitted(tile);
+    return {};
   });
 }
 
@@ -427,14 +446,20 @@ void StreamRowsKernel::exponentiateAlongRows(const Tile &tile) {
         rescaleOutput(one, b.broadcast(b.loadScalar(rowFactors, one)));
       });
     });
-    Value sum = b.loop(zero, tile.count, 1, b.loadVector(sums, row),
-                       [&](Value key, ValueRange sum) -> Values {
-                         Value at = scores.at(b, key, row);
-                         Value weight = softmax::exp2(
-                             b, b.fsub(b.loadVector(scores.memref, at), top));
-                         b.storeVector(weight, scores.memref, at);
-                         return {b.fadd(sum[0], weight)};
-                       })[0];
+    Rows keys = rowsOf(tile, tile.source.keys);
+    Value sum = b.unrolledLoop(
+        zero, tile.count, usesAMX ? kQuarters : 1, b.loadVector(sums, row),
+        [&](Value key, ValueRange sum) -> Values {
+          Value at = scores.at(b, key, row);
+          Value weight =
+              softmax::exp2(b, b.fsub(b.loadVector(scores.memref, at), top));
+          b.storeVector(weight, scores.memref, at);
+          return {b.fadd(sum[0], weight)};
+        },
+        [&](Value key) {
+          if (usesAMX)
+            b.ifThen(b.equal(row, zero), [&] { askQuarter(keys, 3, key); });
+        })[0];
     b.storeVector(sum, sums, row);
   });
 }

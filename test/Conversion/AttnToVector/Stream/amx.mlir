@@ -38,15 +38,19 @@ func.func @unrounded(%q: memref<1x2x256x64xbf16>, %k: memref<1x2x256x64xbf16>, %
   return
 }
 
-// More than eight query rows on the same keys, here of one query of each head:
-// keys are copied as they are, and tiles of 64 keys and 16 rows of scores are
-// stored where rows begin. Values are copied in pairs, weights are transposed.
+// More than four query rows on the same keys, here of one query of each head:
+// whole tiles of keys are read in place, those of the end are copied, and tiles
+// of 32 keys and 16 rows of scores are stored where rows begin. Values are copied
+// in pairs, even columns and odd ones, weights are transposed.
 // CHECK-LABEL: func @rows
 // CHECK: memref.prefetch {{.+}} memref<?x64xbf16,
+// CHECK: amx.tile_load {{.+}} : memref<?x64xbf16, {{.+}}> into !amx.tile<16x32xbf16>
 // CHECK: amx.tile_mulf
 // CHECK: amx.tile_store {{.+}} : memref<?x?xf32, strided<[?, 1]>>
+// CHECK: amx.tile_load {{.+}} : memref<64x64xbf16> into !amx.tile<16x32xbf16>
 // CHECK: arith.truncf {{.+}} : vector<16xf32> to vector<16xbf16>
-// CHECK: vector.interleave {{.+}} : vector<16xbf16> -> vector<32xbf16>
+// CHECK: arith.shrui {{.+}} : vector<16xi32>
+// CHECK: vector.store {{.+}} : memref<32x128xbf16>, vector<32xbf16>
 // CHECK: amx.tile_load {{.+}} : memref<16x64xf32> into !amx.tile<16x16xf32>
 // CHECK: amx.tile_mulf
 // CHECK: amx.tile_store {{.+}} : memref<16x64xf32>
@@ -58,12 +62,12 @@ func.func @rows(%q: memref<1x16x1x64xbf16>, %k: memref<1x1x?x64xbf16>, %out: mem
   return
 }
 
-// Eight are multiplied along the columns.
-// CHECK-LABEL: func @eightRows
+// Four are multiplied along the columns.
+// CHECK-LABEL: func @fourRows
 // CHECK-NOT: amx.
-func.func @eightRows(%q: memref<1x8x1x64xbf16>, %k: memref<1x1x?x64xbf16>, %out: memref<1x8x1x64xbf16>) {
-  attn.stream query(%q : memref<1x8x1x64xbf16>)
+func.func @fourRows(%q: memref<1x4x1x64xbf16>, %k: memref<1x1x?x64xbf16>, %out: memref<1x4x1x64xbf16>) {
+  attn.stream query(%q : memref<1x4x1x64xbf16>)
       source(%k, %k : memref<1x1x?x64xbf16>, memref<1x1x?x64xbf16>) ranges [affine_map<(b)[rows, n] -> (0, rows)>]
-      outs(%out : memref<1x8x1x64xbf16>) {scale = 1.0 : f64}
+      outs(%out : memref<1x4x1x64xbf16>) {scale = 1.0 : f64}
   return
 }

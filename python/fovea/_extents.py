@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ._own_calls import TARGET, write_call
 from ._rewriting import ARITHMETIC, SIGNED, read_direction, read_list, read_number
 from ._stablehlo_sort import SortWriter
 
@@ -196,6 +197,8 @@ class ExtentWriter(SortWriter):
         target = self.ir.StringAttr(op.attributes["call_target_name"]).value
         if target == "ApproxTopK":
             return self.write_approximate_top_k(op)
+        if target == TARGET:
+            return write_call(self, op)
         if target != _ASSERTION:
             return False
         comparison = op.operands[0].owner

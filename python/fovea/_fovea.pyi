@@ -47,6 +47,9 @@ class Kernel:
     def signature(self) -> str:
         """Names and types of the arguments, and types of the results."""
     @property
+    def text(self) -> str:
+        """The module that it was compiled from."""
+    @property
     def cpu(self) -> str:
         """The CPU that the code was generated for, as LLVM names it."""
     @property

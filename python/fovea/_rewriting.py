@@ -57,6 +57,9 @@ class Writer:
             return scalar
         return self.make("arith.constant", [self.index], [], {"value": self.integer(scalar, self.index)})
 
+    def cast_to(self, type: Any, found: Any) -> Any:
+        return found if found.type == type else self.make("tensor.cast", [type], [found])
+
     def compare(self, predicate: int, left: Any, right: Any, kind: str = "arith.cmpi") -> Any:
         number = self.integer(predicate, self.ir.IntegerType.get_signless(64))
         return self.make(kind, [self.ir.IntegerType.get_signless(1)], [left, right], {"predicate": number})

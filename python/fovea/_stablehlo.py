@@ -9,6 +9,7 @@ import re
 from collections.abc import Sequence
 
 from . import _fovea
+from ._own_calls import insert_definitions
 from ._rewriting import drop_signs, rewrite
 from ._stablehlo_functions import FunctionWriter
 from ._stablehlo_windows import WindowWriter
@@ -23,7 +24,7 @@ _GENERIC = "--mlir-print-op-generic"
 #: What is rewritten only where the same line has this, too: torch-mlir-opt has linalg for others.
 _ONLY_WITH = {
     "convolution": r"\?", "dynamic_conv": r"\?", "reverse": r"\?", "dot_general": "algorithm = <",
-    "custom_call": r"@(?:ApproxTopK|shape_assertion|stablehlo\.dynamic_reduce_window)",
+    "custom_call": r"@(?:ApproxTopK|fovea\b|shape_assertion|stablehlo\.dynamic_reduce_window)",
 }  # fmt: skip
 
 
@@ -59,4 +60,4 @@ def to_linalg(source: str = "-", text: str | None = None) -> str:
         )
     if left := re.search(r"\b(?:stablehlo\.custom_call @\w+|(?:stablehlo|chlo)\.(?!return\b)\w+)", found):
         raise _fovea.FoveaError(f"torch-mlir-opt has no linalg for {left.group()}")
-    return drop_signs(_run([_GENERIC], text=found)) if re.search(r"[<x ]ui\d+\b", found) else found
+    return insert_definitions(drop_signs(_run([_GENERIC], text=found)) if re.search(r"[<x ]ui\d+\b", found) else found)

@@ -118,9 +118,6 @@ class WindowWriter(ExtentWriter):
         unknown = self.ir.ShapedType.get_dynamic_size()
         return self.ir.RankedTensorType.get([each if isinstance(each, int) else unknown for each in sizes], element)
 
-    def cast_to(self, type: Any, found: Any) -> Any:
-        return found if found.type == type else self.make("tensor.cast", [type], [found])
-
     def pad(self, tensor: Any, windows: Windows, number: Any) -> Any:
         """The array with rows of a number around it."""
         if all(isinstance(each, int) and each == 0 for each in (*windows.low, *windows.high)):

@@ -15,6 +15,7 @@
 #include "Running.h"
 #include "fovea/Emulator/GPUDriver.h"
 #include "fovea/ExecutionEngine/KernelCache.h"
+#include "fovea/ExecutionEngine/KernelOrigin.h"
 #include "fovea/Functions/Shapes.h"
 #include "fovea/Version.h"
 #include "fovea_rt/fovea_rt.h"
@@ -230,6 +231,10 @@ NB_MODULE(_fovea, m) {
           "signature",
           [](const Kernel &self) { return self.getSignature().getString(); },
           "Names and types of the arguments, and types of the results.")
+      .def_prop_ro(
+          "text",
+          [](const Kernel &self) { return toPython(getOrigin(self).text); },
+          "The module that it was compiled from.")
       .def_prop_ro(
           "cpu", [](const Kernel &self) { return toPython(self.getCPU()); },
           "The CPU that the code was generated for, as LLVM names it.")

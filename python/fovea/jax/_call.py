@@ -23,13 +23,11 @@ import numpy as np
 from .. import _fovea
 from .._abstract import AbstractArray
 from .._declarations import FUNCTIONS, Argument
+from .._own_calls import TARGET
 from .._trace import reads_batch
 
-#: The name that `jax.export` and dumps of XLA show.
-TARGET_NAME = "fovea"
-
 for _platform, _handler in _fovea.xla_handlers().items():
-    jax.ffi.register_ffi_target(TARGET_NAME, _handler, platform=_platform)
+    jax.ffi.register_ffi_target(TARGET, _handler, platform=_platform)
 
 #: Functions that write to an argument, a tuple of arrays, whose values after a call are the last
 #: results: its place, from the end.
@@ -199,7 +197,7 @@ def run(name: str, arguments: Sequence[Any]) -> list[jax.Array]:
     operands, structs = _with_axes(operands, call.results)
     first = len(call.results) - len(call.updated)
     function = jax.ffi.ffi_call(
-        TARGET_NAME,
+        TARGET,
         structs,
         # What shares memory has one shape.
         vmap_method="broadcast_all" if call.updated else "expand_dims",

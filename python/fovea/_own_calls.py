@@ -1,0 +1,220 @@
+# Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Calls of the package's functions in programs of JAX, as the IR that they compile for themselves.
+
+Such a call runs on arrays of its types, so that its kernel is known: a function of the program takes the place of the
+call.  It must give the same bits, or the call is refused.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import hashlib
+import math
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from . import _fovea
+from ._declarations import FUNCTIONS
+from ._rewriting import Writer
+
+__all__ = ["TARGET", "insert_definitions", "write_call"]
+
+#: The target of XLA: the name that `jax.export` and dumps of XLA show.
+TARGET = "fovea"
+#: Integers that kernels read, and nothing before them.
+_READ_BY_KERNELS = ("lengths", "query", "positions", "captures")
+_DTYPES = {"f16": "float16", "f32": "float32", "f64": "float64", "i1": "bool", "i32": "int32", "i64": "int64"}
+
+
+class OwnCall(NamedTuple):
+    symbol: str
+    #: Numbers of the operands that the function takes, and types of its arguments and results.
+    operands: list[int]
+    arguments: list[str]
+    results: list[str]
+    #: Numbers of its results that are those of the call.
+    returned: list[int]
+
+
+#: Functions of programs, by their symbols, which tell them apart.
+_DEFINITIONS: dict[str, str] = {}
+
+
+def _make(element: str, shape: Sequence[int], name: str, integer: int, random: np.random.Generator) -> np.ndarray[Any, Any]:
+    if element.startswith(("f", "bf")):
+        dtype = _fovea.bfloat16() if element == "bf16" else np.dtype(_DTYPES[element])
+        return random.standard_normal(shape).astype(dtype)
+    if element not in _DTYPES or name.split("_")[0] not in _READ_BY_KERNELS:
+        raise ValueError(f"{name}: found integers that are read before a kernel runs")
+    return np.full(shape, integer, _DTYPES[element])
+
+
+def _fill(pattern: Any, arrays: Iterator[Any]) -> Any:
+    if pattern is ...:
+        return next(arrays)
+    return tuple(_fill(each, arrays) for each in pattern) if isinstance(pattern, tuple) else pattern
+
+
+def _name(name: str, pattern: Any) -> Iterator[str]:
+    """Of arrays, as arguments of kernels have them."""
+    if pattern is ...:
+        yield name
+    elif isinstance(pattern, tuple):
+        for number, each in enumerate(pattern):
+            yield from _name(f"{name}_{number}", each)
+
+
+def _name_operands(function: str, pattern: tuple[Any, ...]) -> list[str]:
+    declared = FUNCTIONS.get(function.removesuffix("_backward"))
+    arguments = () if declared is None else declared.backward_arguments if function.endswith("_backward") else declared.arguments
+    return [each for argument, value in zip(arguments, pattern) for each in _name(argument.name, value)]
+
+
+def _flatten(found: Any) -> list[Any]:
+    if isinstance(found, (tuple, list)):
+        return [leaf for each in found for leaf in _flatten(each)]
+    return [] if found is None else [found]
+
+
+def _read_types(signature: str) -> tuple[list[str], list[str], list[str]]:
+    """Names and types of arguments, and types of results."""
+    arguments, results = signature.rsplit(" -> ", 1)
+    pairs = re.findall(r"%([\w.$-]+): ([^()]*?)(?=, %|\)$)", arguments)
+    return [name for name, _ in pairs], [type for _, type in pairs], re.findall(r"tensor<[^>]*>", results)
+
+
+def _write(text: str, symbol: str) -> str:
+    """The function of a module, without names of attributes and places, which are the module's."""
+    text = re.sub(r" loc\((?:[^()]|\([^()]*\))*\)", "", text)
+    aliases = dict(re.findall(r"^(#\w+) = (.*)$", text, re.MULTILINE))
+    body = re.sub(r"^#.*\n", "", text, flags=re.MULTILINE)
+    body = body[body.index("func.func") : body.rindex("}")]
+    for _ in aliases:
+        body = re.sub(r"#\w+\b(?![.<\w])", lambda found: aliases.get(found[0], found[0]), body)
+    body = re.sub(r" \{bufferization\.buffer_layout = strided<[^>]*>\}", "", body)
+    return re.sub(r"func\.func @[\w.]+", f"func.func private @{symbol}", body, count=1)
+
+
+class _Found(NamedTuple):
+    """The one kernel of a call, numbers of the operands that are its arguments, and of its results that are returned."""
+
+    kernel: _fovea.Kernel
+    numbers: list[int]
+    returned: list[int]
+
+
+def _find_kernel(function: str, pattern: Any, names: Sequence[str], arrays: Sequence[Any]) -> _Found:
+    found: list[Any] = []
+    kernels = _fovea.record_kernels(lambda: found.append(getattr(_fovea, function)(*_fill(pattern, iter(arrays)), "cpu")))
+    if len(kernels) != 1:
+        raise ValueError(f"found a call of {len(kernels)} kernels, needed one kernel")
+    kernel, shapes = kernels[0][:2]
+    arguments, _, _ = _read_types(kernel.signature)
+    # Others have the order of the call.
+    numbers = [names.index(each) if each in names else number for number, each in enumerate(arguments)]
+    is_known = max(numbers, default=0) < len(arrays) and shapes == [list(arrays[each].shape) for each in numbers]
+    results = _flatten(kernel(*(arrays[each] for each in numbers))) if is_known else []
+    returned = [next((number for number, each in enumerate(results) if _equal(each, one)), -1) for one in _flatten(found)]
+    if -1 in returned:
+        raise ValueError("found a call that computes more than its kernel")
+    return _Found(kernel, numbers, returned)
+
+
+@functools.lru_cache(maxsize=1024)
+def _define(function: str, text: str, types: tuple[tuple[str, tuple[int, ...]], ...]) -> OwnCall:
+    """What a call with operands of these element types and shapes becomes."""
+    pattern = ast.literal_eval(text)
+    names = _name_operands(function, pattern)
+    random = np.random.default_rng(0)
+    calls = []
+    for integer in (0, 1) if any(element.startswith("i") for element, _ in types) else (0,):
+        arrays = [_make(element, shape, name, integer, random) for (element, shape), name in zip(types, names, strict=True)]
+        calls.append(_find_kernel(function, pattern, names, arrays))
+    kernel, numbers, returned = calls[0]
+    if any(each.kernel.text != kernel.text or each[1:] != (numbers, returned) for each in calls):
+        raise ValueError("found a call whose kernel depends on integers")
+    _, arguments, results = _read_types(kernel.signature)
+    symbol = f"fovea_{function}_{hashlib.sha256(kernel.text.encode()).hexdigest()[:16]}"
+    _DEFINITIONS[symbol] = _write(kernel.text, symbol)
+    return OwnCall(symbol, numbers, arguments, results, returned)
+
+
+def _equal(one: Any, other: Any) -> bool:
+    one, other = np.asarray(one), np.asarray(other)
+    return one.dtype == other.dtype and np.array_equal(one.view(np.uint8), other.view(np.uint8))
+
+
+class _Batches:
+    """Axes of `jax.vmap`, which are before those of a call, as a part of its batch."""
+
+    def __init__(self, writer: Writer, ranks: Sequence[int], axes: Sequence[int], types: Sequence[Any]):
+        self.writer = writer
+        self.counts = [type.rank - rank for type, rank in zip(types, ranks)]
+        outer = [tuple(type.shape)[:count] for type, count in zip(types, self.counts)]
+        if len(set(self.counts)) > 1 or (any(self.counts) and set(axes) != {1}):
+            raise ValueError("found a call under jax.vmap whose arrays have no batch, needed one without")
+        #: Operands that do not have an axis have extent 1 there.
+        self.outer = [max(extents) for extents in zip(*outer)]
+
+    def reshape(self, value: Any, shape: Sequence[int]) -> Any:
+        type = self.writer.ir.RankedTensorType(value.type)
+        return self.writer.make("stablehlo.reshape", [self.writer.ir.RankedTensorType.get(shape, type.element_type)], [value])
+
+    def join(self, value: Any) -> Any:
+        if not self.outer:
+            return value
+        ir, type = self.writer.ir, self.writer.ir.RankedTensorType(value.type)
+        shape = [*self.outer, *tuple(type.shape)[len(self.outer) :]]
+        dimensions = {"broadcast_dimensions": ir.DenseI64ArrayAttr.get(list(range(len(shape))))}
+        value = self.writer.make("stablehlo.broadcast_in_dim", [ir.RankedTensorType.get(shape, type.element_type)], [value], dimensions)
+        return self.reshape(value, self.joined(shape))
+
+    def joined(self, shape: Sequence[int]) -> list[int]:
+        count = len(self.outer)
+        return [math.prod(shape[: count + 1]), *shape[count + 1 :]] if count else list(shape)
+
+    def part(self, value: Any, type: Any) -> Any:
+        return self.reshape(value, type.shape) if self.outer else value
+
+
+def write_call(writer: Writer, op: Any) -> list[Any]:
+    """What takes the place of a call in StableHLO: one of a function that the module declares."""
+    ir = writer.ir
+    config = ir.DictAttr(op.attributes["backend_config"])
+    function, arguments = (ir.StringAttr(config[each]).value for each in ("function", "arguments"))
+    ranks, axes = (list(ir.DenseIntElementsAttr(config[each])) for each in ("ranks", "batch_axes"))
+    types = [ir.RankedTensorType(each.type) for each in op.operands]
+    try:
+        batches = _Batches(writer, ranks, axes, types)
+        operands = [*map(batches.join, op.operands)]
+        types = [ir.RankedTensorType(each.type) for each in operands]
+        call = _define(function, arguments, tuple((str(each.element_type), tuple(each.shape)) for each in types))
+    except (ValueError, _fovea.FoveaError) as error:
+        raise _fovea.FoveaError(f"fovea.{function} is no part of a whole program here: {error}") from error
+    inputs, outputs = ([ir.Type.parse(each) for each in kinds] for kinds in (call.arguments, call.results))
+    if call.symbol not in ir.SymbolTable(writer.module.operation):
+        with ir.InsertionPoint.at_block_begin(writer.module.body):
+            attributes = {
+                "sym_name": ir.StringAttr.get(call.symbol), "sym_visibility": ir.StringAttr.get("private"),
+                "function_type": ir.TypeAttr.get(ir.FunctionType.get(inputs, outputs)),
+            }  # fmt: skip
+            writer.make_all("func.func", [], [], attributes, regions=1)
+    operands = [writer.cast_to(type, operands[number]) for type, number in zip(inputs, call.operands)]
+    found = writer.make_all("func.call", outputs, operands, {"callee": ir.FlatSymbolRefAttr.get(call.symbol)}).results
+    results = []
+    for old, number in zip(op.results, call.returned, strict=True):
+        type = ir.RankedTensorType(old.type)
+        joined = ir.RankedTensorType.get(batches.joined(type.shape), type.element_type)
+        results.append(batches.part(writer.cast_to(joined, found[number]), type))
+    return results
+
+
+def insert_definitions(text: str) -> str:
+    """A module whose declared functions of calls are defined."""
+    return re.sub(r"^ *func\.func private @(fovea_\w+)\(.*$", lambda found: _DEFINITIONS[found[1]], text, flags=re.MULTILINE)

@@ -14,7 +14,7 @@ import functools
 import hashlib
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,12 +23,12 @@ from . import _fovea
 from ._declarations import FUNCTIONS
 from ._rewriting import Writer
 
-__all__ = ["TARGET", "insert_definitions", "write_call"]
+__all__ = ["TARGET", "OwnCall", "declare", "define", "flatten", "insert_definitions", "wrap", "write_call"]
 
 #: The target of XLA: the name that `jax.export` and dumps of XLA show.
 TARGET = "fovea"
 #: Integers that kernels read, and nothing before them.
-_READ_BY_KERNELS = ("lengths", "query", "positions", "captures")
+_READ_BY_KERNELS = re.compile(r"(query_)?lengths|positions|captures_\d+")
 _DTYPES = {"f16": "float16", "f32": "float32", "f64": "float64", "i1": "bool", "i32": "int32", "i64": "int64"}
 
 
@@ -42,6 +42,9 @@ class OwnCall(NamedTuple):
     returned: list[int]
 
 
+#: Computes the results of a call, of arrays as operands.
+_Run = Callable[[Sequence[Any]], list[Any]]
+
 #: Functions of programs, by their symbols, which tell them apart.
 _DEFINITIONS: dict[str, str] = {}
 
@@ -50,7 +53,7 @@ def _make(element: str, shape: Sequence[int], name: str, integer: int, random: n
     if element.startswith(("f", "bf")):
         dtype = _fovea.bfloat16() if element == "bf16" else np.dtype(_DTYPES[element])
         return random.standard_normal(shape).astype(dtype)
-    if element not in _DTYPES or name.split("_")[0] not in _READ_BY_KERNELS:
+    if element not in _DTYPES or not _READ_BY_KERNELS.fullmatch(name):
         raise ValueError(f"{name}: found integers that are read before a kernel runs")
     return np.full(shape, integer, _DTYPES[element])
 
@@ -76,9 +79,9 @@ def _name_operands(function: str, pattern: tuple[Any, ...]) -> list[str]:
     return [each for argument, value in zip(arguments, pattern) for each in _name(argument.name, value)]
 
 
-def _flatten(found: Any) -> list[Any]:
+def flatten(found: Any) -> list[Any]:
     if isinstance(found, (tuple, list)):
-        return [leaf for each in found for leaf in _flatten(each)]
+        return [leaf for each in found for leaf in flatten(each)]
     return [] if found is None else [found]
 
 
@@ -109,33 +112,33 @@ class _Found(NamedTuple):
     returned: list[int]
 
 
-def _find_kernel(function: str, pattern: Any, names: Sequence[str], arrays: Sequence[Any]) -> _Found:
+def _find_kernel(run: _Run, names: Sequence[str], arrays: Sequence[Any]) -> _Found:
     found: list[Any] = []
-    kernels = _fovea.record_kernels(lambda: found.append(getattr(_fovea, function)(*_fill(pattern, iter(arrays)), "cpu")))
+    kernels = _fovea.record_kernels(lambda: found.extend(run(arrays)))
     if len(kernels) != 1:
         raise ValueError(f"found a call of {len(kernels)} kernels, needed one kernel")
     kernel, shapes = kernels[0][:2]
-    arguments, _, _ = _read_types(kernel.signature)
+    arguments, kinds, _ = _read_types(kernel.signature)
     # Others have the order of the call.
     numbers = [names.index(each) if each in names else number for number, each in enumerate(arguments)]
     is_known = max(numbers, default=0) < len(arrays) and shapes == [list(arrays[each].shape) for each in numbers]
-    results = _flatten(kernel(*(arrays[each] for each in numbers))) if is_known else []
-    returned = [next((number for number, each in enumerate(results) if _equal(each, one)), -1) for one in _flatten(found)]
+    results = []
+    if is_known:
+        given = (arrays[each].astype(np.int32) if type.endswith("xi32>") else arrays[each] for each, type in zip(numbers, kinds))
+        results = flatten(kernel(*given))
+    returned = [next((number for number, each in enumerate(results) if _equal(each, one)), -1) for one in found]
     if -1 in returned:
         raise ValueError("found a call that computes more than its kernel")
     return _Found(kernel, numbers, returned)
 
 
-@functools.lru_cache(maxsize=1024)
-def _define(function: str, text: str, types: tuple[tuple[str, tuple[int, ...]], ...]) -> OwnCall:
-    """What a call with operands of these element types and shapes becomes."""
-    pattern = ast.literal_eval(text)
-    names = _name_operands(function, pattern)
+def define(function: str, run: _Run, names: Sequence[str], types: Sequence[tuple[str, Sequence[int]]]) -> OwnCall:
+    """What a call with operands of these names, element types and shapes becomes; `run` computes its results."""
     random = np.random.default_rng(0)
     calls = []
     for integer in (0, 1) if any(element.startswith("i") for element, _ in types) else (0,):
         arrays = [_make(element, shape, name, integer, random) for (element, shape), name in zip(types, names, strict=True)]
-        calls.append(_find_kernel(function, pattern, names, arrays))
+        calls.append(_find_kernel(run, names, arrays))
     kernel, numbers, returned = calls[0]
     if any(each.kernel.text != kernel.text or each[1:] != (numbers, returned) for each in calls):
         raise ValueError("found a call whose kernel depends on integers")
@@ -143,6 +146,17 @@ def _define(function: str, text: str, types: tuple[tuple[str, tuple[int, ...]], 
     symbol = f"fovea_{function}_{hashlib.sha256(kernel.text.encode()).hexdigest()[:16]}"
     _DEFINITIONS[symbol] = _write(kernel.text, symbol)
     return OwnCall(symbol, numbers, arguments, results, returned)
+
+
+@functools.lru_cache(maxsize=1024)
+def _define_text(function: str, text: str, types: tuple[tuple[str, tuple[int, ...]], ...]) -> OwnCall:
+    """Of a function whose arguments are written down, as calls of XLA have them."""
+    pattern = ast.literal_eval(text)
+
+    def run(arrays: Sequence[Any]) -> list[Any]:
+        return flatten(getattr(_fovea, function)(*_fill(pattern, iter(arrays)), "cpu"))
+
+    return define(function, run, _name_operands(function, pattern), types)
 
 
 def _equal(one: Any, other: Any) -> bool:
@@ -183,6 +197,47 @@ class _Batches:
         return self.reshape(value, type.shape) if self.outer else value
 
 
+def declare(ir: Any, module: Any, symbol: str, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
+    """A private function whose body insert_definitions() knows."""
+    if symbol in ir.SymbolTable(module.operation):
+        return
+    attributes = {
+        "sym_name": ir.StringAttr.get(symbol), "sym_visibility": ir.StringAttr.get("private"),
+        "function_type": ir.TypeAttr.get(ir.FunctionType.get(list(inputs), list(outputs))),
+    }  # fmt: skip
+    with ir.InsertionPoint(module.body):
+        ir.Operation.create("func.func", attributes=attributes, regions=1)
+
+
+def _narrow(value: str, result: str, wide: str, narrow: str) -> list[str]:
+    """Integers of 64 bits, as calls narrow them: those that do not fit are out of bounds in either type."""
+    return [
+        f"  {result}m = arith.constant dense<{2**31 - 1}> : {wide}", f"  {result}l = arith.constant dense<{-(2**31)}> : {wide}",
+        f"  {result}a = arith.minsi {value}, {result}m : {wide}", f"  {result}b = arith.maxsi {result}a, {result}l : {wide}",
+        f"  {result} = arith.trunci {result}b : {wide} to {narrow}",
+    ]  # fmt: skip
+
+
+def wrap(call: OwnCall, inputs: Sequence[str], outputs: Sequence[str]) -> str:
+    """The symbol of a function of known extents that calls that of a call: its operands, and what is returned of its results."""
+    symbol = f"{call.symbol}_{hashlib.sha256(repr((call[1:], *inputs, *outputs)).encode()).hexdigest()[:16]}"
+    kernel = f"{symbol}_kernel"
+    lines = [f"func.func private @{symbol}({', '.join(f'%a{k}: {type}' for k, type in enumerate(inputs))}) -> ({', '.join(outputs)}) {{"]
+    for place, (number, type) in enumerate(zip(call.operands, call.arguments)):
+        given, value = inputs[number], f"%a{number}"
+        if given.endswith("xi64>") and type.endswith("xi32>"):
+            value, given = f"%n{place}", given.replace("xi64>", "xi32>")
+            lines += _narrow(f"%a{number}", value, inputs[number], given)
+        lines.append(f"  %k{place} = tensor.cast {value} : {given} to {type}")
+    operands = ", ".join(f"%k{place}" for place in range(len(call.operands)))
+    lines.append(f"  %r:{len(call.results)} = call @{kernel}({operands}) : ({', '.join(call.arguments)}) -> ({', '.join(call.results)})")
+    for place, (number, type) in enumerate(zip(call.returned, outputs)):
+        lines.append(f"  %f{place} = tensor.cast %r#{number} : {call.results[number]} to {type}")
+    lines.append(f"  return {', '.join(f'%f{place}' for place in range(len(outputs)))} : {', '.join(outputs)}\n}}")
+    _DEFINITIONS[symbol] = "\n".join(lines) + "\n" + _DEFINITIONS[call.symbol].replace(f"@{call.symbol}", f"@{kernel}")
+    return symbol
+
+
 def write_call(writer: Writer, op: Any) -> list[Any]:
     """What takes the place of a call in StableHLO: one of a function that the module declares."""
     ir = writer.ir
@@ -194,25 +249,15 @@ def write_call(writer: Writer, op: Any) -> list[Any]:
         batches = _Batches(writer, ranks, axes, types)
         operands = [*map(batches.join, op.operands)]
         types = [ir.RankedTensorType(each.type) for each in operands]
-        call = _define(function, arguments, tuple((str(each.element_type), tuple(each.shape)) for each in types))
+        call = _define_text(function, arguments, tuple((str(each.element_type), tuple(each.shape)) for each in types))
     except (ValueError, _fovea.FoveaError) as error:
         raise _fovea.FoveaError(f"fovea.{function} is no part of a whole program here: {error}") from error
-    inputs, outputs = ([ir.Type.parse(each) for each in kinds] for kinds in (call.arguments, call.results))
-    if call.symbol not in ir.SymbolTable(writer.module.operation):
-        with ir.InsertionPoint.at_block_begin(writer.module.body):
-            attributes = {
-                "sym_name": ir.StringAttr.get(call.symbol), "sym_visibility": ir.StringAttr.get("private"),
-                "function_type": ir.TypeAttr.get(ir.FunctionType.get(inputs, outputs)),
-            }  # fmt: skip
-            writer.make_all("func.func", [], [], attributes, regions=1)
-    operands = [writer.cast_to(type, operands[number]) for type, number in zip(inputs, call.operands)]
-    found = writer.make_all("func.call", outputs, operands, {"callee": ir.FlatSymbolRefAttr.get(call.symbol)}).results
-    results = []
-    for old, number in zip(op.results, call.returned, strict=True):
-        type = ir.RankedTensorType(old.type)
-        joined = ir.RankedTensorType.get(batches.joined(type.shape), type.element_type)
-        results.append(batches.part(writer.cast_to(joined, found[number]), type))
-    return results
+    outputs = [ir.RankedTensorType(each.type) for each in op.results]
+    outputs = [ir.RankedTensorType.get(batches.joined(type.shape), type.element_type) for type in outputs]
+    symbol = wrap(call, [*map(str, types)], [*map(str, outputs)])
+    declare(ir, writer.module, symbol, types, outputs)
+    found = writer.make_all("func.call", outputs, operands, {"callee": ir.FlatSymbolRefAttr.get(symbol)}).results
+    return [batches.part(new, ir.RankedTensorType(old.type)) for old, new in zip(op.results, found, strict=True)]
 
 
 def insert_definitions(text: str) -> str:

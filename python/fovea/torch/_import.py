@@ -14,11 +14,13 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from .. import _fovea
+from .._own_calls import insert_definitions
 from .._tm_tensor import lower_tm_tensor
 from ._decompositions import DECOMPOSITIONS
 from ._dynamic import fold_positions, resolve_items, rewrite_extents, split_reshapes, state_extents, take_assertions
 from ._experts import experts_at_once
 from ._guards import find_guards, record_guards, write_guards
+from ._own_calls import find_calls, lower_with_calls
 from ._special import SPECIAL
 from ._uniform import fold_uniform
 
@@ -136,11 +138,17 @@ def import_module(
                 state_extents(exported.graph_module)
                 rewrite_extents(exported.graph_module)
                 split_reshapes(exported.graph_module)
+            legal = ["aten.flatten.using_ints", "aten.unflatten.int"] if any(shapes) else []
+            calls = find_calls(exported.graph)
             module = fx.export_and_import(
-                exported, output_type="linalg-on-tensors", decomposition_table={}, fx_importer=FxImporter(context=context),
-                backend_legal_ops=["aten.flatten.using_ints", "aten.unflatten.int"] if any(shapes) else None,
+                exported, output_type="raw" if calls else "linalg-on-tensors", decomposition_table={},
+                fx_importer=FxImporter(context=context), backend_legal_ops=legal or None,
             )  # fmt: skip
+            if calls:
+                lower_with_calls(ir, module, calls, legal, lambda: not all(map(_is_of_call, messages)))
             write_guards(ir, module, guards, names)
+        except _fovea.FoveaError:
+            raise
         except Exception as error:
             reason = _find_reason(messages) or _first_line(error)
             raise _fovea.FoveaError(f"torch-mlir does not import {type(model).__name__}: {reason}") from error
@@ -148,7 +156,7 @@ def import_module(
     types = [str(each.meta["val"].dtype).removeprefix("torch.") for each in results]
     # Of others the module says what they are.
     types = [each if each.startswith("uint") else "V" for each in types]
-    return lower_tm_tensor(str(module)), state, names, types
+    return insert_definitions(lower_tm_tensor(str(module))), state, names, types
 
 
 def _find_fixed(error: Exception, names: Sequence[str], fixed: Mapping[str, str | None]) -> str | None:
@@ -177,6 +185,11 @@ def _reshape_attention(graph: torch.fx.Graph) -> None:
             source = source.args[0]
         if source.target is aten.scaled_dot_product_attention.default:
             node.target = aten.reshape.default
+
+
+def _is_of_call(message: tuple[str, str]) -> bool:
+    """What torch-mlir's last check says of a function that is called."""
+    return message[0].startswith("failed to legalize operation 'func.call'") or "backend contract" in message[0]
 
 
 def _find_reason(messages: Sequence[tuple[str, str]]) -> str | None:

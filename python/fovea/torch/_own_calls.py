@@ -1,0 +1,133 @@
+# Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Operators of fovea.torch in whole models, as the IR that they compile for themselves.
+
+torch-mlir keeps such an operator by its name: a call of a declared function takes its place before anything is lowered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch.fx import Graph, Node
+
+from .. import _fovea
+from .._own_calls import OwnCall, declare, define, flatten, wrap
+
+__all__ = ["find_calls", "lower_with_calls"]
+
+_ELEMENTS = {
+    torch.float32: "f32", torch.float64: "f64", torch.float16: "f16", torch.bfloat16: "bf16", torch.int32: "i32", torch.int64: "i64",
+    torch.bool: "i1",
+}  # fmt: skip
+
+
+def _to_tensor(array: np.ndarray[Any, Any]) -> torch.Tensor:
+    if array.dtype == _fovea.bfloat16():
+        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(array)
+
+
+def _to_array(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
+    tensor = tensor.contiguous()
+    return tensor.view(torch.int16).numpy().view(_fovea.bfloat16()) if tensor.dtype == torch.bfloat16 else tensor.numpy()
+
+
+def _find_operands(node: Node) -> Iterator[tuple[str, Node]]:
+    """Tensors, with names as kernels have them."""
+    for argument, value in zip(node.target._schema.arguments, node.args):
+        if isinstance(value, Node):
+            yield argument.name, value
+        elif isinstance(value, (list, tuple)):
+            yield from ((f"{argument.name}_{number}", each) for number, each in enumerate(value) if isinstance(each, Node))
+
+
+def _find_call(node: Node) -> OwnCall:
+    names, operands = [], []
+    for name, each in _find_operands(node):
+        names.append(name)
+        operands.append(each)
+    values = [each.meta["val"] for each in operands]
+    if not all(isinstance(each, torch.Tensor) and all(isinstance(extent, int) for extent in each.shape) for each in values):
+        raise ValueError("found extents that are not known, needed an example without dynamic ones")
+    if node.kwargs:
+        raise ValueError(f"found arguments by name: {', '.join(node.kwargs)}")
+
+    def run(arrays: Sequence[Any]) -> list[Any]:
+        tensors = iter(map(_to_tensor, arrays))
+        arguments = torch.fx.node.map_arg(node.args, lambda each: next(tensors))
+        # What is not there has no elements.
+        return [_to_array(each) for each in flatten(node.target(*arguments)) if each.numel()]
+
+    types = [(_ELEMENTS[each.dtype], tuple(each.shape)) for each in values]
+    return define(node.target._schema.name.removeprefix("fovea::"), run, names, types)
+
+
+def find_calls(graph: Graph) -> list[OwnCall]:
+    """Of the package's own operators, in their order."""
+    found = []
+    for node in graph.nodes:
+        if node.op == "call_function" and getattr(node.target, "namespace", None) == "fovea":
+            try:
+                found.append(_find_call(node))
+            except (ValueError, _fovea.FoveaError) as error:
+                raise _fovea.FoveaError(f"{node.target._schema.name} is no part of a whole program here: {error}") from error
+    return found
+
+
+def _is_own(op: Any) -> bool:
+    return op.name == "torch.operator" and str(op.attributes["name"]).strip('"').startswith("torch.fovea.")
+
+
+def _find_tensors(values: Sequence[Any]) -> Iterator[Any]:
+    for value in values:
+        if str(value.type).startswith("!torch.vtensor"):
+            yield value
+        elif str(value.type).startswith("!torch.list<vtensor"):
+            yield from _find_tensors(value.owner.operands)
+
+
+def _to_builtin(type: Any) -> str:
+    """!torch.vtensor<[2,3],f32> as tensor<2x3xf32>."""
+    extents, element = str(type).removeprefix("!torch.vtensor<[").removesuffix(">").split("],")
+    # Integers of torch have signs.
+    return f"tensor<{''.join(f'{extent}x' for extent in extents.split(',') if extent)}{element.removeprefix('s')}>"
+
+
+def _replace(ir: Any, module: Any, op: Any, call: OwnCall) -> None:
+    operands = list(_find_tensors(op.operands))
+    results = [each for each in op.results if "[0]" not in str(each.type)]
+    inputs, outputs = ([_to_builtin(each.type) for each in values] for values in (operands, results))
+    symbol = wrap(call, inputs, outputs)
+    declare(ir, module, symbol, [each.type for each in operands], [each.type for each in results])
+    with ir.InsertionPoint(op), op.location:
+        callee = {"callee": ir.FlatSymbolRefAttr.get(symbol)}
+        new = ir.Operation.create("func.call", results=[each.type for each in results], operands=operands, attributes=callee)
+    for old, result in zip(results, new.results, strict=True):
+        old.replace_all_uses_with(result)
+    op.erase()
+
+
+def lower_with_calls(ir: Any, module: Any, calls: Sequence[OwnCall], legal: Sequence[str], failed: Callable[[], bool]) -> None:
+    """torch-mlir's lowering, for a module that has the operators of `calls` in their order. `failed` says whether an error was
+    reported that is not of calls, which its last check does not know."""
+    from torch_mlir.passmanager import PassManager
+
+    own = [op.operation for op in module.body.operations[0].regions[0].blocks[0].operations if _is_own(op.operation)]
+    with module.context, ir.Location.unknown():
+        for op, call in zip(own, calls, strict=True):
+            _replace(ir, module, op, call)
+        # To handlers, not as a part of exceptions.
+        module.context.emit_error_diagnostics = True
+        backend = f"{{backend-legal-ops={','.join(legal)}}}" if legal else ""
+        PassManager.parse(f"builtin.module(torchdynamo-export-to-torch-backend-pipeline{backend})").run(module.operation)
+        lowering = PassManager.parse("builtin.module(torch-backend-to-linalg-on-tensors-backend-pipeline{allow-non-finites=True})")
+        try:
+            lowering.run(module.operation)
+        except Exception:
+            if failed() or "!torch." in str(module):
+                raise

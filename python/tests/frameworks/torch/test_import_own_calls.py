@@ -1,0 +1,121 @@
+# Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Functions and modules of fovea.torch in whole models, against the same in PyTorch."""
+
+import numpy as np
+import pytest
+import torch
+
+import fovea
+import fovea.torch
+
+pytest.importorskip("torch_mlir")
+
+Q, K, V = torch.randn(3, 2, 2, 16, 8, generator=torch.Generator().manual_seed(0))
+
+
+class Call(torch.nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, *inputs):
+        return self.function(*inputs)
+
+
+def dense(*arguments, **options):
+    return fovea.torch.dense(*arguments, **options)
+
+
+def scores(q, k, v):
+    slopes = fovea.capture(torch.tensor([0.5, 2.0]))
+    return dense(q, k, v, score=lambda s, b, h, i, j: s * slopes[h] - abs(i - j), return_lse=True)
+
+
+def far(q, k, v):
+    weights = [q.new_full((1, 1, extent, 8), 1 / extent) for extent in (4, 8)]
+    return fovea.torch.fast_multipole(q, k, v, weights, weights, group=4)
+
+
+FUNCTIONS = {
+    "dense": lambda q, k, v: dense(q * 2, k, v, causal=True, window=5) + 1,
+    "bias": lambda q, k, v: dense(q, k, v, bias=q @ k.mT, sink=torch.ones(2, 2)),
+    "lengths": lambda q, k, v: dense(q, k, v, lengths=torch.tensor([3, 9], dtype=torch.int32)),
+    "narrow": lambda q, k, v: dense(q.bfloat16(), k.bfloat16(), v.bfloat16()).float(),
+    "transposed": lambda q, k, v: dense(q.mT.contiguous().mT, k, v).transpose(1, 2).flatten(2),
+    "scores": scores,
+    "far": far,
+    "vq": lambda q, k, v: fovea.torch.vq(q, k, v, k[0, :, :4], block=8),
+    "rope": lambda q, k, v: fovea.torch.rope(q, torch.arange(16)[None, None] * 3),
+    "twice": lambda q, k, v: dense(dense(q, k, v), k, dense(k, q, v, causal=True)),
+}
+
+
+def near(found, expected):
+    found = found if isinstance(found, tuple) else (found,)
+    for one, other in zip(found, torch.utils._pytree.tree_leaves(expected), strict=True):
+        assert one.shape == tuple(other.shape)
+        np.testing.assert_allclose(np.asarray(one), other.detach().numpy(), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions(name):
+    function = FUNCTIONS[name]
+    program = fovea.import_torch(Call(function), Q, K, V)
+    near(program(Q, K, V), function(Q, K, V))
+    near(program(K, V, Q), function(K, V, Q))
+
+
+def test_modules(tmp_path):
+    """What replaces the attention of a model is a part of its program."""
+    torch.manual_seed(0)
+    layer = torch.nn.TransformerEncoderLayer(32, 4, 64, dropout=0.0, batch_first=True)
+    model = torch.nn.TransformerEncoder(layer, 2, enable_nested_tensor=False).eval()
+    fovea.torch.swap(model, fovea.torch.nn.FastMultipoleAttention, group=4, rank=2, max_length=32)
+    path, (example, x) = tmp_path / "model.mlir", torch.randn(2, 3, 32, 32)
+    program = fovea.import_torch(model, example, path=path)
+    with torch.no_grad():
+        near(program(x), model(x))
+        near(fovea.load(path)(x), model(x))
+    assert "attn.fast_multipole" in program.text
+
+
+def test_transformers():
+    transformers = pytest.importorskip("transformers")
+    fovea.torch.register_transformers()
+    configuration = transformers.LlamaConfig(
+        vocab_size=97, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, intermediate_size=48
+    )
+    model = transformers.AutoModelForCausalLM.from_config(configuration, attn_implementation="fovea").eval()
+    ids = torch.randint(3, 90, (2, 13), generator=torch.Generator().manual_seed(1))
+    program = fovea.import_torch(model, ids, use_cache=False)
+    with torch.no_grad():
+        near(program(ids), model(ids, use_cache=False).logits)
+
+
+def test_lengths_are_checked():
+    program = fovea.import_torch(Call(lambda q, k, v, n: dense(q, k, v, lengths=n)), Q, K, V, torch.tensor([0, 16]))
+    with pytest.raises(fovea.FoveaError, match="17"):
+        program(Q, K, V, torch.tensor([0, 17]))
+
+
+REFUSED = {
+    "found integers that are read before a kernel runs": (
+        lambda q, k, v: fovea.torch.varlen(*(each[0].transpose(0, 1) for each in (q, k, v)), *[torch.tensor([0, 4, 16])] * 2), {}
+    ),
+    "found extents that are not known": (lambda q, k, v: dense(q, k, v), {"dynamic": (2,)}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("reason", REFUSED)
+def test_what_is_refused_is_named(reason):
+    function, options = REFUSED[reason]
+    with pytest.raises(fovea.FoveaError, match=r"fovea::\w+ is no part of a whole program here: .*" + reason):
+        fovea.import_torch(Call(function), Q, K, V, **options)
+
+
+def test_other_errors_stay():
+    """Calls do not hide what torch-mlir does not import."""
+    with pytest.raises(fovea.FoveaError, match=r"torch-mlir does not import Call: it has no linalg for aten.fft_fftn"):
+        fovea.import_torch(Call(lambda q, k, v: torch.fft.fftn(dense(q, k, v)).real), Q, K, V)

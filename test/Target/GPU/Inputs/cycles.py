@@ -50,11 +50,22 @@ def gradients(width):
             f"  return %r#0, %r#1, %r#2 : {q}, {k}, {k}\n}}\n")
 
 
+def lists(block, unit, entries):
+    """Of which each block of queries has one."""
+    q, k, r = "tensor<1x8x4096x128xbf16>", "tensor<1x2x4096x128xbf16>", f"tensor<1x2x{4096 // block}x{entries}xi32>"
+    return (f"func.func @f(%q: {q}, %k: {k}, %v: {k}, %r: {r}, %o: {q}) -> {q} {{\n"
+            f"  %y = attn.stream query(%q : {q}) source(%k, %v : {k}, {k}) rows(%r : {r}) unit = {unit}\n"
+            f"      ranges [affine_map<(b)[rows, n] -> (0, rows)>] mask <causal>\n"
+            f"      outs(%o : {q}) {{block = {block} : i64, scale = 8.838835e-02 : f64}} -> {q}\n  return %y : {q}\n}}\n")
+
+
 KERNELS = {f"dense, causal, D = {width}": dense(width) for width in (64, 128, 256)}
 KERNELS["dense with log weights, D = 128"] = dense(
     128, "log_weight(%w : tensor<1x2x?xf32>)", "w", "tensor<1x2x?xf32>")
 KERNELS["fast multipole, 128 tokens near, D = 128"] = artefacts.multipole(128, 8192, 128, 4, 8, 2)[0]
 KERNELS["vq, blocks of 512, 512 codewords, D = 128"] = artefacts.vq(128, 8192, 512, 512, 8, 2)
+KERNELS["lists of blocks of 64 rows for 128 queries, D = 128"] = lists(128, 64, 16)
+KERNELS["lists of single rows for 128 queries, D = 128"] = lists(128, 1, 1024)
 # Two kernels each, in this order.
 GRADIENTS = {f"gradients for {{}}, dense, causal, D = {width}": gradients(width) for width in (64, 128)}
 

@@ -180,6 +180,21 @@ func.func @gradients(%q: !q, %k: !k, %v: !k, %o: !q, %l: !l, %d: !q)
   return %r#0, %r#1, %r#2 : !q, !k, !k
 })"};
 
+/// So few rows that three blocks share the queries of each.
+constexpr Example kSharedGradients = {450, 70, 1, true, R"(
+!q = tensor<1x1x450x64xf16>
+!k = tensor<1x1x70x64xf16>
+!l = tensor<1x1x450xf32>
+func.func @gradients(%q: !q, %k: !k, %v: !k, %o: !q, %l: !l, %d: !q)
+    -> (!q, !k, !k) {
+  %iq = tensor.empty() : !q
+  %ik = tensor.empty() : !k
+  %r:3 = attn.dense_backward ins(%q, %k, %v : !q, !k, !k)
+      forward(%o, %l : !q, !l) gradient(%d : !q)
+      outs(%iq, %ik, %ik : !q, !k, !k) -> !q, !k, !k
+  return %r#0, %r#1, %r#2 : !q, !k, !k
+})"};
+
 /// Gradients of rows that lists name: two tiles of each, an entry that names
 /// nothing.
 constexpr Example kListGradients = {130, 200, 1, true, R"(
@@ -590,6 +605,14 @@ TEST_P(SM90a, EveryBarrierOfGradientsIsMissed) {
   // The tiles of the first head find all places free.
   expectMissed("mbarrier.try_wait", {5});
   expectMissed("mbarrier.arrive");
+}
+
+/// Which part of the queries a block has, and what adds the parts up. No place
+/// of a tile is taken again: see EveryBarrierOfGradientsIsMissed.
+TEST_P(SM90a, EveryNumberOfSharedGradientsIsMissed) {
+  example = kSharedGradients;
+  spoiledValues = {};
+  expectMissed("ctaid");
 }
 
 INSTANTIATE_TEST_SUITE_P(Chips, SM80, testing::Values("sm_80"));

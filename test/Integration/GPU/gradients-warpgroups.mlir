@@ -11,6 +11,9 @@
 // RUN: fovea-run %s --entry=window --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
 // RUN: fovea-run %s --entry=prefix --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
 // RUN: fovea-run %s --entry=lengths --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
+// RUN: fovea-run %s --entry=parts --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
+// RUN: env FOVEA_SIMT=seed=7,eager fovea-run %s --entry=parts --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
+// RUN: fovea-run %s --entry=far_parts --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
 // RUN: fovea-run %s --entry=near_and_far --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s --check-prefixes=CHECK,MORE
 // RUN: env FOVEA_SIMT=seed=5 fovea-run %s --entry=near_and_far --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s --check-prefixes=CHECK,MORE
 // RUN: env FOVEA_SIMT=seed=6,eager fovea-run %s --entry=near_and_far --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s --check-prefixes=CHECK,MORE
@@ -21,13 +24,18 @@
 // These are the kernels that run: two for each source. A source of which a row
 // has no order of readers, or a bias, keeps those of other chips.
 // RUN: fovea-opt %s --attn-nvvm-pipeline="chip=sm_90a host=false" | FileCheck %s --check-prefix=KERNELS
-// KERNELS-COUNT-16: nvvm.reqntid = array<i32: {{256|384|512}}, 1, 1>
+// KERNELS-COUNT-20: nvvm.reqntid = array<i32: {{256|384|512}}, 1, 1>
 // KERNELS-NOT: nvvm.reqntid = array<i32: {{256|384|512}}, 1, 1>
 
 // Narrow sums for queries leave registers for three consumers.
 // RUN: fovea-opt %s --attn-nvvm-pipeline="chip=sm_90a host=false" | FileCheck %s --check-prefix=THREE
+// RUN: fovea-opt %s --attn-nvvm-pipeline="chip=sm_90a host=false" | FileCheck %s --check-prefix=PARTS
 // THREE-LABEL: llvm.func @three_kernel
 // THREE: nvvm.reqntid = array<i32: 512, 1, 1>
+
+// Blocks of parts have sums of their own.
+// PARTS: @parts_kernel{{.*}} blocks in (%c12, {{.*}} threads in (%c384, {{.*}}memref<6x2x70x40xf32>
+// PARTS: @far_parts_kernel{{.*}} blocks in (%c8, {{.*}} threads in (%c{{256|384}}, {{.*}}memref<8x1x33x64xf32>
 
 // Two blocks of rows and of queries, the last ones with few; two boxes a row.
 !q = tensor<1x2x150x128xf16>
@@ -131,4 +139,33 @@ func.func @near_and_far(%q: !sq, %k: !sk, %s: !sf, %w: !sw, %o: !sq, %l: !sl, %d
       outs(%iq, %ik, %is, %ik, %is : !sq, !sk, !sf, !sk, !sf) d_log_weights(%iw : !sw)
       {block = 64 : i64, scale = 3.125e-02 : f64} -> !sq, !sk, !sf, !sk, !sf, !sw
   return %r#0, %r#1, %r#2, %r#3, %r#4, %r#5 : !sq, !sk, !sf, !sk, !sf, !sw
+}
+
+// Many more queries than rows: blocks share the queries of the same rows, here three and eight, some of which have none.
+!mq = tensor<2x4x450x40xf16>
+!mk = tensor<2x2x70x40xf16>
+!ml = tensor<2x4x450xf32>
+func.func @parts(%q: !mq, %k: !mk, %o: !mq, %l: !ml, %d: !mq) -> (!mq, !mk, !mk) {
+  %keys = arith.constant dense<[70, 33]> : tensor<2xi32>
+  %iq = tensor.empty() : !mq
+  %ik = tensor.empty() : !mk
+  %r:3 = attn.dense_backward ins(%q, %k, %k : !mq, !mk, !mk) lengths(%keys : tensor<2xi32>)
+      forward(%o, %l : !mq, !ml) gradient(%d : !mq) outs(%iq, %ik, %ik : !mq, !mk, !mk) -> !mq, !mk, !mk
+  return %r#0, %r#1, %r#2 : !mq, !mk, !mk
+}
+
+!fq = tensor<1x2x600x64xbf16>
+!fs = tensor<1x1x33x64xbf16>
+!fw = tensor<1x1x33xf32>
+!fl = tensor<1x2x600xf32>
+func.func @far_parts(%q: !fq, %s: !fs, %w: !fw, %o: !fq, %l: !fl, %d: !fq) -> (!fq, !fs, !fs) {
+  %iq = tensor.empty() : !fq
+  %is = tensor.empty() : !fs
+  %iw = tensor.empty() : !fw
+  %r:4 = attn.stream_backward query(%q : !fq)
+      source(%s, %s : !fs, !fs) log_weight(%w : !fw)
+          ranges [affine_map<(b)[rows, n] -> (b * 3, b * 3 + 3)>, affine_map<(b)[rows, n] -> (30, 33)>]
+      forward(%o, %l : !fq, !fl) gradient(%d : !fq) outs(%iq, %is, %is : !fq, !fs, !fs) d_log_weights(%iw : !fw)
+      {block = 64 : i64, scale = 3.125e-02 : f64} -> !fq, !fs, !fs, !fw
+  return %r#0, %r#1, %r#2 : !fq, !fs, !fs
 }

@@ -31,6 +31,7 @@ enum BlockNumber {
   Batch,
   Head,
   KeyHead,
+  Part,
   NumBlockNumbers
 };
 } // namespace
@@ -51,11 +52,26 @@ static int64_t getNumConsumers(StreamBackwardOp op, const StreamSource &source,
   return groups == 4 ? 2 : std::clamp<int64_t>(groups, 1, most);
 }
 
+/// Parts of the queries, each for a block of its own. Where there are many more
+/// queries than rows, such as summaries, one block after the other would go
+/// through nearly all of them while most multiprocessors wait. Sums of parts
+/// are written and read once more: so there are no more than needed.
+static int64_t getNumParts(StreamBackwardOp op, const StreamSource &source,
+                           bool ofRows) {
+  int64_t queries = getMemRefType(op.getQuery()).getDimSize(2);
+  int64_t rows = getMemRefType(source.keys).getDimSize(2);
+  if (!ofRows || rows == 0 || ShapedType::isDynamic(queries) ||
+      ShapedType::isDynamic(rows))
+    return 1;
+  return std::clamp<int64_t>(queries / rows / 2, 1, GradientBlock::kMostParts);
+}
+
 GradientBlock::GradientBlock(RowBuilder &host, StreamBackwardOp op,
                              const StreamSource &source, bool ofRows)
     : host(host), op(op), source(source), ofRows(ofRows),
       numConsumers(getNumConsumers(op, source, ofRows)),
       ownRows(numConsumers * kWarpgroupRows),
+      numParts(getNumParts(op, source, ofRows)),
       k(op.getLoc(), host, (numConsumers + 1) * kWarpgroupSize), w(k) {}
 
 int64_t GradientBlock::place(int64_t bytes) {
@@ -75,8 +91,10 @@ void GradientBlock::begin() {
         blocks = host.ceilDiv(host.extent(own, 2), ownRows);
   // Without heads there are no key heads to divide by.
   Value headsOfKey = host.max(host.div(heads, host.max(keyHeads, 1)), 1);
-  Values at =
-      beginBlocks(k, {batches, ofRows ? keyHeads : heads, blocks}, sharedBytes);
+  Values at = beginBlocks(
+      k, {batches, ofRows ? keyHeads : heads, blocks, host.index(numParts)},
+      sharedBytes);
+  part = at[3];
   batch = at[0];
   head = at[1];
   keyHead = ofRows ? at[1] : k.div(at[1], headsOfKey);
@@ -84,10 +102,11 @@ void GradientBlock::begin() {
     Value first = k.mul(keyHead, headsOfKey);
     firstHead = k.toI32(first);
     endHead = k.toI32(k.min(k.add(first, headsOfKey), heads));
-  } else {
-    // Under a causal mask the last queries take the longest.
-    at[2] = k.sub(k.sub(blocks, k.index(1)), at[2]);
   }
+  // Under a causal mask the last queries take the longest, and of summaries the
+  // last rows, those of the longest intervals.
+  if (!ofRows || numParts > 1)
+    at[2] = k.sub(k.sub(blocks, k.index(1)), at[2]);
   firstOwn = k.toI32(k.mul(at[2], ownRows));
   ranges.emplace(k, op, source);
   ranges->setBatch(batch);
@@ -107,6 +126,14 @@ void GradientBlock::findTiles() {
       GradientRanges::Span rows = {
           first, k.min(k.add(first, ownRows), ranges->getLength().rows)};
       GradientRanges::Span tiles = ranges->getTilesOfRows(range, rows, kTile);
+      if (numParts > 1) {
+        Value begin = tiles.begin;
+        Value count = k.max(k.sub(tiles.end, begin), 0);
+        auto endOf = [&](Value parts) {
+          return k.add(begin, k.div(k.mul(count, parts), k.index(numParts)));
+        };
+        tiles = {endOf(part), endOf(k.add(part, 1))};
+      }
       GradientRanges::Span whole = ranges->getWholeTiles(range, rows, kTile);
       fields[FirstRow] = k.mul(tiles.begin, kTile);
       fields[NumTiles] = k.max(k.sub(tiles.end, tiles.begin), 0);
@@ -139,7 +166,8 @@ void GradientBlock::keepNumbers() {
                                 length.tokens,
                                 batch,
                                 head,
-                                keyHead};
+                                keyHead,
+                                part};
   k.ifThen(k.equal(k.thread(), k.i32(0)), [&] {
     for (auto [i, number] : llvm::enumerate(all))
       k.storeIndex(number, numbers, k.index(i));
@@ -151,7 +179,7 @@ void GradientBlock::withKeptNumbers(function_ref<void()> body) {
   for (auto [i, number] : llvm::enumerate(all))
     number = k.loadIndex(numbers, k.index(i));
   llvm::SaveAndRestore ownBatch(batch, all[Batch]), ownHead(head, all[Head]),
-      ownKeyHead(keyHead, all[KeyHead]);
+      ownKeyHead(keyHead, all[KeyHead]), ownPart(part, all[Part]);
   Value numQueries = ranges->getNumQueries();
   SourceLength length = ranges->getLength();
   ranges->setNumbers(all[NumQueries], {all[NumRows], all[NumTokens]});

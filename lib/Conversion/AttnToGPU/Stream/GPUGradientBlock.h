@@ -26,6 +26,8 @@ public:
 
   /// Queries, or rows of a source, of a tile that passes.
   static constexpr int64_t kTile = kWarpgroupRows;
+  /// The most blocks that share the queries of the same rows.
+  static constexpr int64_t kMostParts = 8;
   /// The most ranges: each has a thread that finds its tiles.
   static constexpr int64_t kMostRanges = 2 * kWarpgroupSize;
 
@@ -78,11 +80,15 @@ protected:
   StreamSource source;
   bool ofRows;
   int64_t numConsumers, ownRows, sharedBytes = 0;
+  /// Blocks of threads that have the same rows, and sums of their own for a
+  /// part of the queries.
+  int64_t numParts;
   GPUKernelBuilder k;
   WarpgroupBuilder w;
 
   std::optional<GradientRanges> ranges;
   Value batch, head, keyHead;
+  Value part;           // of the queries
   Value firstOwn;       // of 32 bits
   Values ownLogWeights; // of the thread's two rows
 

@@ -137,6 +137,8 @@ public:
   /// The sums of dS X go to `first`, those of P Y to `second`, which is null
   /// for queries.
   void emit(Value first, Value second, bool adds);
+  /// The same for rows, whose sums several blocks may share.
+  void emitRows(Value first, Value second);
 
 private:
   Operands getOperands(bool areRows, int64_t rows);
@@ -415,6 +417,10 @@ void GradientWarpgroups::store(ValueRange sums, Value memref, double factor,
   auto element = cast<FloatType>(getMemRefType(memref).getElementType());
   int64_t bytes = element.getWidth() / 8;
   bool storesPairs = getCopyBytes(memref, bytes) >= 2 * bytes;
+  // Sums of parts lie behind one another.
+  Value place = batch;
+  if (numParts > 1)
+    place = k.add(k.mul(batch, numParts), part);
   for (int64_t half : {0, 1}) {
     Value row = k.toIndex(getOwnRow(half));
     k.ifThen(k.less(row, k.extent(memref, 2)), [&] {
@@ -424,7 +430,7 @@ void GradientWarpgroups::store(ValueRange sums, Value memref, double factor,
         Value column = k.toIndex(k.add(getPairColumn(), int64_t(number * 8)));
         Values pair;
         for (int64_t i : {0, 1}) {
-          Value at[] = {batch, getOwnHead(), row, k.add(column, i)};
+          Value at[] = {place, getOwnHead(), row, k.add(column, i)};
           Value sum = k.fmul(sums[number * 4 + 2 * half + i], k.scalar(factor));
           // What lengths leave out is 0, whatever it would be.
           if (source.lengths || op.getQueryLengths())
@@ -443,7 +449,7 @@ void GradientWarpgroups::store(ValueRange sums, Value memref, double factor,
           both =
               arith::TruncFOp::create(k, VectorType::get({2}, element), both);
         vector::StoreOp::create(k, both, memref,
-                                ValueRange{batch, getOwnHead(), row, column})
+                                ValueRange{place, getOwnHead(), row, column})
             .setAlignment(2 * bytes);
       }
     });
@@ -522,6 +528,36 @@ void GradientWarpgroups::emit(Value first, Value second, bool adds) {
       });
 }
 
+void GradientWarpgroups::emitRows(Value first, Value second) {
+  if (numParts == 1)
+    return emit(first, second, /*adds=*/false);
+  Value results[] = {first, second}, sums[2];
+  for (auto [i, result] : llvm::enumerate(results)) {
+    Value batches = host.mul(host.extent(result, 0), numParts);
+    sums[i] = host.allocate({batches, host.extent(result, 1)},
+                            getMemRefType(result).getShape().drop_front(2),
+                            host.getF32Type());
+  }
+  emit(sums[0], sums[1], /*adds=*/false);
+  for (auto [i, result] : llvm::enumerate(results)) {
+    Values extents;
+    for (int64_t dim = 0; dim < 4; ++dim)
+      extents.push_back(host.extent(result, dim));
+    // In order, whichever block was done first.
+    parallelLoop(
+        host, extents, [&, &from = sums[i], &to = result](ValueRange at) {
+          Value total;
+          for (int64_t number = 0; number < numParts; ++number) {
+            Value place = host.add(host.mul(at[0], numParts), number);
+            Value sum = host.loadScalar(from, {place, at[1], at[2], at[3]});
+            total = total ? host.fadd(total, sum) : sum;
+          }
+          host.storeScalar(total, to, at);
+        });
+    memref::DeallocOp::create(host, sums[i]);
+  }
+}
+
 void fovea::attn::emitQueryGradients(RowBuilder &host, StreamBackwardOp op,
                                      const StreamSource &source,
                                      Value statistics, Value sums, bool adds) {
@@ -533,5 +569,5 @@ void fovea::attn::emitRowGradients(RowBuilder &host, StreamBackwardOp op,
                                    const StreamSource &source, Value statistics,
                                    Value keySums, Value valueSums) {
   GradientWarpgroups(host, op, source, statistics, /*ofRows=*/true)
-      .emit(keySums, valueSums, /*adds=*/false);
+      .emitRows(keySums, valueSums);
 }

@@ -79,17 +79,21 @@ def count_tiles_of_queries(ranges, keys, is_joint):
     return counts
 
 
-def count_tiles_of_rows(ranges, rows, queries):
-    """For each block of 128 rows: from the first tile of queries that reads some of them to the last one."""
-    counts = [0] * math.ceil(rows / 128)
-    for read in ranges:
-        spans = [read(tile * queries // GROUP) for tile in range(N // queries)]
-        for block in range(len(counts)):
-            first, behind = block * 128, min(rows, (block + 1) * 128)
-            begin = next((tile for tile, span in enumerate(spans) if span[1] > first), len(spans))
-            end = next((tile for tile, span in enumerate(spans) if span[0] >= behind), len(spans))
-            counts[block] += max(0, end - begin)
-    return counts
+def count_tiles_of_rows(ranges, rows, queries, parts):
+    """For each block of 128 rows and each part of the queries, from the first tile of queries that reads some of the rows
+    to the last one. With several parts the last rows are first."""
+    counts = []
+    spans = [[read(tile * queries // GROUP) for tile in range(N // queries)] for read in ranges]
+    for first in range(0, rows, 128):
+        behind = min(rows, first + 128)
+        read = []
+        for span in spans:
+            begin = next((tile for tile, (_, end) in enumerate(span) if end > first), len(span))
+            read.append(max(0, next((tile for tile, (low, _) in enumerate(span) if low >= behind), len(span)) - begin))
+        counts.append([sum(count * (part + 1) // parts - count * part // parts for count in read) for part in range(parts)])
+    if parts > 1:
+        counts.reverse()
+    return [count for block in counts for count in block]
 
 
 def schedule(counts, heads, loop):
@@ -134,6 +138,7 @@ def estimate(H, G):
 
     launches, loops, _ = measure(artefacts.multipole_backward(D, N, GROUP, RANK, H, G))
     order = [name for name, _ in launches if name in loops]
+    blocks = {name: int(re.match(r"blocks in \(%c(\d+)", text)[1]) for name, text in launches}
     if len(order) != 4:
         raise SystemExit(f"expected kernels of gradients for queries and rows of two sources, but found {len(order)}")
     rows = RANK * sum(N // GROUP >> level for level in range(len(far)))
@@ -141,7 +146,8 @@ def estimate(H, G):
     for field, ranges, number, pair in (("near", near, N, order[:2]), ("far", far, rows, order[2:])):
         queries, others = (loops[name] for name in pair)
         add(of_queries.format(field), schedule(count_tiles_of_queries(ranges, queries.shape.keys, False), H, queries))
-        counts = [count * (H // G) for count in count_tiles_of_rows(ranges, number, others.shape.keys)]
+        parts_of_rows = blocks[pair[1]] // (G * math.ceil(number / 128))
+        counts = [count * (H // G) for count in count_tiles_of_rows(ranges, number, others.shape.keys, parts_of_rows)]
         add(of_rows.format(field), schedule(counts, G, others))
     add("backward: all other kernels, by bytes", sum(count_bytes(text) for name, text in launches if name not in loops) / BYTES_PER_MS)
     spills = sum(loop.spills for loop in loops.values())

@@ -9,6 +9,7 @@ import fovea
 
 from .attention import dense_formula, sees
 from .case import softmax, spread, wide
+from .tokens import draw_tokens
 
 
 def scores_of(b, sizes):
@@ -83,17 +84,27 @@ def hidden_value(case, forward, arrays, index, keep, expected, factor, size):
 
 
 def exact(case):
-    """With a basis for every column, conv is causal attention; with few, conv_apply of
-    what conv_recover finds."""
+    """With a basis for every column, conv is causal attention to the tokens that there are;
+    with few, conv_apply of what conv_recover finds."""
     B, H, G = case.heads()
     N, D, E = case.length("N", 65), case.width("D", 33), case.width("E", 33)
     q, k, v = case.normal(B, H, N, D), case.normal(B, G, N, D), case.normal(B, G, N, E)
     options = {"num_basis": N, "window": 1, "delta": 0.0, "epsilon": 0.0, "target": case.target}
     algorithm = case.pick("algorithm", ["auto", "toeplitz", "partitioned"])
-    out = case.twice(lambda: fovea.conv(q, k, v, **options, algorithm=algorithm))
-    expected = dense_formula(wide(q), wide(k), wide(v), None, sees(N, N, True, None))[0]
+    tokens, arrays = draw_tokens(case, B, N, "token_mask"), {"q": q, "k": k, "v": v}
+    all_options = {**options, **tokens.options, "algorithm": algorithm}
+    forward = lambda **x: fovea.conv(**x, **all_options)  # noqa: E731
+    out = case.twice(lambda: forward(**arrays))
+    here = tokens.here
+    mask = (sees(N, N, True, None) & here[:, None] & here[:, :, None])[:, None]
+    formula = lambda q, k, v: dense_formula(q, tokens.clear(k), tokens.clear(v), None, mask)[:1]  # noqa: E731
+    (expected,) = formula(wide(q), wide(k), wide(v))
     few = case.type in ("bf16", "f16")
     case.close(out, expected, "out of as many bases as columns", factor=2 if few else 400, size=np.abs(wide(v)).max())
+    tokens.hide(case, forward, arrays, out, "qkv")
+    d_out = case.normal(*out.shape)
+    gradients = case.twice(lambda: fovea.conv_backward(d_out, q, k, v, out, **all_options))
+    case.gradients(formula, arrays, [d_out], dict(zip(arrays, gradients)), factor=4 if few else 400)
     options |= {
         "num_basis": case.pick("bases", [1, 2, 4]),
         "window": case.pick("window", [n for n in (1, 2, 4) if n <= N]),

@@ -11,6 +11,7 @@ import numpy as np
 import fovea
 
 from .case import spread, wide
+from .tokens import draw_tokens
 
 
 def draw_mask(case, N, M, heads):
@@ -40,6 +41,21 @@ def draw_mask(case, N, M, heads):
     return fovea.DistinctColumns(group, columns), columns[group].T
 
 
+def draw_absent(case, B, N, M):
+    """Options that say which queries and keys there are, and the entries [B,1,N,M] that this leaves."""
+    if N == M and case.flip("lengths", 0.2):
+        tokens = draw_tokens(case, B, N)
+        options = {name.replace("mask", "key_mask"): each for name, each in tokens.options.items()}
+        queries = np.ones((B, N), bool) if "mask" in tokens.options else tokens.here
+        return options, queries[:, None, :, None] & tokens.here[:, None, None]
+    options, masks = {}, []
+    for name, count in (("query_mask", N), ("key_mask", M)):
+        masks.append(np.ones((B, count), bool))
+        if case.flip(name, 0.2):
+            masks[-1] = options[name] = case.random.random((B, count)) < 0.7
+    return options, masks[0][:, None, :, None] & masks[1][:, None, None]
+
+
 def formula(u1, u2, v, entries):
     weights = np.where(entries, u1 @ spread(u2, u1.shape[1]).swapaxes(2, 3), 0)
     total = weights.sum(-1, keepdims=True)
@@ -56,7 +72,10 @@ def low_rank(case):
     # Positive, so that no sum of weights cancels.
     factors = [np.abs(wide(case.normal(*shape))) + 0.2 for shape in ((B, H, N, r), (B, G, M, r))]
     arrays = {"u1": factors[0].astype(case.dtype), "u2": factors[1].astype(case.dtype), "v": case.normal(B, G, M, E)}
-    forward = lambda **x: fovea.low_rank(**x, mask=mask, target=case.target)  # noqa: E731
+    absent, here = draw_absent(case, B, N, M)
+    entries = entries & here
+    options = {"mask": mask, "target": case.target, **absent}
+    forward = lambda **x: fovea.low_rank(**x, **options)  # noqa: E731
     out = case.twice(lambda: forward(**arrays))
     naive = lambda **x: formula(**x, entries=entries)  # noqa: E731
     (expected,) = naive(**{name: wide(array) for name, array in arrays.items()})
@@ -79,7 +98,7 @@ def low_rank(case):
     d_out = case.normal(*out.shape)
     gradients = case.twice(
         lambda: fovea.low_rank_backward(
-            d_out, arrays["u1"], arrays["u2"], arrays["v"], out, mask=mask, target=case.target
+            d_out, arrays["u1"], arrays["u2"], arrays["v"], out, **options
         )
     )
     case.gradients(naive, arrays, [d_out], dict(zip(arrays, gradients)), factor=4 * np.sqrt(M))
@@ -91,20 +110,31 @@ def rows(case):
     D = 2 * case.pick("D/2", [1, 2, 3, 8, 16, 17, 32])
     x = case.normal(B, H, N, D)
     at = case.random.integers(-50, 3000, case.leading((B, H, N))).astype(np.int32)
-    base = case.pick("base", [10000.0, 100.0])
-    turned = case.twice(lambda: fovea.rope(x, at, base=base, target=case.target))
+    base, style = case.pick("base", [10000.0, 100.0]), case.pick("style", ["interleaved", "half"])
+    width = 2 * case.note(pairs=int(case.random.integers(1, D // 2 + 1))) if case.flip("partial") else D
+    frequencies = base ** (-np.arange(0, width, 2) / width)
+    options = {"base": base, "style": style, "width": width, "target": case.target}
+    if case.flip("table", 0.2):
+        frequencies = case.random.random(width // 2)
+        options |= {"base": 10000.0, "frequencies": frequencies}
+    magnitude = options["magnitude"] = case.pick("magnitude", [1.0, 1.0, 1.3])
+    turned = case.twice(lambda: fovea.rope(x, at, **options))
+    first = np.arange(width // 2) * (2 if style == "interleaved" else 1)
+    second = first + (1 if style == "interleaved" else width // 2)
 
     def turn(x):
-        angle = at[..., None] * base ** (-np.arange(0, D, 2) / D)
-        even, odd = x[..., 0::2], x[..., 1::2]
-        cosine, sine = np.cos(angle), np.sin(angle)
-        return [np.stack([even * cosine - odd * sine, even * sine + odd * cosine], -1).reshape(x.shape)]
+        angle = at[..., None] * frequencies
+        cosine, sine = magnitude * np.cos(angle), magnitude * np.sin(angle)
+        found = x.copy()
+        found[..., first] = x[..., first] * cosine - x[..., second] * sine
+        found[..., second] = x[..., first] * sine + x[..., second] * cosine
+        return [found]
 
     # Angles of thousands are known to their own rounding.
     factor = 1 if case.type in ("bf16", "f16") else 100 if case.type == "f32" else 1000
     case.close(turned, turn(wide(x))[0], "rope", factor=factor)
     d_out = case.normal(*x.shape)
-    back = fovea.rope_backward(d_out, at, base=base, target=case.target)
+    back = fovea.rope_backward(d_out, at, **options)
     case.gradients(turn, {"x": x}, [d_out], {"x": back}, factor=20)
 
     D, degree = case.width("width of features", 8), case.pick("degree", [0, 1, 2, 3])

@@ -10,6 +10,7 @@ import numpy as np
 import fovea
 
 from .case import flatten, softmax, spread, wide
+from .tokens import draw_tokens
 
 REDUCTIONS = ["auto", "serial", "matmul", "associative", "input_scan"]
 
@@ -25,24 +26,34 @@ def quantize(case):
     N, D, S = case.length("N"), case.width("D"), case.pick("S", [1, 2, 5, 16, 17, 40])
     shared = case.pick("heads of codebook", [1, G])
     k, codebook = case.normal(B, G, N, D), case.normal(shared, S, D)
-    k_hat, codes = case.twice(lambda: fovea.quantize(k, codebook, target=case.target))
-    case.require(((codes >= 0) & (codes < S)).all(), "codes out of range")
-    case.same(k_hat, codewords(codebook, codes), "k_hat")
+    tokens = draw_tokens(case, B, N)
+    here = np.broadcast_to(tokens.here[:, None], (B, G, N))
+    k_hat, codes = case.twice(lambda: fovea.quantize(k, codebook, **tokens.options, target=case.target))
+    case.require(((codes == -1) == ~here).all() and (codes < S).all(), "codes out of range")
+    case.require((wide(k_hat)[~here] == 0).all(), "codewords of absent tokens")
+    case.same(k_hat[here], codewords(codebook, codes)[here], "k_hat")
     sets = np.broadcast_to(wide(codebook), (G, S, D)) if shared == 1 else wide(codebook)
     distance = ((wide(k)[:, :, :, None] - sets[None, :, None]) ** 2).sum(-1)
-    chosen = np.take_along_axis(distance, codes[..., None].astype(int), -1)[..., 0]
+    chosen = np.where(here, np.take_along_axis(distance, np.maximum(codes, 0)[..., None].astype(int), -1)[..., 0], 0)
     # Another codeword may be as near to rounding.
     slack = 1e-12 if case.type == "f64" else 1e-4
-    worst = (chosen - distance.min(-1)).max(initial=0)
+    worst = (chosen - distance.min(-1))[here].max(initial=0)
     case.require(worst <= slack * (1 + D), f"codes: {worst:.3g} farther than the nearest codeword")
-    loss = fovea.commitment_loss(k, k_hat, target=case.target)
-    needed = ((wide(k) - wide(k_hat)) ** 2).sum(-1).mean()
+    loss = fovea.commitment_loss(k, k_hat, **tokens.options, target=case.target)
+    needed = ((wide(k) - wide(k_hat)) ** 2).sum(-1)[here].sum() / max(here.sum(), 1)
+    d_k = fovea.commitment_loss_backward(0.75, k, k_hat, **tokens.options, target=case.target)
+    case.close(d_k, np.where(here[..., None], 1.5 / max(here.sum(), 1) * (wide(k) - wide(k_hat)), 0), "d_k", factor=4)
+    if not here.all():
+        dirty = np.where(here[..., None], k, case.dtype(np.nan))
+        case.same(fovea.quantize(dirty, codebook, **tokens.options, target=case.target), [k_hat, codes], "of absent NaNs")
     case.require(abs(float(loss) - needed) <= 1e-5 * (1 + needed), f"commitment loss {float(loss)}, needed {needed}")
     sums = case.normal(shared, S, D, dtype=case.state)
     counts = case.random.random((shared, S)).astype(case.state) + 1
-    rate = case.pick("rate", [0.0, 0.5, 0.99, 1.0])
+    rate, least = case.pick("rate", [0.0, 0.5, 0.99, 1.0]), case.pick("min_count", [0.0, 0.0, 1.5])
+    options = {"rate": rate, "min_count": least, "wide": case.flip("wide"), "target": case.target}
+    given = codes.astype(case.random.choice([np.int32, np.int64]))
     book, new_sums, new_counts = case.twice(
-        lambda: fovea.codebook_update(k, codes, sums.copy(), counts.copy(), rate=rate, target=case.target)
+        lambda: fovea.codebook_update(k, given, sums.copy(), counts.copy(), **options)
     )
     one_hot = (codes[..., None] == np.arange(S)).astype(float)
     number, total = one_hot.sum((0, 2)), np.einsum("bgns,bgnd->gsd", one_hot, wide(k))
@@ -53,6 +64,7 @@ def quantize(case):
     for what, found, expected in (("counts", new_counts, number), ("sums", new_sums, total)):
         error = np.abs(wide(found) - expected).max()
         case.require(error <= state * (1 + N * B), f"codebook_update: {what}: error {error:.3g}")
+    number = np.maximum(number, least)
     expected = total / np.where(number == 0, 1, number)[..., None] * (number != 0)[..., None]
     # A small count divides what is known to the size of the sums.
     steady = number > 1e-3

@@ -7,7 +7,8 @@ import numpy as np
 
 import fovea
 
-from .case import wide
+from .attention import drop
+from .case import softmax, spread, wide
 
 
 def mean(tokens, mask, ratio, level, index):
@@ -164,3 +165,39 @@ def linear(case, whole, c, level, index):
     sequence = fovea.tree_materialize(whole, target=target)
     d = case.normal(*sequence.shape)
     adjoint("tree_materialize", sequence, d, nodes, fovea.tree_materialize_backward(d, whole, target=target))
+
+
+def score(case):
+    """How much VIP tokens look at candidates."""
+    B, H, G = case.heads()
+    n, c, D = case.length("np", 33), case.length("c", 65), case.width("D", 33)
+    exponential = case.flip("exponential", 0.3)
+    H, G = (1, 1) if exponential else (H, G)
+    mask = case.random.random((B, n)) < 0.7 if case.flip("mask") else np.ones((B, n), bool)
+    mask[:, 0] |= exponential
+    arrays = {"query": case.normal(B, H, n, D), "key": case.normal(B, G, c, D)}
+    if not exponential and case.flip("log_weight"):
+        arrays["log_weight"] = drop(case, case.normal(B, c, dtype=case.state))
+    scale = case.pick("scale", [None, 0.3])
+    options = {"mask": None if mask.all() else mask, "scale": scale, "exponential": exponential, "target": case.target}
+    found = case.twice(lambda: fovea.tree_score(**arrays, **options))
+
+    def formula(query, key, log_weight=None):
+        scores = (1 / np.sqrt(D) if scale is None else scale) * (query @ spread(key, H).swapaxes(2, 3))
+        admitted = np.broadcast_to(mask[:, None, :, None], scores.shape)
+        if log_weight is not None:
+            term = np.asarray(log_weight)[:, None, None]
+            admitted = admitted & ~np.isneginf(term.real)
+            scores = scores + np.where(np.isneginf(term.real), 0, term)
+        if exponential:
+            return [softmax(scores.swapaxes(2, 3), admitted.swapaxes(2, 3))[1][:, 0]]
+        weights = softmax(scores, admitted)[0]
+        return [weights.sum((1, 2)) / (H * np.maximum(mask.sum(1), 1))[:, None]]
+
+    (expected,) = formula(**{name: wide(array) for name, array in arrays.items()})
+    case.close(found, expected, "tree_score", factor=8, size=4 if exponential else 1)
+    d_score = case.normal(*found.shape, dtype=found.dtype)
+    d_score[np.isneginf(expected)] = 0
+    gradients = case.twice(lambda: fovea.tree_score_backward(d_score, **arrays, **options))
+    safe = lambda **x: [np.where(np.isneginf(r.real), 0, r) for r in formula(**x)]  # noqa: E731
+    case.gradients(safe, arrays, [d_score], dict(zip(arrays, gradients, strict=True)), factor=8)

@@ -152,6 +152,34 @@ def _constant_pad(x: Tensor, pad: Sequence[Any], value: Any = 0) -> Tensor:
     return aten.constant_pad_nd.default(x, pad, value) if any(pad) else x.clone()
 
 
+def _split(x: Tensor, sizes: Sequence[Any], dim: int = 0) -> Sequence[Tensor]:
+    """torch-mlir splits into extents that are known."""
+    if all(isinstance(each, int) for each in (*sizes, x.shape[dim])):
+        return NotImplemented
+    parts, start = [], 0
+    for size in sizes:
+        parts.append(aten.slice.Tensor(x, dim, start, start + size))
+        start = start + size
+    return parts
+
+
+def _roll(x: Tensor, shifts: Any, dims: Any = ()) -> Tensor:
+    """torch-mlir turns by less than an extent."""
+    shifts, dims = (list(each) if isinstance(each, (list, tuple)) else [each] for each in (shifts, dims))
+    if not dims:
+        return aten.roll.default(x.reshape(-1), shifts, [0]).reshape(x.shape)
+    if all(isinstance(x.shape[dim], int) and abs(shift) < x.shape[dim] for shift, dim in zip(shifts, dims)):
+        return NotImplemented
+    for shift, dim in zip(shifts, dims):
+        extent = x.shape[dim]
+        if isinstance(extent, int):
+            x = aten.roll.default(x, [shift % max(extent, 1)], [dim])
+        else:
+            start = extent - shift % extent
+            x = torch.cat([aten.slice.Tensor(x, dim, start), aten.slice.Tensor(x, dim, 0, start)], dim)
+    return x
+
+
 def _sort(x: Tensor, *, stable: bool | None = None, dim: int = -1, descending: bool = False) -> tuple[Tensor, Tensor]:
     """It is stable in any case."""
     return aten.sort.default(x, dim, descending)
@@ -210,6 +238,15 @@ def _power(x: Tensor, exponent: Any) -> Tensor:
     return result
 
 
+def _power_of_two_types(x: Any, exponent: Tensor) -> Tensor:
+    """torch-mlir computes it in float64."""
+    type = torch.result_type(x, exponent)
+    if not type.is_floating_point or (isinstance(x, Tensor) and x.dtype == exponent.dtype):
+        return NotImplemented
+    x = x if isinstance(x, Tensor) else torch.full((), x, dtype=type)
+    return torch.pow(x.to(type), exponent.to(type))
+
+
 def _clamp(x: Tensor, least: Any = None, most: Any = None) -> Tensor:
     """NaN stays, which torch-mlir makes a bound, here and where it is the first of two."""
     if not x.dtype.is_floating_point:
@@ -234,6 +271,29 @@ def _maximum(x: Tensor, y: Tensor) -> Tensor:
 
 def _minimum(x: Tensor, y: Tensor) -> Tensor:
     return torch.where((x < y) | (x != x), x, y) if torch.result_type(x, y).is_floating_point else NotImplemented
+
+
+def _fmax(x: Tensor, y: Tensor) -> Tensor:
+    """torch-mlir's do not broadcast."""
+    return torch.where((x >= y) | (y != y), x, y)
+
+
+def _fmin(x: Tensor, y: Tensor) -> Tensor:
+    return torch.where((x <= y) | (y != y), x, y)
+
+
+def _signbit(x: Tensor) -> Tensor:
+    """By the sign of the reciprocal of a zero; that of NaN is taken for none."""
+    if not x.dtype.is_floating_point:
+        return x < 0
+    return (x < 0) | ((x == 0) & (torch.reciprocal(x) < 0))
+
+
+def _copysign(x: Tensor, y: Any) -> Tensor:
+    y = y if isinstance(y, Tensor) else torch.full((), y, dtype=torch.result_type(x, y))
+    type = torch.result_type(x, y)
+    magnitude = x.to(type if type.is_floating_point else torch.get_default_dtype()).abs()
+    return torch.where(_signbit(y), -magnitude, magnitude)
 
 
 def _extremum(x: Tensor, dim: int, keepdim: bool, reduce: Callable[..., Tensor]) -> tuple[Tensor, Tensor]:
@@ -354,7 +414,10 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     aten.rsub.Scalar: _rsub, aten.fmod.Tensor: _fmod, aten.fmod.Scalar: _fmod, aten.reciprocal.default: _reciprocal, aten.eq.Tensor: _eq,
     aten.clamp.default: _clamp, aten.clamp_min.default: _clamp, aten.hardtanh.default: _hardtanh, aten.relu6.default: _relu6,
     aten.maximum.default: _maximum, aten.minimum.default: _minimum, aten.max.dim: _max_dim, aten.min.dim: _min_dim,
+    aten.fmax.default: _fmax, aten.fmin.default: _fmin, aten.signbit.default: _signbit,
+    aten.copysign.Tensor: _copysign, aten.copysign.Scalar: _copysign, aten.split_with_sizes.default: _split, aten.roll.default: _roll,
     aten.argmax.default: _argmax, aten.argmin.default: _argmin,
+    aten.pow.Tensor_Tensor: _power_of_two_types, aten.pow.Scalar: _power_of_two_types,
     aten.pow.Tensor_Scalar: _power, aten.isfinite.default: _isfinite, aten.addmv.default: _addmv, aten.index.Tensor: _index,
     aten.constant_pad_nd.default: _constant_pad, aten.mul.Tensor: _mul,
     aten.cummax.default: _cummax, aten.cummin.default: _cummin, aten.median.default: _median, aten.median.dim: _median_dim,

@@ -183,9 +183,14 @@ def _write_extreme(graph: Graph, function: Any, first: Any, second: Any) -> Any:
 
 
 def rewrite_extents(module: GraphModule) -> None:
-    """Greater and lesser ones, and remainders: torch-mlir has no word for them, or does not lower it."""
+    """Greater and lesser ones, remainders, and extents as numbers of tensors and their roots: torch-mlir has no word for
+    them, or does not lower it."""
     graph = module.graph
     for node in list(graph.nodes):
+        if node.target is torch.sym_float:
+            node.target = aten.Float.Scalar
+        elif node.target is operator.pow and node.args[1] == 0.5 and node.args[0].target is aten.Float.Scalar:
+            node.target, node.args = aten.sqrt.int, node.args[0].args
         if node.target not in (torch.sym_max, torch.sym_min, operator.mod) or not isinstance(node.meta.get("val"), torch.SymInt):
             continue
         first, second = node.args

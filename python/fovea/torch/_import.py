@@ -111,6 +111,7 @@ def import_module(
 
     # Without a handler these are printed, and no part of the error.
     context.attach_diagnostic_handler(keep)
+    importer = FxImporter(context=context)
     # None is no leaf of a call that is exported.
     with torch.no_grad(), experts_at_once(model), record_guards() as fixed:
         call = _Stateless(model, list(state), leaves, spec)
@@ -141,8 +142,8 @@ def import_module(
             legal = ["aten.flatten.using_ints", "aten.unflatten.int"] if any(shapes) else []
             calls = find_calls(exported.graph)
             module = fx.export_and_import(
-                exported, output_type="raw" if calls else "linalg-on-tensors", decomposition_table={},
-                fx_importer=FxImporter(context=context), backend_legal_ops=legal or None,
+                exported, output_type="raw" if calls else "linalg-on-tensors", decomposition_table={}, fx_importer=importer,
+                backend_legal_ops=legal or None,
             )  # fmt: skip
             if calls:
                 lower_with_calls(ir, module, calls, legal, lambda: not all(map(_is_of_call, messages)))
@@ -150,7 +151,7 @@ def import_module(
         except _fovea.FoveaError:
             raise
         except Exception as error:
-            reason = _find_reason(messages) or _first_line(error)
+            reason = _find_reason(messages) or _find_left(importer.module) or _first_line(error)
             raise _fovea.FoveaError(f"torch-mlir does not import {type(model).__name__}: {reason}") from error
     (results,) = exported.graph.output_node().args
     types = [str(each.meta["val"].dtype).removeprefix("torch.") for each in results]
@@ -197,13 +198,34 @@ def _find_reason(messages: Sequence[tuple[str, str]]) -> str | None:
     for message, place in messages:
         name = re.search(r'name = "torch\.([\w.]+)"', message) or re.search(r"operation 'torch\.((?:aten|prims)\.[\w.]+)'", message)
         if name:
-            file = re.search(r'"([^"]+)":(\d+)', place)
-            return f"it has no linalg for {name[1]}, or not for its operands" + (f", called at {file[1]}:{file[2]}" if file else "")
+            return _no_linalg(name[1], place)
     return None
 
 
+def _no_linalg(name: str, place: str) -> str:
+    file = re.search(r'"([^"]+)":(\d+)', place)
+    return f"it has no linalg for {name}, or not for its operands" + (f", called at {file[1]}:{file[2]}" if file else "")
+
+
+def _find_left(module: Any) -> str | None:
+    """The first operation on tensors that is left of a lowering: its messages are of what was to go with it."""
+    left: list[str] = []
+
+    def visit(operation: Any) -> Any:
+        name = operation.name.removeprefix("torch.")
+        if name.startswith(("aten.", "prims.")) and any("vtensor" in str(each.type) for each in operation.results):
+            left.append(_no_linalg(name, str(operation.location)))
+        return ir.WalkResult.ADVANCE
+
+    from torch_mlir import ir
+
+    module.operation.walk(visit)
+    return left[0] if left else None
+
+
 def _first_line(error: Exception) -> str:
-    unknown = re.search(r"Unimplemented call_function: target=<(?:built-in )?function (\w+)", str(error))
+    what = r"(?:Unimplemented call_function: target=|Unsupported builtin function for symbolic types: )"
+    unknown = re.search(what + r"<(?:built-in )?function (\w+)", str(error))
     if unknown:
         return f"it has no word for {unknown[1]} of extents"
     if "operation 'with_effects'" in str(error):

@@ -117,7 +117,37 @@ def layouts(x):
     return torch.nn.functional.scaled_dot_product_attention(heads, heads, heads).transpose(1, 2).view(x.shape)
 
 
+def parts(x):
+    """Of extents that are known and that are not, with a rest that is shorter."""
+    return *x.chunk(2, 1), *x.split(3, 1)[:3], *x.tensor_split((1, 3), 0), *x.split([2, 4], -1), x.unbind(-1)[1]
+
+
+def signs(x):
+    """Those of zeros, too; numbers where the other is NaN."""
+    zeros = torch.tensor([0.0, -0.0, 3.0, -3.0, float("inf"), -float("inf")])
+    row = x.sqrt()[:, :1]
+    return (
+        x.copysign(zeros), zeros.copysign(-0.0), zeros.signbit(), 1 / zeros.copysign(zeros.flip(0)), x.fmax(row), row.fmin(x),
+        x.sqrt().fmax(row).isnan(),
+    )  # fmt: skip
+
+
+def extents(x):
+    """As numbers."""
+    return x.sum(1) / x.shape[1], x * (0.5 * x.shape[0]), x / x.shape[1] ** 0.5
+
+
+def rolled(x):
+    """By more than an extent, and by less than none."""
+    return x.roll(20, 1), x.roll((-9, 13), (0, 2)), x.roll(1, 0), x.roll(-50, 1), x[0].roll(100), x.roll((1, 0), (1, 2))
+
+
 FUNCTIONS = {
+    "rolled": rolled,
+    "powers": lambda x: (torch.pow(2.5, x), x.abs() ** torch.arange(6), x.abs() ** x.double(), 2 ** x[..., :1]),
+    "parts": parts,
+    "signs": signs,
+    "extents": extents,
     "NaN in others": not_numbers,
     "places of extrema": places_of_extrema,
     "found": found,
@@ -298,8 +328,11 @@ def test_what_is_refused_is_named():
         fovea.import_torch(Call(torch.erfinv), torch.ones(3))
     with pytest.raises(fovea.FoveaError, match="does not import Call: it has no word for operations that may fail when they run"):
         fovea.import_torch(Call(torch.linalg.inv), torch.eye(3))
-    with pytest.raises(fovea.FoveaError, match="does not import Call: it has no word for sym_float of extents"):
-        fovea.import_torch(Call(lambda x: x * x.shape[0] ** 0.5), torch.ones(6, 3), dynamic=(0,))
+    with pytest.raises(fovea.FoveaError, match="does not import Call: it has no word for pow of extents"):
+        fovea.import_torch(Call(lambda x: x * x.shape[0] ** 0.25), torch.ones(6, 3), dynamic=(0,))
+    # Of an operation that leaves no message of its own.
+    with pytest.raises(fovea.FoveaError, match=r"it has no linalg for aten.nextafter, .*test_import_operations.py:\d+"):
+        fovea.import_torch(Call(lambda x: torch.nextafter(x, x.flip(0)).split([1, 2])), torch.ones(3))
     with pytest.raises(fovea.FoveaError, match="an index of booleans gives as many elements as are true"):
         fovea.import_torch(Call(lambda x: x[x > 0]), torch.ones(3, 4, 5))
 

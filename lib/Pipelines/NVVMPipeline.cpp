@@ -83,6 +83,7 @@ static void addKernelPasses(OpPassManager &pm, const GPUInfo &gpu,
     products.f32 = options.f32;
     pm.addPass(attn::createProductsToRuntimePass(products));
   }
+  pm.addPass(attn::createAssertionsToChecksPass());
   pm.addNestedPass<func::FuncOp>(attn::createLoopsToGPUPass());
   pm.addPass(createLowerAffinePass());
   // Most of what kernels repeat goes at once, which halves the next pass's

@@ -115,6 +115,9 @@ void fovea::rt::describeFailure(char *text, size_t bytes, const char *rule,
   case FOVEA_RT_GPU_NODES:
     describeNode(text, bytes, rule, facts);
     return;
+  case FOVEA_RT_GPU_ASSERTION:
+    snprintf(text, bytes, "%s", rule);
+    return;
   default:
     snprintf(text, bytes, "%s: a check of an unknown kind failed", rule);
   }

@@ -53,6 +53,12 @@ TEST_F(GPUTest, TellsAFailedCheckOfACallThatWaits) {
   EXPECT_EQ(findWrongCode("waits: codes", /*isWrong=*/false), FOVEA_RT_OK);
 }
 
+TEST_F(GPUTest, TellsAnAssertionByItsText) {
+  EXPECT_EQ(findWrong("100 % of indices are out", FOVEA_RT_GPU_ASSERTION, {0}),
+            FOVEA_RT_INVALID_ARGUMENT);
+  EXPECT_EQ(error(), "100 % of indices are out");
+}
+
 TEST_F(GPUTest, TellsAFailedCheckInTheNextCall) {
   void *stream;
   ASSERT_EQ(fovea_rt_gpu_stream_create(kKind, &stream), FOVEA_RT_OK);

@@ -94,6 +94,22 @@ def ConvertAttnToGPUPass : Pass<"convert-attn-to-gpu", "::mlir::ModuleOp"> {
   ];
 }
 
+def AssertionsToChecksPass
+    : Pass<"attn-assertions-to-checks", "::mlir::ModuleOp"> {
+  let summary = "let the runtime tell assertions that fail in kernels";
+  let description = [{
+    The assertions of frontends, such as that an index is one of a table, become
+    stores of the number of a rule, which the runtime tells as the failure of the
+    call, with the text of the assertion: in linalg operations on memrefs, in
+    parallel loops, and in loops that `--attn-loops-to-gpu` makes kernels of. What
+    a block accesses behind an assertion, it accesses if it holds.
+  }];
+  let dependentDialects = [
+    "::mlir::arith::ArithDialect", "::mlir::LLVM::LLVMDialect",
+    "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect"
+  ];
+}
+
 def LoopsToGPUPass : Pass<"attn-loops-to-gpu", "::mlir::func::FuncOp"> {
   let summary = "lower parallel loops to GPU kernels";
   let description = [{

@@ -28,7 +28,8 @@ enum class DeviceCheck : int32_t {
   Rows = 2,
   Intervals = 3,
   Sizes = 4,
-  Nodes = 5
+  Nodes = 5,
+  Assertion = 6
 };
 constexpr int64_t kFailureWords = 16;
 /// A check of the host that kernels repeat: where they read all that it is for,

@@ -16,6 +16,7 @@
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/NVGPU/IR/NVGPUDialect.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/IR/IRMapping.h"
 #include "mlir/Interfaces/LoopLikeInterface.h"
 
 namespace fovea::attn {
@@ -217,14 +218,30 @@ static bool isHostUse(Operation *user) {
   return isReshape(user) && llvm::all_of(user->getUsers(), isHostUse);
 }
 
+/// Gives a result of its own the reshapes that kernels read it through, too.
+/// Returns the buffer behind them.
+static Value separateReshapes(OpOperand &result) {
+  SmallVector<Operation *> reshapes;
+  Value value = result.get();
+  while (isReshape(value.getDefiningOp())) {
+    reshapes.push_back(value.getDefiningOp());
+    value = reshapes.back()->getOperand(0);
+  }
+  OpBuilder builder(result.getOwner());
+  IRMapping mapping;
+  if (!llvm::all_of(reshapes, isHostUse))
+    for (Operation *reshape : llvm::reverse(reshapes))
+      builder.clone(*reshape, mapping);
+  result.set(mapping.lookupOrDefault(result.get()));
+  return value;
+}
+
 LogicalResult BufferPlacement::collectResults() {
   WalkResult walk = function.walk([&](func::ReturnOp op) -> WalkResult {
-    for (Value value : op.getOperands()) {
-      if (!isa<MemRefType>(value.getType()))
+    for (OpOperand &operand : op->getOpOperands()) {
+      if (!isa<MemRefType>(operand.get().getType()))
         continue;
-      while (isReshape(value.getDefiningOp()) &&
-             isHostUse(value.getDefiningOp()))
-        value = value.getDefiningOp()->getOperand(0);
+      Value value = separateReshapes(operand);
       auto allocation = value.getDefiningOp<memref::AllocOp>();
       if (!allocation)
         return op.emitOpError("returns a buffer that the function does not "

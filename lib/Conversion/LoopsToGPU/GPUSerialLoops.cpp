@@ -17,6 +17,7 @@
 #include "mlir/Analysis/SliceAnalysis.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/ControlFlow/IR/ControlFlowOps.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/IR/IRMapping.h"
@@ -177,7 +178,7 @@ bool fovea::attn::isSerialLoop(scf::ForOp loop) {
         isa<scf::ForOp, scf::IfOp, scf::YieldOp, scf::ReduceOp,
             memref::SubViewOp, memref::CastOp, memref::ReinterpretCastOp,
             memref::ExpandShapeOp, memref::CollapseShapeOp, memref::DimOp,
-            memref::DeallocOp, memref::CopyOp>(op);
+            memref::DeallocOp, memref::CopyOp, cf::AssertOp>(op);
     return known ? WalkResult::advance() : WalkResult::interrupt();
   });
   return accessesElements && !result.wasInterrupted();

@@ -135,6 +135,34 @@ struct LowerGPUMathPass
     return arith::AndIOp::create(b, isBelow, isAbove);
   }
 
+  /// The value of `op` on numbers of f32 or f64 that are not computed, but
+  /// rounded, compared or given a sign; or null.
+  static Value lowerAnyFloat(ImplicitLocOpBuilder &b, Operation *op) {
+    Type type = op->getResult(0).getType();
+    if (!type.isF32() && !type.isF64())
+      return {};
+    if (auto most = dyn_cast<arith::MaxNumFOp>(op))
+      return LLVM::MaxNumOp::create(b, most.getLhs(), most.getRhs());
+    if (auto least = dyn_cast<arith::MinNumFOp>(op))
+      return LLVM::MinNumOp::create(b, least.getLhs(), least.getRhs());
+    StringRef name =
+        TypeSwitch<Operation *, StringRef>(op)
+            .Case([](math::FloorOp) { return "llvm.floor"; })
+            .Case([](math::CeilOp) { return "llvm.ceil"; })
+            .Case([](math::TruncOp) { return "llvm.trunc"; })
+            .Case([](math::RoundOp) { return "llvm.round"; })
+            .Case([](math::RoundEvenOp) { return "llvm.roundeven"; })
+            .Case([](math::AbsFOp) { return "llvm.fabs"; })
+            .Case([](math::CopySignOp) { return "llvm.copysign"; })
+            .Default([](Operation *) { return ""; });
+    if (name.empty())
+      return {};
+    StringRef suffix = type.isF32() ? ".f32" : ".f64";
+    return LLVM::CallIntrinsicOp::create(
+               b, type, b.getStringAttr(name + suffix), op->getOperands())
+        .getResult(0);
+  }
+
   /// The value of `op` on f32 scalars, few of which f64 has, too; or null.
   static Value lower(Operation *op) {
     ImplicitLocOpBuilder b(op->getLoc(), op);
@@ -144,10 +172,8 @@ struct LowerGPUMathPass
       return LLVM::CallIntrinsicOp::create(
                  b, type, b.getStringAttr("llvm.nvvm.sqrt.rn.d"), x)
           .getResult(0);
-    if (type.isF64() && isa<math::TruncOp>(op))
-      return LLVM::CallIntrinsicOp::create(b, type,
-                                           b.getStringAttr("llvm.trunc.f64"), x)
-          .getResult(0);
+    if (Value value = lowerAnyFloat(b, op))
+      return value;
     auto fma = dyn_cast<math::FmaOp>(op);
     if (fma && (type.isF32() || type.isF64()))
       return LLVM::FMAOp::create(b, fma.getA(), fma.getB(), fma.getC());
@@ -181,24 +207,9 @@ struct LowerGPUMathPass
         .Case([&](math::Log2Op) { return log2(x); })
         .Case([&](math::LogOp) { return times(log2(x), 1 / softmax::kLog2E); })
         .Case([&](math::Log10Op) { return times(log2(x), std::log10(2.0)); })
-        .Case([&](math::FloorOp) { return call("llvm.floor.f32", x); })
-        .Case([&](math::CeilOp) { return call("llvm.ceil.f32", x); })
-        .Case([&](math::TruncOp) { return call("llvm.trunc.f32", x); })
-        .Case([&](math::RoundOp) { return call("llvm.round.f32", x); })
-        .Case([&](math::RoundEvenOp) { return call("llvm.roundeven.f32", x); })
-        .Case([&](math::CopySignOp op) {
-          return call("llvm.copysign.f32", op.getOperands());
-        })
         .Case(
             [&](math::RsqrtOp) { return call("llvm.nvvm.rsqrt.approx.f", x); })
         .Case([&](math::SqrtOp) { return call("llvm.nvvm.sqrt.rn.f", x); })
-        .Case([&](math::AbsFOp) { return call("llvm.fabs.f32", x); })
-        .Case([&](arith::MaxNumFOp op) -> Value {
-          return LLVM::MaxNumOp::create(b, op.getLhs(), op.getRhs());
-        })
-        .Case([&](arith::MinNumFOp op) -> Value {
-          return LLVM::MinNumOp::create(b, op.getLhs(), op.getRhs());
-        })
         .Case([&](math::TanhOp) -> Value {
           Value power = exp2(times(x, 2 * softmax::kLog2E));
           Value sum = arith::AddFOp::create(b, power, constant(1));

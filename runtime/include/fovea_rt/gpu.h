@@ -209,7 +209,9 @@ enum {
   /* b, i, level, index, next token, whether an absent node is before it, roots,
      ratio, levels, count: as fovea_rt_check_nodes; the end if i is the count.
    */
-  FOVEA_RT_GPU_NODES = 5
+  FOVEA_RT_GPU_NODES = 5,
+  /* Nothing: the text is the failure. */
+  FOVEA_RT_GPU_ASSERTION = 6
 };
 
 /* Numbers of 64 bits that tell a failure. */

@@ -46,6 +46,25 @@ func.func @element(%a: memref<8xi64>) -> memref<i64> {
 
 // -----
 
+// A result that is reshaped for others, too, is reshaped on the device for these.
+// CHECK-LABEL: func.func @read
+// CHECK: llvm.call @fovea_rt_gpu_alloc_result(
+// CHECK: %[[RESULT:.*]] = builtin.unrealized_conversion_cast {{.*}} to memref<8xf32>
+// CHECK: %[[MAPPED:.*]] = builtin.unrealized_conversion_cast {{.*}} to memref<8xf32>
+// CHECK: memref.expand_shape %[[MAPPED]]
+// CHECK: %[[RESHAPED:.*]] = memref.expand_shape %[[RESULT]]
+// CHECK: return %[[RESHAPED]]
+func.func @read(%a: memref<8xf32>) -> (memref<2x4xf32>, memref<2x4xf32>) {
+  %first = memref.alloc() : memref<8xf32>
+  memref.copy %a, %first : memref<8xf32> to memref<8xf32>
+  %reshaped = memref.expand_shape %first [[0, 1]] output_shape [2, 4] : memref<8xf32> into memref<2x4xf32>
+  %second = memref.alloc() : memref<2x4xf32>
+  memref.copy %reshaped, %second : memref<2x4xf32> to memref<2x4xf32>
+  return %reshaped, %second : memref<2x4xf32>, memref<2x4xf32>
+}
+
+// -----
+
 // A result may be a buffer in another shape.
 // CHECK-LABEL: func.func @reshaped
 // CHECK: llvm.call @fovea_rt_gpu_alloc_result(

@@ -149,6 +149,36 @@ gpu.module @kernels {
 
 // -----
 
+// What f64 has: it rounds, compares and takes signs.
+gpu.module @kernels {
+  // CHECK-LABEL: @wide
+  // CHECK: llvm.call_intrinsic "llvm.floor.f64"
+  // CHECK: llvm.call_intrinsic "llvm.ceil.f64"
+  // CHECK: llvm.call_intrinsic "llvm.trunc.f64"
+  // CHECK: llvm.call_intrinsic "llvm.round.f64"
+  // CHECK: llvm.call_intrinsic "llvm.roundeven.f64"
+  // CHECK: llvm.call_intrinsic "llvm.fabs.f64"
+  // CHECK: llvm.call_intrinsic "llvm.copysign.f64"
+  // CHECK: llvm.intr.maxnum{{.*}} f64
+  // CHECK: llvm.intr.minnum{{.*}} f64
+  gpu.func @wide(%x: f64, %m: memref<1xf64>) kernel {
+    %0 = math.floor %x : f64
+    %1 = math.ceil %0 : f64
+    %2 = math.trunc %1 : f64
+    %3 = math.round %2 : f64
+    %4 = math.roundeven %3 : f64
+    %5 = math.absf %4 : f64
+    %6 = math.copysign %5, %x : f64
+    %7 = arith.maxnumf %6, %x : f64
+    %8 = arith.minnumf %7, %x : f64
+    %c0 = arith.constant 0 : index
+    memref.store %8, %m[%c0] : memref<1xf64>
+    gpu.return
+  }
+}
+
+// -----
+
 gpu.module @kernels {
   gpu.func @double(%x: f64) kernel {
     // expected-error@+1 {{'math.exp' op on 'f64' has no instruction on NVIDIA GPUs}}

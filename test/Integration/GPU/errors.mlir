@@ -19,6 +19,26 @@
 // CODES: attn.codebook_accumulate: codes[0, 0, {{[0-9]}}] must be -1, or at least 0 and below 3, but got
 // RUN: not fovea-run %s --entry=nodes --target=gpu-sim --random 2>&1 | FileCheck %s --check-prefix=NODES
 // NODES: attn.tree_fetch: level of node 1 in batch entry 0, expected 0 to 2, but got 3
+// RUN: not fovea-run %s --entry=look_up --target=gpu-sim --random 2>&1 | FileCheck %s --check-prefix=INDEX
+// INDEX: @look_up failed: index must be smaller than 3
+
+// The codes are random numbers from 0 to 15.
+func.func @look_up(%table: tensor<3x8xf32>, %codes: tensor<64xi32>) -> tensor<64x8xf32> {
+  %o = tensor.empty() : tensor<64x8xf32>
+  %r = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i)>, affine_map<(i, j) -> (i, j)>],
+                       iterator_types = ["parallel", "parallel"]}
+      ins(%codes : tensor<64xi32>) outs(%o : tensor<64x8xf32>) {
+  ^bb0(%code: i32, %unused: f32):
+    %c3 = arith.constant 3 : index
+    %row = arith.index_cast %code : i32 to index
+    %column = linalg.index 1 : index
+    %below = arith.cmpi ult, %row, %c3 : index
+    cf.assert %below, "index must be smaller than 3"
+    %value = tensor.extract %table[%row, %column] : tensor<3x8xf32>
+    linalg.yield %value : f32
+  } -> tensor<64x8xf32>
+  return %r : tensor<64x8xf32>
+}
 
 func.func @good(%q: tensor<1x1x4x8xf32>, %k: tensor<1x1x4x8xf32>) -> tensor<1x1x4x8xf32> {
   %o = tensor.empty() : tensor<1x1x4x8xf32>

@@ -17,6 +17,7 @@ looks at what a mask is made of and returns the first of these that says the sam
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -90,6 +91,20 @@ def _read_pattern(
     return Pattern(causal, None if window is None or window >= last else window, keys, offset)
 
 
+def _check_model(kind: type) -> None:
+    """A model of which transformers does not compute the attention would add a mask to scores, or miss one that is None."""
+    name = kind.__module__.replace(".configuration_", ".modeling_")
+    module = sys.modules.get(name)
+    if module is None or name == kind.__module__ or hasattr(module, "ALL_ATTENTION_FUNCTIONS"):
+        return
+    classes = [each for each in vars(module).values() if isinstance(each, type) and each.__module__ == name]
+    if not any(getattr(each, "_supports_attention_backend", False) for each in classes):
+        raise ValueError(
+            f'attn_implementation: models of {kind.__name__} compute their attention themselves, needed "eager": '
+            'torch.compile(model, backend="fovea") finds it'
+        )
+
+
 def make_mask(
     batch_size: int,
     q_length: int,
@@ -105,6 +120,8 @@ def make_mask(
     **options: Any,
 ) -> Tensor | None:
     """The mask function of transformers for Fovea; see the top of this file."""
+    if options.get("config") is not None:
+        _check_model(type(options["config"]))
     pattern = None
     if q_length > 1 and not use_vmap and not is_tracing(attention_mask) and not is_tracing(q_offset):
         pattern = _read_pattern(q_length, kv_length, q_offset, kv_offset, mask_function, attention_mask)

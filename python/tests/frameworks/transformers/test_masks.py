@@ -7,6 +7,7 @@ import itertools
 
 import pytest
 import torch
+import transformers
 from transformers import masking_utils as reference
 
 from fovea.torch._mask_functions import make_mask
@@ -118,3 +119,11 @@ def test_traced_masks_have_elements():
     compiled = torch.compile(make, backend="aot_eager", fullgraph=True)
     for padding in itertools.islice(paddings(9), 1, None):
         assert torch.equal(compiled(padding), reference.sdpa_mask(2, 9, 9, attention_mask=padding, allow_is_causal_skip=False))
+
+
+def test_models_that_compute_their_attention_themselves_are_refused():
+    """They would add what is no mask of theirs, or read all keys where there is none."""
+    configuration = transformers.BloomConfig(vocab_size=31, hidden_size=16, n_layer=1, n_head=2)
+    model = transformers.BloomModel._from_config(configuration, attn_implementation="fovea")
+    with pytest.raises(ValueError, match='models of BloomConfig compute their attention themselves, needed "eager"'):
+        model(torch.arange(5)[None])

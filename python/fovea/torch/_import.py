@@ -209,6 +209,8 @@ def _no_linalg(name: str, place: str) -> str:
 
 def _find_left(module: Any) -> str | None:
     """The first operation on tensors that is left of a lowering: its messages are of what was to go with it."""
+    from torch_mlir import ir
+
     left: list[str] = []
 
     def visit(operation: Any) -> Any:
@@ -216,8 +218,6 @@ def _find_left(module: Any) -> str | None:
         if name.startswith(("aten.", "prims.")) and any("vtensor" in str(each.type) for each in operation.results):
             left.append(_no_linalg(name, str(operation.location)))
         return ir.WalkResult.ADVANCE
-
-    from torch_mlir import ir
 
     module.operation.walk(visit)
     return left[0] if left else None

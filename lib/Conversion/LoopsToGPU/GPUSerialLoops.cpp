@@ -178,7 +178,8 @@ bool fovea::attn::isSerialLoop(scf::ForOp loop) {
         isa<scf::ForOp, scf::IfOp, scf::YieldOp, scf::ReduceOp,
             memref::SubViewOp, memref::CastOp, memref::ReinterpretCastOp,
             memref::ExpandShapeOp, memref::CollapseShapeOp, memref::DimOp,
-            memref::DeallocOp, memref::CopyOp, cf::AssertOp>(op);
+            memref::DeallocOp, memref::CopyOp, cf::AssertOp, scf::WhileOp,
+            scf::ConditionOp>(op);
     return known ? WalkResult::advance() : WalkResult::interrupt();
   });
   return accessesElements && !result.wasInterrupted();

@@ -86,6 +86,38 @@ func.func @single(%a: memref<f32>, %b: memref<f32>, %c: memref<f32>) {
 
 // -----
 
+// A loop inside that ends by what the elements are, as an element is put in its place.
+// CHECK-LABEL: func.func @place
+// CHECK: gpu.launch
+// CHECK: scf.for
+// CHECK: scf.while
+// CHECK: gpu.terminator
+func.func @place(%a: memref<8xf32>, %places: memref<8xindex>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c8 = arith.constant 8 : index
+  scf.for %i = %c0 to %c8 step %c1 {
+    %x = memref.load %a[%i] : memref<8xf32>
+    %place = scf.while (%at = %i) : (index) -> index {
+      %isBehind = arith.cmpi sgt, %at, %c0 : index
+      %before = arith.subi %at, %c1 : index
+      %least = arith.maxsi %before, %c0 : index
+      %other = memref.load %a[%least] : memref<8xf32>
+      %isLess = arith.cmpf olt, %other, %x : f32
+      %goesOn = arith.andi %isBehind, %isLess : i1
+      scf.condition(%goesOn) %at : index
+    } do {
+    ^bb0(%at: index):
+      %next = arith.subi %at, %c1 : index
+      scf.yield %next : index
+    }
+    memref.store %place, %places[%i] : memref<8xindex>
+  }
+  return
+}
+
+// -----
+
 func.func @sum(%a: memref<8xf32>) -> f32 {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index

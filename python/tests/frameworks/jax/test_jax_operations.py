@@ -229,6 +229,21 @@ def test_images_of_bytes_of_unknown_extents():
     np.testing.assert_allclose(means, image.mean((1, 2)), rtol=1e-6)
 
 
+ON_GPUS = {
+    "tables": lambda x: (x[jnp.array([[1, 0], [2, 2]])], jnp.take(x, jnp.argmax(x, 1), axis=0)),
+    "updates": lambda x: (jnp.zeros((5, 6)).at[jnp.array([0, 2, 2, 1])].add(x), x.at[1].set(0.0)),
+    "sorts": lambda x: (jnp.sort(x, 1), *jax.lax.top_k(x, 2), jnp.take_along_axis(x, jnp.argsort(x, 1), 1)),
+    "layers": lambda x: jax.nn.softmax(jax.nn.gelu(x @ x.T, approximate=False) / x.var(1)),
+}
+
+
+@pytest.mark.parametrize("name", ON_GPUS)
+def test_kernels_for_gpus(name):
+    x = array(4, 6)
+    found, expected = fovea.import_jax(ON_GPUS[name], x, target="gpu-sim")(x), jax.tree.leaves(ON_GPUS[name](jnp.array(x)))
+    compare(list(found) if isinstance(found, tuple) else [found], expected)
+
+
 def test_what_is_left_is_named():
     for function, name in (
         (lambda x: jnp.fft.fft(x).real, "stablehlo.fft"),

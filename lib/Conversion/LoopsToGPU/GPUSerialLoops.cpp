@@ -156,9 +156,8 @@ static bool isShared(Operation *op) {
          !op->getParentOfType<linalg::LinalgOp>();
 }
 
-bool fovea::attn::isSerialLoop(scf::ForOp loop) {
-  if (loop->getNumResults() > 0)
-    return false;
+/// Whether it accesses single elements, and does nothing that a kernel cannot.
+static bool canBeSerial(scf::ForOp loop) {
   bool accessesElements = false;
   WalkResult result = loop.walk([&](Operation *op) -> WalkResult {
     if (isa<memref::LoadOp, memref::StoreOp>(op)) {
@@ -183,6 +182,42 @@ bool fovea::attn::isSerialLoop(scf::ForOp loop) {
     return known ? WalkResult::advance() : WalkResult::interrupt();
   });
   return accessesElements && !result.wasInterrupted();
+}
+
+bool fovea::attn::isSerialLoop(scf::ForOp loop) {
+  return loop->getNumResults() == 0 && canBeSerial(loop);
+}
+
+void fovea::attn::wrapLoopOfNumbers(scf::ForOp loop) {
+  if (!canBeSerial(loop))
+    return;
+  llvm::SetVector<Operation *> moved;
+  moved.insert(loop);
+  // Users of what is moved are behind it, and moved in their order.
+  Operation *last = loop;
+  for (size_t i = 0; i < moved.size(); ++i)
+    for (Operation *user : moved[i]->getUsers()) {
+      if (user->getBlock() != loop->getBlock() || user->getNumRegions() > 0 ||
+          !(isMemoryEffectFree(user) || isa<memref::StoreOp>(user)) ||
+          user->hasTrait<OpTrait::IsTerminator>())
+        return;
+      moved.insert(user);
+      if (last->isBeforeInBlock(user))
+        last = user;
+    }
+  SmallVector<Operation *> inOrder;
+  for (Operation *op = loop; op != last->getNextNode(); op = op->getNextNode())
+    if (moved.contains(op))
+      inOrder.push_back(op);
+    else if (!isMemoryEffectFree(op) && !isa<memref::AllocOp>(op))
+      return;
+  OpBuilder builder(loop->getContext());
+  builder.setInsertionPointAfter(last);
+  KernelBuilder b(loop.getLoc(), builder, builder.getF32Type(), /*lanes=*/0);
+  b.loop(b.index(0), b.index(1), 1, [&](Value) {
+    for (Operation *op : inOrder)
+      op->moveBefore(b.getInsertionBlock(), b.getInsertionPoint());
+  });
 }
 
 void fovea::attn::launchSerialLoop(scf::ForOp loop, int64_t numThreads) {

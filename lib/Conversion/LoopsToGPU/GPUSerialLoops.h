@@ -36,6 +36,11 @@ bool splitWholeReduction(mlir::linalg::LinalgOp op);
 /// kernel cannot do.
 bool isSerialLoop(mlir::scf::ForOp loop);
 
+/// Puts a loop that accesses single elements and gives numbers, as the sum of a
+/// line is one, into a loop of one iteration, with all that uses these, if that
+/// is next to it.
+void wrapLoopOfNumbers(mlir::scf::ForOp loop);
+
 /// Makes such a loop, whose linalg operations and copies are parallel loops by
 /// now, a kernel of one block: all threads go through it together, and share
 /// the iterations of parallel loops inside.

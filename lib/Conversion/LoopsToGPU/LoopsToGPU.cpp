@@ -62,6 +62,18 @@ struct LoopsToGPUPass : fovea::attn::impl::LoopsToGPUPassBase<LoopsToGPUPass> {
     SmallVector<memref::CopyOp> copies;
     SmallVector<scf::ForallOp> foralls;
     llvm::SetVector<scf::ForOp> serialLoops;
+    SmallVector<scf::ForOp> loopsOfNumbers;
+    getOperation().walk<WalkOrder::PreOrder>([&](Operation *op) {
+      if (isa<gpu::LaunchOp, scf::ParallelOp, scf::ForallOp>(op))
+        return WalkResult::skip();
+      auto loop = dyn_cast<scf::ForOp>(op);
+      if (!loop)
+        return WalkResult::advance();
+      if (loop->getNumResults() > 0)
+        loopsOfNumbers.push_back(loop);
+      return WalkResult::skip();
+    });
+    llvm::for_each(loopsOfNumbers, wrapLoopOfNumbers);
     getOperation().walk<WalkOrder::PreOrder>([&](Operation *op) {
       if (isInKernel(op))
         return;
@@ -92,10 +104,11 @@ struct LoopsToGPUPass : fovea::attn::impl::LoopsToGPUPassBase<LoopsToGPUPass> {
       rewriter.eraseOp(copy);
     }
     for (linalg::LinalgOp op : linalgOps) {
-      if (!isIn(op, serialLoops) && op.getNumLoops() == 0)
+      if (!isIn(op, serialLoops) && op.getNumParallelLoops() == 0) {
+        if (splitWholeReduction(op))
+          continue;
         wrapInLoop(op);
-      if (!isIn(op, serialLoops) && splitWholeReduction(op))
-        continue;
+      }
       rewriter.setInsertionPoint(op);
       if (failed(linalg::linalgOpToParallelLoops(rewriter, op))) {
         op.emitOpError("cannot be lowered to loops on buffers");
@@ -130,7 +143,8 @@ struct LoopsToGPUPass : fovea::attn::impl::LoopsToGPUPassBase<LoopsToGPUPass> {
   }
 
   /// Makes what computes single numbers a loop of one iteration, so that the
-  /// host need not read them.
+  /// host need not read them; one thread goes through a reduction that is not
+  /// split, such as of a number and its place.
   static void wrapInLoop(linalg::LinalgOp op) {
     // Behind it, for it moves into the loop.
     OpBuilder builder(op->getContext());

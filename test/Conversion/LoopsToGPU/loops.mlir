@@ -86,6 +86,54 @@ func.func @single(%a: memref<f32>, %b: memref<f32>, %c: memref<f32>) {
 
 // -----
 
+// A number and its place: one thread goes through all.
+// CHECK-LABEL: func.func @greatest
+// CHECK: gpu.launch
+// CHECK: scf.for
+// CHECK: arith.maxsi
+// CHECK: gpu.terminator
+// CHECK-NOT: memref.load
+func.func @greatest(%x: memref<9xi32>, %most: memref<i32>, %place: memref<index>) {
+  linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> ()>, affine_map<(i) -> ()>],
+                  iterator_types = ["reduction"]}
+      ins(%x : memref<9xi32>) outs(%most, %place : memref<i32>, memref<index>) {
+  ^bb0(%each: i32, %old: i32, %at: index):
+    %i = linalg.index 0 : index
+    %new = arith.maxsi %each, %old : i32
+    %isMore = arith.cmpi sgt, %each, %old : i32
+    %here = arith.select %isMore, %i, %at : index
+    linalg.yield %new, %here : i32, index
+  }
+  return
+}
+
+// -----
+
+// The sum of a line goes from element to element, and its last value to memory, in one kernel.
+// CHECK-LABEL: func.func @line
+// CHECK: gpu.launch
+// CHECK: scf.for {{.*}} -> (f32)
+// CHECK: memref.store {{.*}} : memref<f32>
+// CHECK: gpu.terminator
+// CHECK-NOT: memref.load
+func.func @line(%x: memref<9xf32>, %sums: memref<9xf32>, %total: memref<f32>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c9 = arith.constant 9 : index
+  %zero = arith.constant 0.0 : f32
+  %all = scf.for %i = %c0 to %c9 step %c1 iter_args(%before = %zero) -> (f32) {
+    %each = memref.load %x[%i] : memref<9xf32>
+    %sum = arith.addf %before, %each : f32
+    memref.store %sum, %sums[%i] : memref<9xf32>
+    scf.yield %sum : f32
+  }
+  %square = arith.mulf %all, %all : f32
+  memref.store %square, %total[] : memref<f32>
+  return
+}
+
+// -----
+
 // A loop inside that ends by what the elements are, as an element is put in its place.
 // CHECK-LABEL: func.func @place
 // CHECK: gpu.launch

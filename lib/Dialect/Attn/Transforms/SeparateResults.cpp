@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "fovea/Dialect/Attn/Transforms/Passes.h"
+#include "fovea/Kernels/TargetFacts.h"
 #include "mlir/Dialect/Bufferization/IR/Bufferization.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Interfaces/ViewLikeInterface.h"
@@ -17,12 +18,37 @@ namespace fovea::attn {
 } // namespace fovea::attn
 
 using namespace mlir;
+using namespace fovea::attn;
 
 /// The allocation that `buffer` is certain to lie in, or null.
 static Operation *findAllocation(Value buffer) {
   while (auto view = buffer.getDefiningOp<ViewLikeOpInterface>())
     buffer = view.getViewSource();
   return buffer.getDefiningOp<memref::AllocOp>();
+}
+
+/// Whether `buffer` is all of an allocation.
+static bool isWhole(Value buffer) {
+  while (isa_and_nonnull<memref::CastOp, memref::CollapseShapeOp,
+                         memref::ExpandShapeOp>(buffer.getDefiningOp()))
+    buffer = buffer.getDefiningOp()->getOperand(0);
+  return buffer.getDefiningOp<memref::AllocOp>() != nullptr;
+}
+
+/// A copy that no pattern makes the original again.
+static Value copyWhole(OpBuilder &builder, Location loc, Value buffer) {
+  auto type = cast<MemRefType>(buffer.getType());
+  SmallVector<Value> sizes;
+  for (int64_t dim = 0; dim < type.getRank(); ++dim)
+    if (type.isDynamicDim(dim))
+      sizes.push_back(memref::DimOp::create(builder, loc, buffer, dim));
+  Value copy = memref::AllocOp::create(
+      builder, loc, MemRefType::get(type.getShape(), type.getElementType()),
+      sizes);
+  memref::CopyOp::create(builder, loc, buffer, copy);
+  if (copy.getType() != type)
+    copy = memref::CastOp::create(builder, loc, type, copy);
+  return copy;
 }
 
 namespace {
@@ -41,16 +67,20 @@ struct SeparateResultsPass
           buffers.push_back(&operand);
       // A single buffer that the function does not own is copied when
       // deallocation is planned.
-      if (buffers.size() < 2)
+      bool isOnDevice = isForGPU(op);
+      if (buffers.size() < 2 && !isOnDevice)
         return;
       llvm::SmallPtrSet<Operation *, 4> returned;
       OpBuilder builder(op);
       for (OpOperand *operand : buffers) {
         Operation *allocation = findAllocation(operand->get());
-        if (allocation && returned.insert(allocation).second)
+        if (allocation && (!isOnDevice || isWhole(operand->get())) &&
+            returned.insert(allocation).second)
           continue;
-        operand->set(bufferization::CloneOp::create(builder, op.getLoc(),
-                                                    operand->get()));
+        operand->set(isOnDevice
+                         ? copyWhole(builder, op.getLoc(), operand->get())
+                         : bufferization::CloneOp::create(builder, op.getLoc(),
+                                                          operand->get()));
       }
     });
   }

@@ -64,6 +64,24 @@ def test_any_length(name):
         near(first(program(ids)), model(ids, **options)[0])
 
 
+class Last(torch.nn.Module):
+    """A part of one result, and the first of a batch."""
+
+    def __init__(self):
+        super().__init__()
+        self.model = make("Llama")
+
+    def forward(self, ids):
+        hidden = self.model(ids, use_cache=False)[0]
+        return hidden[:, -1], hidden[0], hidden[:1]
+
+
+def test_parts_of_results():
+    model, ids = Last(), torch.randint(0, 50, (2, 9))
+    for found, expected in zip(fovea.import_torch(model, ids, target="gpu-sim")(ids), model(ids), strict=True):
+        near(np.asarray(found), expected)
+
+
 def test_tokens_out_of_the_vocabulary():
     """The text is that of the CPU, and the next call is right."""
     model, ids = make("Llama"), torch.randint(0, 50, (2, 9))

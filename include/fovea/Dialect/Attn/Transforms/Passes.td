@@ -339,9 +339,13 @@ def SeparateResultsPass
   let summary = "give every buffer that a public function returns its own memory";
   let description = [{
     The host frees the results of a kernel one by one. Where two of them may be
-    views of one buffer, all but the first are copied.
+    views of one buffer, all but the first are copied. For a GPU, where a result
+    is memory of the host as well, so is one that may be a part of a buffer.
   }];
-  let dependentDialects = ["::mlir::bufferization::BufferizationDialect"];
+  let dependentDialects = [
+    "::mlir::bufferization::BufferizationDialect",
+    "::mlir::memref::MemRefDialect"
+  ];
 }
 
 #endif // FOVEA_DIALECT_ATTN_TRANSFORMS_PASSES_TD

@@ -26,6 +26,7 @@
 #include "LinalgLoops.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/Transforms/Transforms.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/TypeUtilities.h"
@@ -75,6 +76,13 @@ int64_t LoopsKernel::countLanes() {
       widest = std::max<int64_t>(
           widest, getElementTypeOrSelf(operand.get()).getIntOrFloatBitWidth());
   int64_t most = registers.vectorBits / widest;
+  // A function of a vector and of a single number may differ in the last bit,
+  // and products compute those of their last columns one by one.
+  auto isFunction = [](Operation &inner) {
+    return isa_and_nonnull<math::MathDialect>(inner.getDialect());
+  };
+  if (llvm::any_of(*op.getBlock(), isFunction))
+    return most;
   int64_t extent =
       vectorLoop ? op.getStaticLoopRanges()[*vectorLoop] : ShapedType::kDynamic;
   return ShapedType::isDynamic(extent) ? most : fitLanes(extent, most);

@@ -145,6 +145,8 @@ def _replace(module: GraphModule, found: Attention) -> None:
     graph, node = module.graph, found.node
     query, key, value = found.query, found.key, found.value
     N, M = shape_of(query)[-2], shape_of(key)[-1 if found.is_transposed else -2]
+    # What is added below has no shape yet.
+    heads = found.heads or shape_of(query)[1]
     admitted, terms = evaluate_masks(found.terms, N, M)
     with graph.inserting_before(node):
         for factor, is_divisor in found.factors:
@@ -157,7 +159,7 @@ def _replace(module: GraphModule, found: Attention) -> None:
             mask = terms[0].node
         else:
             for term in terms:
-                written = _write_term(graph, term, found.heads or shape_of(query)[1])
+                written = _write_term(graph, term, heads)
                 mask = written if mask is None else graph.call_function(torch.add, (mask, written))
         options: dict[str, Any] = {name: each for name, each in admitted._asdict().items() if each}
         if found.is_causal:

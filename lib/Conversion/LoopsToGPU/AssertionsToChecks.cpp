@@ -35,6 +35,12 @@ static bool isOnDevice(Operation *op) {
   return false;
 }
 
+/// Whether it reads or writes memory, by itself or in its region.
+static bool isAccess(Operation *op) {
+  return isa<memref::LoadOp, memref::StoreOp, memref::AtomicRMWOp,
+             memref::CopyOp, linalg::LinalgOp>(op);
+}
+
 /// Makes an access of memory one that happens where `holds`. What a load would
 /// give is zero otherwise: nobody reads the results of the call.
 static void guardAccess(Operation *access, Value holds) {
@@ -71,9 +77,11 @@ static void guardAccesses(Block &block) {
                         .getResult()
                   : argument;
     } else if (holds) {
-      op.walk([&](Operation *inner) {
-        if (isa<memref::LoadOp, memref::StoreOp, memref::AtomicRMWOp>(inner))
-          accesses.push_back({inner, holds});
+      op.walk<WalkOrder::PreOrder>([&](Operation *inner) {
+        if (!isAccess(inner))
+          return WalkResult::advance();
+        accesses.push_back({inner, holds});
+        return WalkResult::skip();
       });
     }
   }

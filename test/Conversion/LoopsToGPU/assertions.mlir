@@ -79,6 +79,47 @@ func.func @serial(%list: memref<5xi64>, %x: memref<5xf32>, %sums: memref<9xf32>)
 
 // -----
 
+// Rows that are copied or computed behind an assertion are if it holds.
+// CHECK-LABEL: func.func @rows
+// CHECK: %[[HOLDS:.*]] = arith.cmpi ult
+// CHECK: scf.if %[[HOLDS]] {
+// CHECK-NEXT: memref.copy
+// CHECK: scf.if %[[HOLDS]] {
+// CHECK-NEXT: linalg.generic
+// CHECK-NOT: scf.if
+// CHECK: memref.load %arg0
+// CHECK-NOT: cf.assert
+// KERNEL-LABEL: func.func @rows
+// KERNEL: gpu.launch
+// KERNEL: scf.for
+func.func @rows(%table: memref<9x4xf32>, %list: memref<5xi64>, %out: memref<9x4xf32>, %scale: memref<4xf32>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c5 = arith.constant 5 : index
+  %c9 = arith.constant 9 : index
+  scf.for %i = %c0 to %c5 step %c1 {
+    %code = memref.load %list[%i] : memref<5xi64>
+    %row = arith.index_cast %code : i64 to index
+    %below = arith.cmpi ult, %row, %c9 : index
+    cf.assert %below, "an index is out of bounds"
+    %from = memref.subview %table[%row, 0] [1, 4] [1, 1] : memref<9x4xf32> to memref<4xf32, strided<[1], offset: ?>>
+    %to = memref.subview %out[%row, 0] [1, 4] [1, 1] : memref<9x4xf32> to memref<4xf32, strided<[1], offset: ?>>
+    memref.copy %from, %to : memref<4xf32, strided<[1], offset: ?>> to memref<4xf32, strided<[1], offset: ?>>
+    linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>], iterator_types = ["parallel"]}
+        ins(%scale : memref<4xf32>) outs(%to : memref<4xf32, strided<[1], offset: ?>>) {
+    ^bb0(%factor: f32, %old: f32):
+      %column = linalg.index 0 : index
+      %again = memref.load %table[%row, %column] : memref<9x4xf32>
+      %product = arith.mulf %factor, %old : f32
+      %sum = arith.addf %product, %again : f32
+      linalg.yield %sum : f32
+    }
+  }
+  return
+}
+
+// -----
+
 // What the host knows stays with it.
 // CHECK-LABEL: func.func @host
 // CHECK-NOT: fovea_rt_gpu

@@ -21,6 +21,8 @@
 // NODES: attn.tree_fetch: level of node 1 in batch entry 0, expected 0 to 2, but got 3
 // RUN: not fovea-run %s --entry=look_up --target=gpu-sim --random 2>&1 | FileCheck %s --check-prefix=INDEX
 // INDEX: @look_up failed: index must be smaller than 3
+// RUN: not fovea-run %s --entry=rows --target=gpu-sim --random 2>&1 | FileCheck %s --check-prefix=ROWS
+// ROWS: @rows failed: a row must be below 3
 
 // The codes are random numbers from 0 to 15.
 func.func @look_up(%table: tensor<3x8xf32>, %codes: tensor<64xi32>) -> tensor<64x8xf32> {
@@ -37,6 +39,26 @@ func.func @look_up(%table: tensor<3x8xf32>, %codes: tensor<64xi32>) -> tensor<64
     %value = tensor.extract %table[%row, %column] : tensor<3x8xf32>
     linalg.yield %value : f32
   } -> tensor<64x8xf32>
+  return %r : tensor<64x8xf32>
+}
+
+// A row that is not there is not copied either, although it lies far behind the table.
+func.func @rows(%table: tensor<3x8xf32>, %codes: tensor<64xi32>, %old: tensor<64x8xf32>) -> tensor<64x8xf32> {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c3 = arith.constant 3 : index
+  %c64 = arith.constant 64 : index
+  %far = arith.constant 1000000000 : index
+  %r = scf.for %i = %c0 to %c64 step %c1 iter_args(%out = %old) -> tensor<64x8xf32> {
+    %code = tensor.extract %codes[%i] : tensor<64xi32>
+    %row = arith.index_cast %code : i32 to index
+    %place = arith.muli %row, %far : index
+    %below = arith.cmpi ult, %place, %c3 : index
+    cf.assert %below, "a row must be below 3"
+    %line = tensor.extract_slice %table[%place, 0] [1, 8] [1, 1] : tensor<3x8xf32> to tensor<1x8xf32>
+    %next = tensor.insert_slice %line into %out[%i, 0] [1, 8] [1, 1] : tensor<1x8xf32> into tensor<64x8xf32>
+    scf.yield %next : tensor<64x8xf32>
+  }
   return %r : tensor<64x8xf32>
 }
 

@@ -27,6 +27,7 @@
 #include <cstring>
 #include <functional>
 #include <thread>
+#include <unistd.h>
 
 using namespace llvm;
 using namespace fovea;
@@ -175,6 +176,18 @@ int fovea_machine_main(int argc, char **argv) {
   if (clock != "wall" && clock != "cpu")
     return fail(createStringError("unknown value '" + clock +
                                   "' of --clock; expected 'wall' or 'cpu'"));
+  if (!(seconds > 0 && seconds < 1e6))
+    return fail(createStringError("expected --seconds of more than 0"));
+  if (numThreads.getNumOccurrences() &&
+      (numThreads < 1 || numThreads > FOVEA_RT_MAX_THREADS))
+    return fail(createStringError("expected --threads of 1 to " +
+                                  Twine(FOVEA_RT_MAX_THREADS) + ", but got " +
+                                  Twine(numThreads)));
+  uint64_t memory = uint64_t(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
+  if (uint64_t(megabytes) > memory >> 21)
+    return fail(createStringError(
+        "expected --copy-megabytes of 0 to " + Twine(memory >> 21) +
+        ", half of this machine's memory, but got " + Twine(megabytes)));
   measureClock = clock == "cpu" ? Clock::CPU : Clock::Wall;
   json::Object report;
   unsigned all = numThreads ? numThreads : fovea_rt_num_threads();

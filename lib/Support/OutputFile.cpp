@@ -101,6 +101,20 @@ Error fovea::writeOutput(StringRef path,
   return replaceFile(*target, exists ? &existing : nullptr, write);
 }
 
+bool fovea::isSameFile(StringRef lhs, StringRef rhs) {
+  struct stat first, second;
+  return stat(lhs.str().c_str(), &first) == 0 &&
+         stat(rhs.str().c_str(), &second) == 0 && S_ISREG(first.st_mode) &&
+         first.st_dev == second.st_dev && first.st_ino == second.st_ino;
+}
+
+Error fovea::refuseSameFile(StringRef output, StringRef input) {
+  if (!isSameFile(output, input))
+    return Error::success();
+  return createStringError("cannot write '" + output +
+                           "': it is the input; name another file");
+}
+
 Expected<std::string> fovea::convertFile(
     StringRef program, StringRef inputSuffix, StringRef input,
     StringRef outputSuffix,

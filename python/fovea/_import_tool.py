@@ -8,10 +8,12 @@ from __future__ import annotations
 import argparse
 import runpy
 import sys
+import traceback
 from pathlib import Path
+from typing import Any
 
 from . import _fovea
-from ._program import import_onnx, import_torch
+from ._program import import_onnx, import_torch, read_module
 from ._stablehlo import to_linalg
 
 
@@ -32,11 +34,35 @@ def _read_extents(texts: list[str]) -> dict[str, int]:
     return extents
 
 
+def _call(source: Path, name: str) -> Any:
+    """What the function of the file returns. An error of the file names its line."""
+    if not source.is_file():
+        raise ValueError(f"{source}: found no file, needed one with a function {name}")
+    try:
+        function = runpy.run_path(str(source)).get(name)
+        if callable(function):
+            return function()
+    except Exception as error:
+        lines = [each.lineno for each in traceback.extract_tb(error.__traceback__) if each.filename == str(source)]
+        line = error.lineno if isinstance(error, SyntaxError) and error.filename == str(source) else lines[-1] if lines else None
+        place = source if line is None else f"{source}:{line}"
+        said = error.msg if isinstance(error, SyntaxError) else error
+        raise ValueError(f"{place}: {type(error).__name__}: {said}") from error
+    raise ValueError(f"{source}: found no function {name}")
+
+
+def _import_module(source: Path, output: Path) -> None:
+    read_module(source)
+    if output.exists() and output.samefile(source):
+        raise ValueError(f"--output: found {str(output)!r}, which is the source, needed another file")
+    text = to_linalg(str(source))
+    if "func.func" not in text:
+        raise ValueError(f"{source}: found no function, needed one")
+    output.write_text(text)
+
+
 def _import_function(source: Path, name: str, output: Path, dynamic: tuple[int, ...]) -> None:
-    function = runpy.run_path(str(source)).get(name)
-    if not callable(function):
-        raise ValueError(f"{source}: found no function {name}")
-    made = function()
+    made = _call(source, name)
     if not (isinstance(made, tuple) and len(made) in (2, 3) and isinstance(made[1], tuple)):
         raise ValueError(f"{name}: found {type(made).__name__}, needed a model, a tuple of examples, and a dict of others if any")
     model, args, *others = made
@@ -72,7 +98,7 @@ def main(arguments: list[str] | None = None) -> int:
         if options.source.endswith(".onnx"):
             import_onnx(options.source, path=options.output, extents=extents)
         elif options.source.endswith(".mlir"):
-            options.output.write_text(to_linalg(options.source))
+            _import_module(Path(options.source), options.output)
         elif file.endswith(".py"):
             _import_function(Path(file), name, options.output, dynamic)
         else:

@@ -132,6 +132,17 @@ def write_constants(path: Path, constants: Mapping[str, Any], names: Sequence[st
             file.write(np.ascontiguousarray(array).tobytes())
 
 
+def read_module(path: Path) -> str:
+    """The text of a file that has to be a module."""
+    try:
+        text = path.read_bytes().decode()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}: found a byte that is no text at offset {error.start}, needed a module as text") from None
+    if "\0" in text:
+        raise ValueError(f"{path}: found a zero byte at offset {text.index(chr(0))}, needed a module as text")
+    return text
+
+
 def load(path: str | os.PathLike[str], *, target: str = "cpu", cpu: str = "native", entry: str | None = None) -> Program:
     """Compiles a function of a file with a module in MLIR's textual form.
 
@@ -149,12 +160,7 @@ def load(path: str | os.PathLike[str], *, target: str = "cpu", cpu: str = "nativ
         if entry not in (None, "main"):
             raise ValueError(f"entry: found {entry!r}, needed none: a model of ONNX is one function")
         return import_onnx(path, target=target, cpu=cpu)
-    try:
-        text = path.read_bytes().decode()
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path}: found a byte that is no text at offset {error.start}, needed a module as text") from None
-    if "\0" in text:
-        raise ValueError(f"{path}: found a zero byte at offset {text.index(chr(0))}, needed a module as text")
+    text = read_module(path)
     beside = path.with_suffix(".safetensors")
     constants, names = _read_constants(beside) if beside.exists() else ({}, [])
     try:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -28,7 +29,10 @@ examples:
 def _read(value: str) -> np.ndarray:
     """A file, or a number."""
     if value.endswith(".npy"):
-        return np.load(value, allow_pickle=False)
+        try:
+            return np.load(value, allow_pickle=False)
+        except (ValueError, EOFError) as error:
+            raise ValueError(f"--arg={value}: {error}") from None
     try:
         return np.array(json.loads(value))
     except ValueError:
@@ -52,6 +56,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("-o", "--output", type=Path, help="file to write (default: standard output)")
     options = parser.parse_args(arguments)
     try:
+        if not 0 <= options.seconds < math.inf:
+            raise ValueError(f"--seconds: found {options.seconds}, needed 0 or more")
+        sources = [options.source, *(Path(value) for value in options.arg)]
+        if options.output and options.output.is_file() and any(each.exists() and options.output.samefile(each) for each in sources):
+            raise ValueError(f"--output: found {str(options.output)!r}, which is read, needed another file")
         inputs = [_read(value) for value in options.arg]
         found = suggest(load(options.source, entry=options.entry), *inputs, seconds=options.seconds)
         found = [replace(each, place=each.place.replace("<kernel>", str(options.source))) for each in found]

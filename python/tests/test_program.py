@@ -152,7 +152,7 @@ def test_truncated_constants(model):
     "arguments, message",
     [
         (["model.pt", "-o", "x.mlir"], "source: found 'model.pt', needed FILE.py:FUNCTION, FILE.onnx or FILE.mlir"),
-        (["none.py:make", "-o", "x.mlir"], "none.py"),
+        (["none.py:make", "-o", "x.mlir"], "none.py: found no file, needed one with a function make"),
         (["none.py:make", "-o", "x.txt"], "--output: found 'x.txt', needed a file that ends in .mlir"),
     ],
 )
@@ -162,3 +162,23 @@ def test_errors_of_the_command(arguments, message, tmp_path, monkeypatch, capsys
     printed = capsys.readouterr().err
     assert printed.startswith("fovea-import: error: ") and message in printed
     assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize(
+    "arguments, content, message",
+    [
+        (["x.py:make", "-o", "y.mlir"], b"x = 1\ndef f(:\n", "x.py:2: SyntaxError: invalid syntax"),
+        (["x.py:make", "-o", "y.mlir"], b"def make():\n    return {}['key']\n", "x.py:2: KeyError: 'key'"),
+        (["x.py:make", "-o", "y.mlir"], b"\0", "x.py: SyntaxError: source code string cannot contain null bytes"),
+        (["x.py:make", "-o", "y.mlir"], b"", "x.py: found no function make"),
+        (["x.mlir", "-o", "y.mlir"], b"a\xff", "x.mlir: found a byte that is no text at offset 1, needed a module as text"),
+        (["x.mlir", "-o", "x.mlir"], b"", "--output: found 'x.mlir', which is the source, needed another file"),
+    ],
+)
+def test_errors_of_sources(arguments, content, message, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    source = tmp_path / arguments[0].split(":")[0]
+    source.write_bytes(content)
+    assert _import_tool.main(arguments) == 1
+    assert capsys.readouterr().err == f"fovea-import: error: {message}\n"
+    assert [*tmp_path.iterdir()] == [source] and source.read_bytes() == content

@@ -153,10 +153,15 @@ def test_command(tmp_path, capsys):
     told = [each.text for each in picture.iter("{http://www.w3.org/2000/svg}title")]
     assert len(told) == len(lines) - 2 and any(text.startswith("quantized, 16 codewords: error ") for text in told)
 
+    (tmp_path / "cut.npy").touch()
     for wrong, message in (
         ([str(path), "--arg=q"], "--arg: found 'q', needed a file that ends in .npy, or a number"),
         ([str(tmp_path / "none.mlir")], "No such file"),
         ([str(path)], "expects 2"),
+        ([*given, "--seconds=-1"], "--seconds: found -1.0, needed 0 or more"),
+        ([*given, "-o", str(path)], "which is read, needed another file"),
+        ([*given, "-o", f"{tmp_path}/q.npy"], "which is read, needed another file"),
+        ([str(path), f"--arg={tmp_path}/cut.npy"], "cut.npy: No data left in file"),
     ):
         assert _suggest_tool.main(wrong) == 1
         assert message in capsys.readouterr().err

@@ -7,6 +7,8 @@
 // The error that ends it is.
 // RUN: not fovea-reduce %t.no-such-file 2>&1 | FileCheck %s --check-prefix=MISSING
 // MISSING: No such file
+// RUN: not fovea-reduce %s -o %t.no-such-folder/small.mlir 2>&1 | FileCheck %s --check-prefix=UNWRITABLE
+// UNWRITABLE: fovea-reduce: error: cannot write '{{.*}}small.mlir': No such file
 
 func.func @kept(%q: tensor<1x1x4x4xf32>) -> tensor<1x1x4x4xf32> {
   %0 = arith.addf %q, %q : tensor<1x1x4x4xf32>

@@ -152,8 +152,6 @@ static int run(const CommandLine &line) {
     return fail(toString(code.takeError()));
   if (!line.headerPath.empty() && code->header.empty())
     return fail("only assembly, objects and libraries have a C header");
-  if (Error error = writeFile(line.outputPath, code->code))
-    return fail(toString(std::move(error)));
   std::string header = line.headerPath;
   if (header.empty() && !code->header.empty() && line.outputPath != "-" &&
       (line.kind == CodeKind::Object || line.kind == CodeKind::SharedLibrary)) {
@@ -161,6 +159,20 @@ static int run(const CommandLine &line) {
     sys::path::replace_extension(path, "h");
     header = path.str().str();
   }
+  for (StringRef path : {StringRef(line.outputPath), StringRef(header)})
+    for (StringRef input :
+         {StringRef(options.sourceName), StringRef(options.constantsPath)})
+      if (Error error = refuseSameFile(path, input))
+        return fail(toString(std::move(error)));
+  SmallString<128> one(header), other(line.outputPath);
+  sys::path::remove_dots(one, /*remove_dot_dot=*/false);
+  sys::path::remove_dots(other, /*remove_dot_dot=*/false);
+  if (header != "-" && (one == other || isSameFile(one, other)))
+    return fail("cannot write '" + header +
+                "': it would be both the code and its C header; name another "
+                "file with -o or --header");
+  if (Error error = writeFile(line.outputPath, code->code))
+    return fail(toString(std::move(error)));
   if (header.empty())
     return 0;
   if (Error error = writeFile(header, code->header))

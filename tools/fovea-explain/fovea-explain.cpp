@@ -215,6 +215,8 @@ static int run(const CommandLine &line) {
       explain((*file)->getBuffer(), options, {line.kind.getValue()});
   if (!explanation)
     return fail(toString(explanation.takeError()));
+  if (Error error = refuseSameFile(line.outputPath, line.inputPath))
+    return fail(toString(std::move(error)));
   if (Error error = writeOutput(line.outputPath, [&](raw_ostream &os) {
         os << explanation->front();
       }))

@@ -19,6 +19,7 @@
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Process.h"
 #include "llvm/Support/ToolOutputFile.h"
+#include "llvm/Support/raw_ostream.h"
 
 using namespace mlir;
 
@@ -36,6 +37,24 @@ EXAMPLES:
     fovea-opt kernel.mlir --attn-cpu-pipeline --remarks-filter='attn.*' --remark-policy=all -o /dev/null
 docs/Pipelines.md tells about the passes.
 )";
+
+/// The input is mapped, and stays what it is where a pass fails: the result
+/// takes its place as a whole.
+static LogicalResult rewriteInPlace(std::unique_ptr<llvm::MemoryBuffer> buffer,
+                                    StringRef path, DialectRegistry &registry,
+                                    const MlirOptMainConfig &config) {
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  if (failed(MlirOptMain(os, std::move(buffer), registry, config)))
+    return failure();
+  llvm::Error error =
+      fovea::writeOutput(path, [&](llvm::raw_ostream &file) { file << text; });
+  if (!error)
+    return success();
+  llvm::errs() << "cannot write '" << path
+               << "': " << llvm::toString(std::move(error)) << "\n";
+  return failure();
+}
 
 /// Upstream's driver, with the dialect loaded before passes are made: its
 /// canonicalization comes before patterns of upstream that crash, also for IR
@@ -58,6 +77,8 @@ static LogicalResult run(int argc, char **argv, StringRef input,
   std::string error;
   std::unique_ptr<llvm::MemoryBuffer> buffer = openInputFile(input, &error);
   std::unique_ptr<llvm::ToolOutputFile> file;
+  if (buffer && fovea::isSameFile(input, output))
+    return rewriteInPlace(std::move(buffer), output, registry, config);
   if (buffer)
     file = openOutputFile(output, &error);
   if (!file) {

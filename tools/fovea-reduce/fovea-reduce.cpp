@@ -13,9 +13,61 @@
 #include "mlir/IR/Dialect.h"
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/Tools/mlir-reduce/MlirReduceMain.h"
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/SmallString.h"
+#include "llvm/ADT/StringRef.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/Path.h"
+#include "llvm/Support/WithColor.h"
 #include "llvm/Support/raw_ostream.h"
 
+/// The file that -o names, if any. Upstream's driver keeps its options to
+/// itself.
+static llvm::StringRef findOutput(llvm::ArrayRef<char *> arguments) {
+  llvm::StringRef found;
+  for (auto [index, each] : llvm::enumerate(arguments)) {
+    llvm::StringRef argument(each);
+    if (!argument.consume_front("--o") && !argument.consume_front("-o"))
+      continue;
+    if (argument.consume_front("="))
+      found = argument;
+    else if (argument.empty() && index + 1 < arguments.size())
+      found = arguments[index + 1];
+  }
+  return found;
+}
+
+/// Why the file cannot be written, which upstream's driver does not say.
+static std::error_code findObstacle(llvm::StringRef path) {
+  if (llvm::sys::fs::is_directory(path))
+    return std::make_error_code(std::errc::is_a_directory);
+  if (llvm::sys::fs::exists(path))
+    return llvm::sys::fs::access(path, llvm::sys::fs::AccessMode::Write);
+  llvm::SmallString<128> folder = llvm::sys::path::parent_path(path);
+  return llvm::sys::fs::access(folder.empty() ? "." : folder.str(),
+                               llvm::sys::fs::AccessMode::Write);
+}
+
+/// Upstream's driver would reduce an input that is the output, too, to nothing.
+static bool checkOutput(llvm::ArrayRef<char *> arguments) {
+  llvm::StringRef output = findOutput(arguments);
+  if (output.empty() || output == "-")
+    return true;
+  std::string message;
+  for (llvm::StringRef argument : arguments)
+    if (argument.data() != output.data() && message.empty())
+      message = llvm::toString(fovea::refuseSameFile(output, argument));
+  if (message.empty())
+    if (std::error_code code = findObstacle(output))
+      message = ("cannot write '" + output + "': " + code.message()).str();
+  if (!message.empty())
+    llvm::WithColor::error(llvm::errs(), "fovea-reduce") << message << '\n';
+  return message.empty();
+}
+
 int fovea_reduce_main(int argc, char **argv) {
+  if (!checkOutput(llvm::ArrayRef(argv, argc)))
+    return 1;
   mlir::DialectRegistry registry;
   fovea::registerAllDialects(registry);
   fovea::registerAllPasses();

@@ -323,6 +323,11 @@ static int runMain() {
                 Twine(signature.results.size()) + " results, but got " +
                 Twine(options.expected.size()) + " --expect");
 
+  for (const std::string &output : options.outputs)
+    for (StringRef input : {StringRef(options.inputPath),
+                            StringRef(options.compile.constantsPath)})
+      if (Error error = refuseSameFile(output, input))
+        return fail(std::move(error));
   Expected<SmallVector<OwnedTensor>> inputs = makeInputs(*kernel);
   if (!inputs)
     return fail(inputs.takeError());

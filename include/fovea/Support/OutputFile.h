@@ -28,6 +28,13 @@ namespace fovea {
 llvm::Error writeOutput(llvm::StringRef path,
                         llvm::function_ref<void(llvm::raw_ostream &)> write);
 
+/// Whether the names lead to one file, which writing one of them would take
+/// from the other. Devices and pipes may be both.
+bool isSameFile(llvm::StringRef lhs, llvm::StringRef rhs);
+
+/// The error of a tool whose output would take the place of its input.
+llvm::Error refuseSameFile(llvm::StringRef output, llvm::StringRef input);
+
 /// Runs a program that makes a file of a file: `input` is the content of the
 /// one whose name ends in `inputSuffix`, and the content of the other is
 /// returned. `getArguments` is given the names of both. The error has what the

@@ -62,6 +62,10 @@ def _dynamic_shapes(names: Sequence[str], inputs: Sequence[Tensor], dynamic: Any
             if name not in names:
                 raise ValueError(f"dynamic: found {name!r}, needed names of inputs: {', '.join(names)}")
     elif isinstance(dynamic, Sequence) and not isinstance(dynamic, str):
+        most = max((each.dim() for each in inputs), default=0)
+        for dim in dynamic:
+            if isinstance(dim, int) and dim >= most:
+                raise ValueError(f"dynamic: found {dim}, needed dimensions that an input has: from 0 to {most - 1}")
         chosen = {name: [dim for dim in dynamic if not isinstance(dim, int) or dim < each.dim()] for name, each in zip(names, inputs)}
     else:
         raise ValueError(f"dynamic: found {dynamic!r}, needed {needed}")

@@ -282,6 +282,8 @@ def test_what_is_refused():
         fovea.import_torch(model, x, dynamic={"x": (0,)})
     with pytest.raises(ValueError, match=r"dynamic: found \(2,\) for input_0, needed dimensions from 0 to 1"):
         fovea.import_torch(model, x, dynamic={"input_0": (2,)})
+    with pytest.raises(ValueError, match="dynamic: found 2, needed dimensions that an input has: from 0 to 1"):
+        fovea.import_torch(model, x, dynamic=(2,))
     with pytest.raises(ValueError, match="dynamic: found True, needed dimensions of all inputs"):
         fovea.import_torch(model, x, dynamic=True)
     with pytest.raises(ValueError, match="input_0: found extent 1 of dimension 0, which is dynamic: needed an example of 2 at least"):

@@ -31,6 +31,12 @@ _MARK = "fovea.arguments"
 _MOST_HEADER_BYTES = 100_000_000
 
 
+def _view(result: Any, type: Any) -> Any:
+    if type.kind == "c":
+        return result.view(type)[..., 0]
+    return result.view(type) if type.kind == "u" else result
+
+
 class Program:
     """A compiled function of a module, whose first arguments may be constants.
 
@@ -49,7 +55,7 @@ class Program:
         self.constants = constants
         #: Names of the others, where they are known.
         self.names = tuple(names)
-        #: Element types of results, where the module leaves out which of its integers have no sign.
+        #: Element types of results, where the module leaves out which of its integers have no sign, and which pairs are complex.
         self.types = tuple(types)
 
     def __call__(self, *inputs: Any, **named: Any) -> Any:
@@ -58,10 +64,10 @@ class Program:
         if self.names and len(inputs) != len(self.names):
             raise ValueError(f"inputs: found {len(inputs)} arrays, needed {len(self.names)}: {', '.join(self.names)}")
         found = self.kernel(*self.constants.values(), *inputs)
-        if not any(np.dtype(each).kind == "u" for each in self.types):
+        if not any(np.dtype(each).kind in "uc" for each in self.types):
             return found
         results = found if isinstance(found, tuple) else (found,)
-        results = tuple(each.view(type) if np.dtype(type).kind == "u" else each for each, type in zip(results, self.types, strict=True))
+        results = tuple(_view(each, np.dtype(type)) for each, type in zip(results, self.types, strict=True))
         return results if isinstance(found, tuple) else results[0]
 
     def _ordered(self, inputs: Sequence[Any], named: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -15,6 +15,7 @@
 #include "mlir/Dialect/Complex/IR/Complex.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Linalg/Transforms/Transforms.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/MemRef/Transforms/Transforms.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -85,6 +86,21 @@ static bool repeatsPlaces(OpOperand *operand, Operation *producer,
          });
 }
 
+/// Whether angles would be turned to sines and cosines again for each head, of
+/// which a table has one.
+static bool repeatsSines(OpOperand *operand, Operation *producer,
+                         linalg::LinalgOp consumer) {
+  AffineMap map = consumer.getMatchingIndexingMap(operand);
+  SmallVector<int64_t> extents = consumer.getStaticLoopRanges();
+  auto isRepeated = [&](unsigned dim) {
+    return extents[dim] != 1 && !map.isFunctionOfDim(dim);
+  };
+  return llvm::any_of(llvm::seq(map.getNumDims()), isRepeated) &&
+         producer->getNumRegions() == 1 &&
+         llvm::any_of(producer->getRegion(0).getOps(),
+                      llvm::IsaPred<math::SinOp, math::CosOp>);
+}
+
 /// Whether `op` computes its results from what is in their place, as sums over
 /// a dimension of extent 1 do. In a loop that visits a result more than once
 /// each visit would add to what the one before it left.
@@ -105,6 +121,7 @@ static bool isWorthFusing(OpOperand *operand) {
          !readsOutputs(producer) && consumer &&
          !linalg::isaContractionOpInterface(consumer) &&
          !repeatsPlaces(operand, producer, consumer) &&
+         !repeatsSines(operand, producer, consumer) &&
          consumer.getMatchingIndexingMap(operand).isProjectedPermutation(
              /*allowZeroInResults=*/true);
 }

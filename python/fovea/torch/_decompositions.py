@@ -210,15 +210,6 @@ def _eq(x: Tensor, y: Tensor) -> Tensor:
     return torch.logical_not(torch.ne(x, y))
 
 
-def _mul(x: Tensor, y: Any) -> Tensor:
-    """Of a complex number and a real one, torch-mlir knows no product."""
-    if not x.is_complex():
-        x, y = y, x
-    if not (isinstance(x, Tensor) and x.is_complex()) or isinstance(y, complex) or (isinstance(y, Tensor) and y.is_complex()):
-        return NotImplemented
-    return torch.view_as_complex(torch.view_as_real(x) * (y.unsqueeze(-1) if isinstance(y, Tensor) else y))
-
-
 def _rsub(x: Tensor, y: Any, alpha: Any = 1) -> Tensor:
     """torch-mlir rounds the number to f32."""
     type = torch.result_type(x, y)
@@ -419,7 +410,7 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     aten.argmax.default: _argmax, aten.argmin.default: _argmin,
     aten.pow.Tensor_Tensor: _power_of_two_types, aten.pow.Scalar: _power_of_two_types,
     aten.pow.Tensor_Scalar: _power, aten.isfinite.default: _isfinite, aten.addmv.default: _addmv, aten.index.Tensor: _index,
-    aten.constant_pad_nd.default: _constant_pad, aten.mul.Tensor: _mul,
+    aten.constant_pad_nd.default: _constant_pad,
     aten.cummax.default: _cummax, aten.cummin.default: _cummin, aten.median.default: _median, aten.median.dim: _median_dim,
     aten.nanmedian.default: _nanmedian, aten.nanmedian.dim: _nanmedian_dim,
 }  # fmt: skip

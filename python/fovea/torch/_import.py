@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -16,9 +16,11 @@ from torch.utils import _pytree as pytree
 from .. import _fovea
 from .._own_calls import insert_definitions
 from .._tm_tensor import lower_tm_tensor
+from ._complex import join_pairs, make_pairs, split_complex
 from ._decompositions import DECOMPOSITIONS
 from ._dynamic import fold_positions, resolve_items, rewrite_extents, split_reshapes, state_extents, take_assertions
 from ._experts import experts_at_once
+from ._fourier import FOURIER
 from ._guards import find_guards, record_guards, write_guards
 from ._own_calls import find_calls, lower_with_calls
 from ._special import SPECIAL
@@ -28,20 +30,27 @@ __all__ = ["import_module", "to_numpy"]
 
 
 class _Stateless(nn.Module):
-    """A call of a model as a function of tensors: its parameters and buffers, and inputs."""
+    """A call of a model as a function of tensors: its parameters and buffers, of which some are pairs, and inputs."""
 
-    def __init__(self, model: nn.Module, names: Sequence[str], leaves: Sequence[Any], spec: pytree.TreeSpec):
+    def __init__(
+        self, model: nn.Module, names: Sequence[tuple[str, bool]], leaves: Sequence[Any], spec: pytree.TreeSpec,
+        tell_types: Callable[[Sequence[torch.dtype]], None],
+    ):  # fmt: skip
         super().__init__()
         # No submodule, or its parameters would become constants.
         object.__setattr__(self, "model", model)
-        self.names, self.leaves, self.spec = names, leaves, spec
+        # Of results, before those that are complex become pairs.
+        self.names, self.leaves, self.spec, self.tell_types = names, leaves, spec, tell_types
 
     def forward(self, state: Sequence[Tensor], inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
         given = iter(inputs)
         leaves = [next(given) if isinstance(each, Tensor) else each for each in self.leaves]
         args, kwargs = pytree.tree_unflatten(leaves, self.spec)
-        result = torch.func.functional_call(self.model, dict(zip(self.names, state)), args, kwargs)
-        return tuple(each for each in pytree.tree_leaves(result) if isinstance(each, Tensor))
+        own = {name: join_pairs(each) if is_pair else each for (name, is_pair), each in zip(self.names, state)}
+        result = torch.func.functional_call(self.model, own, args, kwargs)
+        results = [each for each in pytree.tree_leaves(result) if isinstance(each, Tensor)]
+        self.tell_types([each.dtype for each in results])
+        return tuple(make_pairs(each) if each.is_complex() else each for each in results)
 
 
 def _name_inputs(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[str]:
@@ -96,6 +105,8 @@ def import_module(
     except ImportError:
         raise ValueError("import_torch needs the package torch-mlir: pip install torch-mlir") from None
     state = {name: each.detach() for name, each in (*model.named_parameters(), *model.named_buffers())}
+    own = [(name, each.is_complex()) for name, each in state.items()]
+    state = {name: make_pairs(each) if each.is_complex() else each for name, each in state.items()}
     leaves, spec = pytree.tree_flatten((tuple(args), dict(kwargs)))
     # Other objects than those of the caller: torch.export marks what is dynamic, and leaves marks where it fails.
     inputs = [each.detach() for each in leaves if isinstance(each, Tensor)]
@@ -103,8 +114,11 @@ def import_module(
     for name, each in (*state.items(), *zip(names, inputs)):
         if each.device.type != "cpu":
             raise ValueError(f"{name}: found a tensor on {each.device.type}, needed one on the CPU")
+    for name, each in zip(names, inputs):
+        if each.is_complex():
+            raise ValueError(f"{name}: found complex numbers, needed pairs of real ones, and view_as_complex of these in the model")
     shapes = _dynamic_shapes(names, inputs, dynamic)
-    table = {**get_decomposition_table(), **DECOMPOSITIONS, **SPECIAL}
+    table = {**get_decomposition_table(), **DECOMPOSITIONS, **SPECIAL, **FOURIER}
     context = ir.Context()
     messages: list[tuple[str, str]] = []
     torch_dialect.register_dialect(context)
@@ -118,7 +132,8 @@ def import_module(
     importer = FxImporter(context=context)
     # None is no leaf of a call that is exported.
     with torch.no_grad(), experts_at_once(model), record_guards() as fixed:
-        call = _Stateless(model, list(state), leaves, spec)
+        found_types: list[torch.dtype] = []
+        call = _Stateless(model, own, leaves, spec, lambda types: found_types.__setitem__(slice(None), types))
         try:
             exported = torch.export.export(
                 call, (list(state.values()), inputs), strict=False,
@@ -137,6 +152,7 @@ def import_module(
                 resolve_items(exported.graph_module)
             _reshape_attention(exported.graph)
             exported = exported.run_decompositions(table)
+            split_complex(exported.graph_module, table)
             fold_uniform(exported.graph_module)
             if any(shapes):
                 guards.conditions.extend(take_assertions(exported.graph_module))
@@ -157,10 +173,9 @@ def import_module(
         except Exception as error:
             reason = _find_reason(messages) or _find_left(importer.module) or _first_line(error)
             raise _fovea.FoveaError(f"torch-mlir does not import {type(model).__name__}: {reason}") from error
-    (results,) = exported.graph.output_node().args
-    types = [str(each.meta["val"].dtype).removeprefix("torch.") for each in results]
+    types = [str(each).removeprefix("torch.") for each in found_types]
     # Of others the module says what they are.
-    types = [each if each.startswith("uint") else "V" for each in types]
+    types = [each if each.startswith(("uint", "complex")) else "V" for each in types]
     return insert_definitions(lower_tm_tensor(str(module))), state, names, types
 
 
@@ -234,6 +249,11 @@ def _first_line(error: Exception) -> str:
         return f"it has no word for {unknown[1]} of extents"
     if "operation 'with_effects'" in str(error):
         return "it has no word for operations that may fail when they run, such as those of torch.linalg that solve and factor"
+    # What a decomposition says, and of which operation.
+    said, _, traced = str(error).partition("\n\nWhile executing ")
+    if traced:
+        places = re.findall(r'File "([^"]+)", line (\d+)', traced)
+        return " ".join(said.split())[:500] + (", called at {}:{}".format(*places[-1]) if places else "")
     lines = [line for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
     return next((line for line in lines if "error:" in line), " ".join(lines)[:500])
 

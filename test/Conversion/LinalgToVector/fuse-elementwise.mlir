@@ -184,6 +184,48 @@ func.func @buckets(%x: tensor<8xf32>, %table: tensor<9x64xf32>) -> tensor<8x64xf
   return %rows : tensor<8x64xf32>
 }
 
+// Sines of angles are computed once for all heads, but with what reads each once.
+
+// CHECK-LABEL: func.func @turns(
+//       CHECK:   linalg.generic
+//       CHECK:     math.sin
+//       CHECK:   linalg.generic
+//   CHECK-NOT:     math.sin
+//       CHECK:     arith.mulf
+//       CHECK:   linalg.generic
+//       CHECK:     math.sin
+//       CHECK:     arith.mulf
+func.func @turns(%angles: tensor<8x16xf32>, %x: tensor<8x4x16xf32>, %y: tensor<8x16xf32>)
+    -> (tensor<8x4x16xf32>, tensor<8x16xf32>) {
+  %e = tensor.empty() : tensor<8x16xf32>
+  %table = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i, j)>], iterator_types = ["parallel", "parallel"]}
+      ins(%angles : tensor<8x16xf32>) outs(%e : tensor<8x16xf32>) {
+  ^bb0(%a: f32, %old: f32):
+    %s = math.sin %a : f32
+    linalg.yield %s : f32
+  } -> tensor<8x16xf32>
+  %o = tensor.empty() : tensor<8x4x16xf32>
+  %heads = linalg.generic {indexing_maps = [affine_map<(i, h, j) -> (i, j)>, affine_map<(i, h, j) -> (i, h, j)>, affine_map<(i, h, j) -> (i, h, j)>], iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%table, %x : tensor<8x16xf32>, tensor<8x4x16xf32>) outs(%o : tensor<8x4x16xf32>) {
+  ^bb0(%s: f32, %a: f32, %old: f32):
+    %m = arith.mulf %s, %a : f32
+    linalg.yield %m : f32
+  } -> tensor<8x4x16xf32>
+  %more = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i, j)>], iterator_types = ["parallel", "parallel"]}
+      ins(%y : tensor<8x16xf32>) outs(%e : tensor<8x16xf32>) {
+  ^bb0(%a: f32, %old: f32):
+    %s = math.sin %a : f32
+    linalg.yield %s : f32
+  } -> tensor<8x16xf32>
+  %once = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i, j)>], iterator_types = ["parallel", "parallel"]}
+      ins(%more, %y : tensor<8x16xf32>, tensor<8x16xf32>) outs(%e : tensor<8x16xf32>) {
+  ^bb0(%s: f32, %a: f32, %old: f32):
+    %m = arith.mulf %s, %a : f32
+    linalg.yield %m : f32
+  } -> tensor<8x16xf32>
+  return %heads, %once : tensor<8x4x16xf32>, tensor<8x16xf32>
+}
+
 // What adds to its output is no part of a loop that visits its results more than once.
 
 // CHECK-LABEL: func.func @accumulate(

@@ -28,6 +28,7 @@ MODELS = {
     "ViT": IMAGE,
     "Swin": {"image_size": 32, "patch_size": 4, "embed_dim": 16, "depths": [2, 2], "num_heads": [2, 4], "window_size": 4},
     "ConvNext": {"hidden_sizes": [8, 16, 24, 32], "depths": [1, 1, 1, 1], "image_size": 32},
+    "FNet": TEXT,
 }
 IMAGES = ("ViT", "Swin", "ConvNext")
 

@@ -358,8 +358,13 @@ private:
     tensor::populateFoldTensorEmptyPatterns(moving);
     memref::populateResolveRankedShapedTypeResultDimsPatterns(moving);
     memref::populateResolveShapedTypeResultDimsPatterns(moving);
+    // Upstream forgets what a pad adds to one element without dimensions.
     linalg::populateFoldReshapeOpsByCollapsingPatterns(
-        moving, [](OpOperand *) { return true; });
+        moving, [](OpOperand *reshape) {
+          auto expand = reshape->get().getDefiningOp<tensor::ExpandShapeOp>();
+          return !(isa<tensor::PadOp>(reshape->getOwner()) && expand &&
+                   expand.getSrcType().getRank() == 0);
+        });
     tensor::ExpandShapeOp::getCanonicalizationPatterns(moving, &getContext());
     tensor::CollapseShapeOp::getCanonicalizationPatterns(moving, &getContext());
     (void)applyPatternsGreedily(getOperation(), std::move(moving));

@@ -271,3 +271,24 @@ func.func @chosen_columns(%x: tensor<5x7x16xf32>, %w: tensor<3x16x32xf32>, %i: t
   %r = linalg.batch_matmul ins(%x, %g : tensor<5x7x16xf32>, tensor<5x16x32xf32>) outs(%o : tensor<5x7x32xf32>) -> tensor<5x7x32xf32>
   return %r : tensor<5x7x32xf32>
 }
+
+// One element without dimensions beside what a pad adds to it.
+
+// CHECK-LABEL: func.func @pad(
+//       CHECK:   tensor.pad %{{.*}} low[0, 2] high[0, 1]
+func.func @pad(%x: tensor<1x1xf32>) -> tensor<1x4xf32> {
+  %c = arith.constant 0.25 : f32
+  %e = tensor.empty() : tensor<1x1xf32>
+  %s = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i, j)>],
+                       iterator_types = ["parallel", "parallel"]}
+      ins(%x : tensor<1x1xf32>) outs(%e : tensor<1x1xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %p = arith.mulf %a, %a : f32
+    linalg.yield %p : f32
+  } -> tensor<1x1xf32>
+  %r = tensor.pad %s low[0, 2] high[0, 1] {
+  ^bb0(%i: index, %j: index):
+    tensor.yield %c : f32
+  } : tensor<1x1xf32> to tensor<1x4xf32>
+  return %r : tensor<1x4xf32>
+}

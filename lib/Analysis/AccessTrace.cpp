@@ -8,6 +8,7 @@
 
 #include "fovea/Analysis/AccessTrace.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Dialect/Utils/IndexingUtils.h"
 #include "mlir/IR/TypeUtilities.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -246,7 +247,16 @@ std::optional<Access> AccessTrace::step(const Access &access) {
     return read(op, operand, access.indices);
   }
   return TypeSwitch<Operation *, std::optional<Access>>(access.getDefiningOp())
-      .Case([&](tensor::ExpandShapeOp op) {
+      .Case([&](tensor::ExpandShapeOp op) -> std::optional<Access> {
+        // What is only found to fit at run time ends the trace, here and where
+        // a cast says more than is known.
+        SmallVector<int64_t> from = getShape(op.getSrc());
+        SmallVector<int64_t> to = getShape(op.getResult());
+        for (auto [extent, group] :
+             llvm::zip_equal(from, op.getReassociationIndices()))
+          if (extent !=
+              computeProduct(ArrayRef(to).slice(group.front(), group.size())))
+            return std::nullopt;
         Access source{op.getSrc(), {}};
         for (const ReassociationIndices &group : op.getReassociationIndices()) {
           IndexList list;
@@ -281,7 +291,8 @@ std::optional<Access> AccessTrace::step(const Access &access) {
         return Access{op.getSource(), *parts};
       })
       .Case([&](tensor::CastOp op) -> std::optional<Access> {
-        if (!isa<RankedTensorType>(op.getSource().getType()))
+        if (!isa<RankedTensorType>(op.getSource().getType()) ||
+            getShape(op.getSource()) != getShape(op.getResult()))
           return std::nullopt;
         return Access{op.getSource(), access.indices};
       })

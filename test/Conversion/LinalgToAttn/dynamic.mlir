@@ -7,6 +7,9 @@
 // RUN: fovea-run %s --entry=cross --random --shape=5x8 --shape=9x8 --compare=reference
 // RUN: fovea-run %s --entry=cross --random --shape=9x8 --shape=5x8 --compare=reference
 // RUN: fovea-run %s --entry=heads --random --shape=2x37x12 --compare=reference
+// RUN: fovea-run %s --entry=found --random --shape=4x8x2 --compare=reference
+// RUN: not fovea-run %s --entry=found --random --shape=4x8x3 2>&1 | FileCheck %s --check-prefix=FOUND
+// FOUND: @found failed: tensor.cast: extent 1 differs from the type, expected 16, but got 24
 // RUN: fovea-run %s --entry=causal --random --shape=2x37x8 --target=gpu-sim --compare=reference
 // RUN: fovea-run %s --entry=window --random --shape=1x130x8 --target=gpu-sim --compare=reference
 // RUN: fovea-run %s --entry=both_sides --random --shape=3x65x8 --target=gpu-sim --compare=reference
@@ -298,4 +301,30 @@ func.func @apart(%q: tensor<?x8xf32>, %k: tensor<?x8xf32>, %v: tensor<?x8xf32>) 
   %g = linalg.fill ins(%zero : f32) outs(%f : tensor<?x8xf32>) -> tensor<?x8xf32>
   %r = linalg.matmul ins(%w, %v : tensor<?x?xf32>, tensor<?x8xf32>) outs(%g : tensor<?x8xf32>) -> tensor<?x8xf32>
   return %r : tensor<?x8xf32>
+}
+
+// An extent that is found to be 16 when the program runs is 16 behind the cast, and what it is before stays out of it.
+
+// CHECK-LABEL: func.func @found(
+// CHECK: tensor.cast {{.*}} : tensor<4x?xf32> to tensor<4x16xf32>
+// CHECK: attn.dense ins(%
+func.func @found(%x: tensor<4x8x?xf32>) -> tensor<4x2x8xf32> {
+  %zero = arith.constant 0.0 : f32
+  %c = tensor.collapse_shape %x [[0], [1, 2]] : tensor<4x8x?xf32> into tensor<4x?xf32>
+  %t = tensor.cast %c : tensor<4x?xf32> to tensor<4x16xf32>
+  %h = tensor.expand_shape %t [[0], [1, 2]] output_shape [4, 2, 8] : tensor<4x16xf32> into tensor<4x2x8xf32>
+  %e = tensor.empty() : tensor<4x2x2xf32>
+  %z = linalg.fill ins(%zero : f32) outs(%e : tensor<4x2x2xf32>) -> tensor<4x2x2xf32>
+  %s = linalg.generic {indexing_maps = [#q, #k, #s], iterator_types = ["parallel", "parallel", "parallel", "reduction"]}
+      ins(%h, %h : tensor<4x2x8xf32>, tensor<4x2x8xf32>) outs(%z : tensor<4x2x2xf32>) {
+  ^bb0(%l: f32, %r: f32, %o: f32):
+    %p = arith.mulf %l, %r : f32
+    %sum = arith.addf %p, %o : f32
+    linalg.yield %sum : f32
+  } -> tensor<4x2x2xf32>
+  %w = linalg.softmax dimension(2) ins(%s : tensor<4x2x2xf32>) outs(%e : tensor<4x2x2xf32>) -> tensor<4x2x2xf32>
+  %f = tensor.empty() : tensor<4x2x8xf32>
+  %g = linalg.fill ins(%zero : f32) outs(%f : tensor<4x2x8xf32>) -> tensor<4x2x8xf32>
+  %r = linalg.batch_matmul ins(%w, %h : tensor<4x2x2xf32>, tensor<4x2x8xf32>) outs(%g : tensor<4x2x8xf32>) -> tensor<4x2x8xf32>
+  return %r : tensor<4x2x8xf32>
 }

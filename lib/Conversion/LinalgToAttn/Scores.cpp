@@ -101,8 +101,9 @@ std::optional<Product> ScoreWalk::walkScaled(const Access &access) {
 std::optional<Product> ScoreWalk::walkSum(const Access &access) {
   Operation *op = access.getDefiningOp();
   // A soft-max does not see what is subtracted from a whole row; a guard of it
-  // does.
+  // does, and a sink, from which nothing is subtracted.
   if (isa<arith::SubFOp>(op) && !attention.softmax.isGuarded &&
+      !attention.softmax.sink &&
       !dependsOn(trace, AccessTrace::getOperand(access, 1),
                  attention.softmax.axis))
     return walk(AccessTrace::getOperand(access, 0));

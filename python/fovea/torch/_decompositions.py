@@ -67,7 +67,12 @@ def _attention(
         raise NotImplementedError("dropout of attention")
     if enable_gqa:
         key, value = (each.repeat_interleave(query.shape[-3] // each.shape[-3], -3) for each in (key, value))
-    scores = torch.matmul(query * (1 / math.sqrt(query.shape[-1]) if scale is None else scale), key.transpose(-2, -1))
+    if scale is None:
+        width = query.shape[-1]
+        if isinstance(width, torch.SymInt):
+            raise NotImplementedError("attention of heads whose width is not known, without a scale")
+        scale = 1 / math.sqrt(width)
+    scores = torch.matmul(query * scale, key.transpose(-2, -1))
     if is_causal:
         scores = scores.masked_fill(torch.arange(query.shape[-2])[:, None] < torch.arange(key.shape[-2]), -math.inf)
     if attn_mask is not None:
@@ -217,7 +222,9 @@ def _rsub(x: Tensor, y: Any, alpha: Any = 1) -> Tensor:
 
 
 def _power(x: Tensor, exponent: Any) -> Tensor:
-    """torch-mlir knows no powers of integers."""
+    """torch-mlir knows no powers of integers, and a root is no power of -inf."""
+    if exponent == 0.5 and x.dtype.is_floating_point:
+        return torch.sqrt(x)
     if x.dtype.is_floating_point or x.is_complex() or not isinstance(exponent, int) or exponent < 0:
         return NotImplemented
     type = torch.result_type(x, exponent)
@@ -331,9 +338,95 @@ def _addmv(x: Tensor, matrix: Tensor, vector: Tensor, *, beta: float = 1, alpha:
     return product if beta == 0 else x * beta + product
 
 
+def _view_of(x: Tensor) -> Tensor:
+    """What a squeeze of more than one row is, which torch-mlir has no word for."""
+    return aten.view.default(x, list(x.shape))
+
+
+def _copy_strided(x: Tensor, strides: Sequence[int]) -> Tensor:
+    """Of a program's own tensors nobody sees the strides."""
+    return x.clone()
+
+
 def _reciprocal(x: Tensor) -> Tensor:
     """torch-mlir refuses zero when it runs."""
     return torch.div(torch.ones((), dtype=x.dtype), x)
+
+
+def _clamp_tensor(x: Tensor, least: Tensor | None = None, most: Tensor | None = None) -> Tensor:
+    x = x if least is None else torch.maximum(x, least)
+    return x if most is None else torch.minimum(x, most)
+
+
+def _isclose(x: Tensor, y: Tensor, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Tensor:
+    close = x == y
+    if not torch.result_type(x, y).is_floating_point:
+        x, y = x.to(torch.get_default_dtype()), y.to(torch.get_default_dtype())
+    elif equal_nan:
+        close = close | ((x != x) & (y != y))
+    if rtol == atol == 0:
+        return close
+    # Of infinities only equal ones are, and the difference of two is none.
+    distance = (x - y).abs()
+    return close | ((distance < math.inf) & (distance <= atol + (rtol * y).abs()))
+
+
+def _floor_divide(x: Any, y: Any, *, rounding_mode: str | None = "floor") -> Tensor:
+    """As Python divides: the quotient of what is left without the remainder, since that of 1 and 0.1 rounds to 10."""
+    if rounding_mode != "floor" or not torch.result_type(x, y).is_floating_point:
+        return NotImplemented
+    rest = torch.fmod(x, y)
+    quotient = (x - rest) / y
+    quotient = torch.where((rest != 0) & ((y < 0) != (rest < 0)), quotient - 1, quotient)
+    whole = torch.floor(quotient)
+    whole = torch.where(quotient - whole > 0.5, whole + 1, whole)
+    exact = x / y
+    return torch.where(torch.as_tensor(y == 0), exact, torch.where(quotient == 0, exact * 0, whole))
+
+
+def _elu(x: Tensor, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> Tensor:
+    """torch-mlir subtracts one from the exponential, which is all that there is of small numbers."""
+    return torch.where(x > 0, x * scale, torch.expm1(torch.where(x > 0, 0, x) * input_scale) * (alpha * scale))
+
+
+def _rms_norm(x: Tensor, shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None) -> Tensor:
+    """torch-mlir adds nothing where `eps` is not given."""
+    if eps is not None:
+        return NotImplemented
+    wide = torch.float32 if x.dtype in (torch.bfloat16, torch.float16) else x.dtype
+    return aten.rms_norm.default(x, shape, weight, torch.finfo(wide).eps)
+
+
+# ----------------------------------------------------------------------------
+# Logarithms of sums, which torch-mlir takes of sums that overflow
+# ----------------------------------------------------------------------------
+
+
+def _logaddexp(x: Tensor, y: Tensor) -> Tensor:
+    """NaN stays, and two equal infinities."""
+    greatest = torch.maximum(x, y)
+    return torch.where(x == y, greatest + math.log(2), greatest + torch.log1p(torch.exp(-(x - y).abs())))
+
+
+def _logaddexp2(x: Tensor, y: Tensor) -> Tensor:
+    greatest = torch.maximum(x, y)
+    of_sum = torch.log1p(torch.exp2(-(x - y).abs())) * (1 / math.log(2))
+    return torch.where(x == y, greatest + 1, greatest + of_sum)
+
+
+def _logcumsumexp(x: Tensor, dim: int) -> Tensor:
+    """Of 1, 2, 4, ... elements."""
+    if x.dim() == 0:
+        return x.clone()
+    if isinstance(x.shape[dim], torch.SymInt):
+        raise NotImplementedError("logcumsumexp of an extent that is not known")
+    type, x, reach = x.dtype, x.movedim(dim, -1), 1
+    if type in (torch.bfloat16, torch.float16):
+        x = x.to(torch.float32)
+    while reach < x.shape[-1]:
+        x = torch.cat([x[..., :reach], _logaddexp(x[..., reach:], x[..., :-reach])], -1)
+        reach *= 2
+    return x.to(type).movedim(-1, dim)
 
 
 # ----------------------------------------------------------------------------
@@ -413,4 +506,8 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     aten.constant_pad_nd.default: _constant_pad,
     aten.cummax.default: _cummax, aten.cummin.default: _cummin, aten.median.default: _median, aten.median.dim: _median_dim,
     aten.nanmedian.default: _nanmedian, aten.nanmedian.dim: _nanmedian_dim,
+    aten.clamp.Tensor: _clamp_tensor, aten.isclose.default: _isclose, aten.elu.default: _elu, aten.rms_norm.default: _rms_norm,
+    aten.logaddexp.default: _logaddexp, aten.logaddexp2.default: _logaddexp2, aten.logcumsumexp.default: _logcumsumexp,
+    aten.floor_divide.default: _floor_divide, aten.div.Tensor_mode: _floor_divide, aten.div.Scalar_mode: _floor_divide,
+    torch.ops.prims.view_of.default: _view_of, torch.ops.prims.copy_strided.default: _copy_strided,
 }  # fmt: skip

@@ -1,0 +1,85 @@
+# Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What a program has so far, from which its next operation is drawn."""
+
+import random
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+
+#: Sizes of dimensions, odd and even, one among them.
+SIZES = [1, 2, 3, 4, 5, 8, 16, 17]
+
+
+class Step(NamedTuple):
+    """An operation, and which values it is of."""
+
+    name: str
+    function: Callable[..., Any]
+    operands: list[int]
+
+
+#: A function of a `Draw` that gives a `Step`, or None where it has none for the
+#: value that was drawn; and how often it is asked.
+KINDS: list[tuple[Callable[["Draw"], Step | None], float]] = []
+
+
+def kind(weight=1.0):
+    """Adds a kind of operation."""
+
+    def add(function):
+        KINDS.append((function, weight))
+        return function
+
+    return add
+
+
+def broadcast(left, right):
+    """Whether shapes broadcast."""
+    return all(m == n or 1 in (m, n) for m, n in zip(reversed(left), reversed(right)))
+
+
+class Draw:
+    """A value `x`, number `at` of a program, and one of its dimensions."""
+
+    def __init__(self, values: list[torch.Tensor], source: random.Random):
+        self.values, self.random = values, source
+        floats = [i for i, value in enumerate(values) if value.is_floating_point()]
+        # The last one more often, so that chains are long.
+        self.at = source.choice(floats) if source.random() < 0.5 else floats[-1]
+        self.x = values[self.at]
+        self.rank = self.x.dim()
+        self.dim = source.randrange(self.rank) if self.rank else 0
+
+    @property
+    def size(self):
+        return self.x.shape[self.dim]
+
+    def pick(self, choices):
+        """One of a list, or a name and its function of a table."""
+        if isinstance(choices, dict):
+            return self.random.choice(list(choices.items()))
+        return self.random.choice(choices)
+
+    def others(self, holds):
+        """The numbers of values of the same type for which `holds`."""
+        return [i for i, value in enumerate(self.values) if value.dtype == self.x.dtype and holds(value)]
+
+    def step(self, name, function, *others):
+        return Step(name, function, [self.at, *others])
+
+    def one_of(self, table):
+        """An operation of the value from a table; the name says the dimension."""
+        name, function = self.pick(table)
+        return self.step(f"{name} dim={self.dim}", function)
+
+    def normal(self, *shape):
+        """Constants of a program, drawn with it."""
+        generator = torch.Generator().manual_seed(self.random.randrange(1000))
+        return torch.randn(*shape, generator=generator, dtype=torch.float64) / 2
+
+    def integers(self, most, *shape):
+        generator = torch.Generator().manual_seed(self.random.randrange(1000))
+        return torch.randint(0, most, shape, generator=generator)

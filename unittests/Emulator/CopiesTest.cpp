@@ -49,14 +49,14 @@ define ptx_kernel void @k(ptr addrspace(1) %in, ptr %out, i32 %valid) {
 
 std::string runCopy(const std::string &text, uint32_t valid = 16,
                     bool eager = false, bool races = true,
-                    size_t inputs = 128) {
+                    size_t inputs = 128, uint32_t threads = 32) {
   auto module = compile(text);
   if (!module)
     return "not compiled";
   Buffer<uint32_t> in(inputs), out(128);
   for (size_t i = 0; i < inputs; ++i)
     in[i] = i;
-  Launch launch(*module, {1}, {32});
+  Launch launch(*module, {1}, {threads});
   launch.options.eager = eager;
   launch.options.races = races;
   std::string error = launch(in, out, valid);
@@ -123,6 +123,81 @@ TEST(AsyncCopy, Misaligned) {
                               "%i1 = add i32 %i, 1\n  %g = getelementptr i32, "
                               "ptr addrspace(1) %in, i32 %i1")),
               HasSubstr("are not aligned to their size"));
+}
+
+/// The same, but a second warp reads, which waits for an mbarrier at which the
+/// threads of the first one arrive with their copies.
+const char *const arrivalKernel = R"(
+@buffer = internal addrspace(3) global [128 x i32] poison, align 16
+@other = internal addrspace(3) global i32 poison, align 4
+@bar = internal addrspace(3) global i64 poison, align 8
+define ptx_kernel void @k(ptr addrspace(1) %in, ptr %out, i32 %valid) {
+  %tid = call i32 @llvm.nvvm.read.ptx.sreg.tid.x()
+  %lane = and i32 %tid, 31
+  %i = mul i32 %lane, 4
+  %leader = icmp eq i32 %tid, 0
+  br i1 %leader, label %init, label %ready
+init:
+  call void @llvm.nvvm.mbarrier.init.shared(ptr addrspace(3) @bar, i32 32)
+  br label %ready
+ready:
+  call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)
+  %copies = icmp ult i32 %tid, 32
+  br i1 %copies, label %copy, label %wait
+copy:
+  %p = getelementptr i32, ptr addrspace(3) @buffer, i32 %i
+  %g = getelementptr i32, ptr addrspace(1) %in, i32 %i
+  call void @llvm.nvvm.cp.async.cg.shared.global.16.s(ptr addrspace(3) %p, ptr addrspace(1) %g, i32 %valid)
+  call void @llvm.nvvm.cp.async.mbarrier.arrive.noinc.shared(ptr addrspace(3) @bar)
+  ret void
+wait:
+  call void asm sideeffect "{ .reg .pred P1; LAB_WAIT: mbarrier.try_wait.parity.shared.b64 P1, [$0], $1, $2; @P1 bra.uni DONE; bra.uni LAB_WAIT; DONE: }", "r,r,r"(ptr addrspace(3) @bar, i32 0, i32 10000000)
+  %o = xor i32 %i, 124
+  %q = getelementptr i32, ptr addrspace(3) @buffer, i32 %o
+  %v = load <4 x i32>, ptr addrspace(3) %q
+  %pout = getelementptr i32, ptr %out, i32 %i
+  store <4 x i32> %v, ptr %pout
+  ret void
+}
+)";
+
+TEST(AsyncCopy, ArrivesAtABarrier) {
+  for (bool eager : {false, true}) {
+    EXPECT_EQ(runCopy(arrivalKernel, 16, eager, true, 128, 64), "");
+    EXPECT_EQ(runCopy(arrivalKernel, 8, eager, true, 128, 64), "");
+  }
+}
+
+TEST(AsyncCopy, ArrivalsThatAreCountedEndNoPhase) {
+  EXPECT_THAT(runCopy(replace(arrivalKernel, ".noinc", ""), 16, false, true,
+                      128, 64),
+              HasSubstr("wait"));
+}
+
+TEST(AsyncCopy, MissingArrival) {
+  std::string arrival = "  call void @llvm.nvvm.cp.async.mbarrier.arrive.noinc"
+                        ".shared(ptr addrspace(3) @bar)\n";
+  EXPECT_THAT(
+      runCopy(replace(arrivalKernel, arrival, ""), 16, false, true, 128, 64),
+      HasSubstr("wait"));
+  // One that copies do not have: it does not wait for them.
+  std::string other = "  call i64 @llvm.nvvm.mbarrier.arrive.shared("
+                      "ptr addrspace(3) @bar)\n";
+  EXPECT_NE(
+      runCopy(replace(arrivalKernel, arrival, other), 16, false, true, 128, 64),
+      "");
+}
+
+TEST(AsyncCopy, ArrivalsDoNotOrderWhatFollows) {
+  std::string text =
+      replace(arrivalKernel, "  ret void\nwait:",
+              "  store i32 7, ptr addrspace(3) @other\n  ret void\nwait:");
+  text = replace(text, "  %o = xor i32 %i, 124",
+                 "  %seven = load i32, ptr addrspace(3) @other\n"
+                 "  %moved = mul i32 %seven, 0\n"
+                 "  %j = add i32 %i, %moved\n  %o = xor i32 %j, 124");
+  EXPECT_THAT(runCopy(text, 16, false, true, 128, 64), HasSubstr("race on"));
+  EXPECT_THAT(runCopy(text, 16, true, true, 128, 64), HasSubstr("race on"));
 }
 
 //===----------------------------------------------------------------------===//

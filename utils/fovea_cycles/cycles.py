@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import sass
-from model import FAR, MIDDLE, NEAR, Machine, Result, Shape, simulate
+from model import FAR, MIDDLE, NEAR, Copies, Machine, Result, Shape, simulate
 
 MULTIPROCESSORS, CLOCK_GHZ = 132, 1.6
 
@@ -107,6 +107,18 @@ class Kernel:
                 "loads": {name: vars(result) for name, result in results.items()}}
 
 
+def find_copies(code: list[sass.Line]) -> Copies | None:
+    """How the threads of a producer copy tiles; none where one thread starts boxes, of some tiles or of all."""
+    if not (loop := sass.find_loop(code, "LDGSTS")):
+        return None
+    names = {x.name for x in code[loop[0]:loop[1]] if isinstance(x, sass.Instruction)}
+    # Copies of a tile may be a loop of their own, in which nothing says that they are started.
+    if "UTMALDG" in names or not names & {"ARRIVES", "DEPBAR"}:
+        return None
+    body = sass.find_main_loop(code, "LDGSTS", needed="LDGSTS")
+    return Copies(len(body), waits="DEPBAR" in names, is_ahead="BAR" in names)
+
+
 def measure_cubin(programs: Programs, cubin: Path) -> list[Kernel]:
     """The kernels of a cubin that have products of warpgroups."""
     kernels = []
@@ -119,11 +131,12 @@ def measure_cubin(programs: Programs, cubin: Path) -> list[Kernel]:
         counts = sorted(int(x.text.split(", ")[-1].split()[-1], 16) for x in instructions if x.name == "USETMAXREG")
         warps = (512 - counts[0]) // counts[-1] if counts else 1
         by_threads = any(x.name == "LDGSTS" for x in instructions)
+        copies = find_copies(code)
         kernels.append(Kernel(
             name=name, shape=Shape.of(body), instructions=collections.Counter(x.name for x in body),
             moves=sum(bool(re.match(r"(MOV|IMAD\.MOV\S*) R\d+, (RZ, RZ, )?R\d+$", x.bare)) for x in body),
             spills=sum(x.name in ("LDL", "STL") for x in instructions),
             consumers=warps, loaded=simulate(body, NEAR, is_loaded=False, warps=warps),
-            results={machine.name: simulate(body, machine, by_threads=by_threads, warps=warps)
+            results={machine.name: simulate(body, machine, by_threads=by_threads, copies=copies, warps=warps)
                      for machine in (NEAR, MIDDLE, FAR)}))
     return kernels

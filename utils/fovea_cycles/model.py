@@ -136,11 +136,24 @@ class Result:
     waited: dict[str, float]  # cycles of an iteration that a warp waits for each thing
 
 
+@dataclass(frozen=True)
+class Copies:
+    """What the threads of a producer run that copy all tiles row by row: `instructions` of a warp for
+    keys and values. A producer that `waits` for the copies of both hands them over together, before it
+    starts others. Where `is_ahead`, row numbers have been loaded while the tile before was copied."""
+
+    instructions: int
+    waits: bool
+    is_ahead: bool
+
+
 class Producer:
     """Loads tiles in the order of the kernel: the keys of the next tile, then the values of this
     one, each when the warps that read its place are done."""
 
-    def __init__(self, shape: Shape, machine: Machine, is_joint: bool, by_threads: bool, readers: int):
+    def __init__(self, shape: Shape, machine: Machine, is_joint: bool, by_threads: bool, copies: Copies | None,
+                 readers: int):
+        self.copies, self.left, self.ready, self.keys_arrive = copies, 0, 0.0, 0.0
         self.machine, self.is_joint, self.readers, self.stages = machine, is_joint, readers, shape.stages
         self.bytes = {"keys": shape.key_bytes, "values": shape.value_bytes}
         self.by_threads = by_threads
@@ -160,8 +173,36 @@ class Producer:
         self.free[kind, tile].append(time + ARRIVE)
         self.proceed()
 
+    def issue(self, time: int) -> bool:
+        """Whether a warp that copies rows issues an instruction, in a cycle that consumers leave."""
+        kind, tile = self.next
+        if not self.copies or time < self.ready:
+            return False
+        if not self.left:
+            arrived = self.free[kind, tile - self.stages]
+            if len(arrived) < self.readers or max(arrived) > time:
+                return False
+            self.left = self.copies.instructions // 2
+            if kind == "keys" and not self.copies.is_ahead:
+                self.ready = time + self.machine.latency
+                return False
+        self.left -= 1
+        if self.left:
+            return True
+        self.link = max(self.link, time) + self.bytes[kind] / self.machine.rate
+        arrival = self.link + self.machine.latency
+        self.next = ("values", tile - 1) if kind == "keys" else ("keys", tile + 2)
+        if not self.copies.waits:
+            self.full[kind, tile] = arrival
+        elif kind == "keys":
+            self.keys_arrive = arrival
+        else:
+            self.ready = max(arrival, self.keys_arrive)
+            self.full[kind, tile] = self.full["keys", tile + 1] = self.ready
+        return True
+
     def proceed(self) -> None:
-        while True:
+        while not self.copies:
             kind, tile = self.next
             arrived = self.free[kind, tile - self.stages]
             if len(arrived) < self.readers:
@@ -198,14 +239,16 @@ def name_barriers(body: list[Instruction]) -> dict[int, str]:
     return names
 
 
-def simulate(body: list[Instruction], machine: Machine, *, by_threads: bool = False, is_loaded: bool = True,
-             tiles: int = 40, warps: int = 2, offset: int = 300, back_edge: int = BACK_EDGE) -> Result:
+def simulate(body: list[Instruction], machine: Machine, *, by_threads: bool = False, copies: Copies | None = None,
+             is_loaded: bool = True, tiles: int = 40, warps: int = 2, offset: int = 300,
+             back_edge: int = BACK_EDGE) -> Result:
     """Cycles of an iteration. Without `is_loaded` tiles are always there. Warps start `offset`
-    cycles apart."""
+    cycles apart. Threads load the keys or the values of some tiles `by_threads`, and all tiles with
+    `copies`."""
     shape, names = Shape.of(body), name_barriers(body)
     waits = {name for at, name in names.items() if "PHASECHK" in body[at].opcode}
     is_joint = "values" not in waits
-    producer = Producer(shape, machine, is_joint, by_threads, warps)
+    producer = Producer(shape, machine, is_joint, by_threads, copies, warps)
     running = [Warp(ready=number * offset) for number in range(warps)]
     # Turns that the warpgroups have got: the first has one before the loop.
     turns: list[list[int]] = [[0] if number == 0 else [] for number in range(warps)]
@@ -296,6 +339,8 @@ def simulate(body: list[Instruction], machine: Machine, *, by_threads: bool = Fa
                 warp.ends.append(time)
             turn = number
             break
+        else:
+            busy["issue"] += producer.issue(time)
     ends = running[0].ends
     half = tiles // 2
     period = (ends[-1] - ends[half - 1]) / (tiles - half)

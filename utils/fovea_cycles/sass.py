@@ -74,13 +74,13 @@ def disassemble(nvdisasm: str, cubin: str) -> dict[str, list[Line]]:
     return functions
 
 
-def find_main_loop(code: list[Line], product: str = "HGMMA", needed: str = "") -> list[Instruction]:
-    """The shortest way round the smallest loop with the most products; empty if there is none.
+def get_labels(code: list[Line]) -> dict[str, int]:
+    return {line: at for at, line in enumerate(code) if isinstance(line, str)}
 
-    What a kernel does rarely (masks, NaN) is behind branches that this way does not take. No branch
-    passes over an instruction `needed`."""
-    labels = {line: at for at, line in enumerate(code) if isinstance(line, str)}
-    loops = []
+
+def find_loop(code: list[Line], product: str) -> tuple[int, int] | None:
+    """The first and the last line of the smallest loop with the most products."""
+    labels, loops = get_labels(code), []
     for end, line in enumerate(code):
         begin = labels.get(line.target or "") if isinstance(line, Instruction) else None
         if begin is None or begin >= end:
@@ -90,9 +90,17 @@ def find_main_loop(code: list[Line], product: str = "HGMMA", needed: str = "") -
         # Waits that have failed return from behind the end of the kernel.
         if products and not any(x.text == "EXIT" for x in body):
             loops.append((products, begin - end, begin, end))
-    if not loops:
+    return max(loops)[2:] if loops else None
+
+
+def find_main_loop(code: list[Line], product: str = "HGMMA", needed: str = "") -> list[Instruction]:
+    """The shortest way round the smallest loop with the most products; empty if there is none.
+
+    What a kernel does rarely (masks, NaN) is behind branches that this way does not take. No branch
+    passes over an instruction `needed`."""
+    if not (found := find_loop(code, product)):
         return []
-    _, _, begin, end = max(loops)
+    labels, (begin, end) = get_labels(code), found
     best: dict[int, tuple[int, int | None]] = {begin: (0, None)}
     heap = [(0, begin)]
     while heap:

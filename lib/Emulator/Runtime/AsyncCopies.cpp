@@ -34,14 +34,15 @@ FOVEA_SIMT_LANE(fovea::simt::copyAsync) {
   // meanwhile when the copy ends.
   block.races.access(*thread.warp, offset, copy.bytes, Access::Write, op);
   if (block.options->eager)
-    performCopy(*thread.warp, copy);
+    performCopy(*thread.warp, thread.warp->clock, copy);
   thread.copies.push_back(copy);
 }
 
-void fovea::simt::performCopy(Warp &warp, const AsyncCopy &copy) {
+void fovea::simt::performCopy(Warp &warp, const Clock &clock,
+                              const AsyncCopy &copy) {
   Block &block = *warp.block;
-  block.races.access(warp, copy.to - block.shared, copy.bytes, Access::Write,
-                     *copy.op);
+  block.races.access(warp, clock, copy.to - block.shared, copy.bytes,
+                     Access::Write, *copy.op);
   // Volatile, so that a bad address shows here and not in a library.
   for (uint32_t i = 0; i < copy.validBytes; ++i)
     copy.to[i] = static_cast<const volatile char *>(copy.from)[i];
@@ -52,7 +53,7 @@ void fovea::simt::performCopy(Warp &warp, const AsyncCopy &copy) {
 static void finish(Thread &thread, const std::vector<AsyncCopy> &copies) {
   if (!thread.block->options->eager)
     for (const AsyncCopy &copy : copies)
-      performCopy(*thread.warp, copy);
+      performCopy(*thread.warp, thread.warp->clock, copy);
 }
 
 FOVEA_SIMT_LANE(fovea::simt::copyCommit) {

@@ -151,7 +151,7 @@ static void performOne(Block &block, MBarrier &barrier, size_t which) {
   if (copy.arrives) {
     if (!block.options->eager)
       for (const AsyncCopy &part : copy.threadCopies)
-        performCopy(*copy.issuer, part);
+        performCopy(*copy.issuer, copy.clock, part);
   } else {
     performLoad(block, copy);
   }

@@ -156,4 +156,6 @@ FOVEA_SIMT_LANE(fovea::simt::mbarrierArriveAfterCopies) {
   thread.copyGroups.clear();
   thread.copies.clear();
   copy.clock = thread.warp->clock;
+  // What the thread does next, this arrival does not order.
+  ++thread.warp->clock.time[thread.warp->id];
 }

@@ -62,11 +62,15 @@ void RaceDetector::requireFence(Warp &warp, const Cell &cell, uint32_t offset,
 
 void RaceDetector::access(Warp &warp, uint32_t offset, uint32_t bytes,
                           Access kind, const Op &op) {
+  access(warp, warp.clock, offset, bytes, kind, op);
+}
+
+void RaceDetector::access(Warp &warp, const Clock &clock, uint32_t offset,
+                          uint32_t bytes, Access kind, const Op &op) {
   if (!enabled || bytes == 0)
     return;
   bool writes = kind == Access::Write || kind == Access::Atomic;
   const char *what = writes ? "writes" : "reads";
-  const Clock &clock = warp.clock;
   for (uint32_t i = offset / kCellBytes; i <= (offset + bytes - 1) / kCellBytes;
        ++i) {
     Cell &cell = getCell(i);

@@ -55,6 +55,9 @@ public:
   /// that is a race.
   void access(Warp &warp, uint32_t offset, uint32_t bytes, Access kind,
               const Op &op);
+  /// The same for what the warp had started when its clock was `clock`.
+  void access(Warp &warp, const Clock &clock, uint32_t offset, uint32_t bytes,
+              Access kind, const Op &op);
 
   /// A bulk copy, issued by `warp` when its clock was `clock`, writes. With
   /// `done`, it has: whoever waits for it knows `engineTime` of the engine.

@@ -242,7 +242,7 @@ void updateMBarrier(Block &block, MBarrier &barrier);
 /// Performs one bulk copy that an mbarrier waits for, if there is one.
 void performBulkCopy(Block &block);
 /// Performs one cp.async copy of a thread of `warp`.
-void performCopy(Warp &warp, const AsyncCopy &copy);
+void performCopy(Warp &warp, const Clock &clock, const AsyncCopy &copy);
 void performStore(Thread &thread, const BulkCopy &copy);
 /// Fails a thread that leaves while its bulk stores read shared memory.
 void copiesAtExit(Thread &thread);

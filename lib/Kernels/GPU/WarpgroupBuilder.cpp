@@ -99,6 +99,10 @@ void WarpgroupBuilder::arrive(Value barrier) {
   NVVM::MBarrierArriveOp::create(b, b.getI64Type(), barrier, /*count=*/Value());
 }
 
+void WarpgroupBuilder::arriveAfterCopies(Value barrier) {
+  NVVM::CpAsyncMBarrierArriveOp::create(b, barrier, /*noinc=*/true);
+}
+
 void WarpgroupBuilder::arriveExpecting(Value barrier, int64_t bytes) {
   NVVM::MBarrierArriveExpectTxOp::create(
       b, /*res=*/Type(), barrier, b.i32(bytes), NVVM::MemScopeKind::CTA,

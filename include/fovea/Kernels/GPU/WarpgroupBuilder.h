@@ -66,6 +66,9 @@ public:
   void publishBarriers();
   void arrive(Value barrier);
   void arriveExpecting(Value barrier, int64_t bytes);
+  /// Arrives when all copies that this thread started by copyAsync have arrived.
+  /// What it wrote otherwise, another arrival must order.
+  void arriveAfterCopies(Value barrier);
   /// Announces bytes without arriving.
   void expect(Value barrier, int64_t bytes);
   /// Waits for the phase of this parity, 0 first; one before the first is over.
@@ -90,8 +93,9 @@ public:
   /// Raises or lowers the registers of the warpgroup's threads.
   void setRegisters(int64_t count, bool raises);
 
-  /// To be called between the thread's ordinary writes to shared memory and
-  /// what tells others to read them by products.
+  /// To be called between ordinary writes to shared memory and what reads them
+  /// by products or writes there by boxes: by the thread that wrote, before it
+  /// tells others, or by those whom it told.
   void publishWrites();
 
   // Products. Operands in shared memory are rows of boxes.

@@ -32,7 +32,10 @@
 //
 // Consecutive rows are copied by boxes, which one thread starts. Rows that are
 // listed or that codes name, rows of other types and log weights take all
-// threads of the producer, which write them where boxes would lie.
+// threads of the producer, which write them where boxes would lie. Each arrives
+// by `cp.async.mbarrier.arrive`, when its copies have: nobody waits for them
+// before the next tile's are started. So whoever multiplies such rows brings
+// them to the asynchronous proxy.
 //
 //===----------------------------------------------------------------------===//
 
@@ -92,6 +95,8 @@ struct Boxes {
   SharedMatrix rows;
   int64_t columns, numColumns; // that there are, and that products read
   int64_t bytes;               // of a tile
+  // How tiles are copied, perhaps some so and some so.
+  bool hasBoxes = false, hasRows = false;
 };
 
 /// Barriers of a block, and what lies where in shared memory.
@@ -112,14 +117,16 @@ public:
         numConsumers(kernel.tiles.getVectors()),
         sharesTiles(kernel.segments.size() > 1 || kernel.scalesScores ||
                     kernel.hasLists) {
-    // Whether some rows of a source are listed.
-    SmallVector<bool> hasTable(k.sources.size());
-    for (const GPUStreamKernel::Segment &segment : k.segments)
-      hasTable[segment.source] |= segment.isTable;
-    for (auto [source, isListed] : llvm::zip(maps.sources, hasTable))
-      copiesRows |= isListed || !source.keys.map || !source.values.map;
+    for (const GPUStreamKernel::Segment &segment : k.segments) {
+      const TensorMaps::Source &source = maps.sources[segment.source];
+      for (auto [boxes, map] : {std::pair(&shared.keys, &source.keys),
+                                std::pair(&shared.values, &source.values)})
+        (segment.isTable || !map->map ? boxes->hasRows : boxes->hasBoxes) =
+            true;
+    }
     // A warp finds out together which tiles are read.
-    isAlone = !copiesRows && !k.hasWeights && !k.skipsTiles();
+    isAlone = !shared.keys.hasRows && !shared.values.hasRows && !k.hasWeights &&
+              !k.skipsTiles();
     numTiles = k.skipsTiles() ? k.countTurns() : k.numTiles;
   }
 
@@ -130,16 +137,19 @@ public:
     shared.loaded = w.getShared(k.layout.barriers);
     shared.never =
         b.sharedBuffer(k.layout.barriers + kNever, {1}, b.getF32Type());
-    shared.keys = placeBoxes(k.layout.keys, k.width, /*multiple=*/16,
-                             w.advance(shared.loaded, 8));
-    shared.values = placeBoxes(k.layout.values, k.layout.valueColumns,
-                               /*multiple=*/1, w.advance(shared.loaded, 40));
+    placeBoxes(shared.keys, k.layout.keys, k.width, /*multiple=*/16,
+               w.advance(shared.loaded, 8));
+    placeBoxes(shared.values, k.layout.values, k.layout.valueColumns,
+               /*multiple=*/1, w.advance(shared.loaded, 40));
     b.ifThen(b.equal(b.thread(), b.i32(0)), [&] {
       w.initBarrier(shared.loaded, 1);
       for (const Boxes *boxes : {&shared.keys, &shared.values})
         for (int64_t stage : {0, 1}) {
-          // One arrival of every warp that writes the tile, or reads it.
-          w.initBarrier(w.advance(boxes->full, 8 * stage), isAlone ? 1 : 4);
+          // One arrival of every warp that writes the tile, or reads it, and
+          // of every thread whose copies others do not wait for.
+          int64_t copies = boxes->hasRows ? kWarpgroupSize : 0;
+          w.initBarrier(w.advance(boxes->full, 8 * stage),
+                        isAlone ? 1 : copies + 4);
           w.initBarrier(w.advance(boxes->free, 8 * stage), numConsumers * 4);
         }
       w.publishBarriers();
@@ -166,9 +176,8 @@ public:
   }
 
 private:
-  Boxes placeBoxes(int64_t offset, int64_t columns, int64_t multiple,
-                   Value barriers) {
-    Boxes boxes;
+  void placeBoxes(Boxes &boxes, int64_t offset, int64_t columns,
+                  int64_t multiple, Value barriers) {
     boxes.full = barriers;
     boxes.free = w.advance(barriers, 16);
     boxes.columns = columns;
@@ -177,7 +186,6 @@ private:
     boxes.address = w.getShared(offset);
     boxes.rows = b.sharedMatrix(offset, 2 * boxes.bytes / kBoxBytes,
                                 kBoxBytes / 2, k.type);
-    return boxes;
   }
 
   /// The rows of each box of a tile.
@@ -209,19 +217,15 @@ private:
     b.ifThen(b.less(zero, numTiles), [&] {
       Values turn = startTurns();
       startKeys(zero, turn);
-      announce({{&shared.keys, zero}});
       turn = b.loop(zero, last, 1, turn, [&](Value number, ValueRange turn) {
         Value next = b.add(number, 1);
         awaitFree(shared.keys, next);
         Values nextTurn = takeTurn(turn);
         startKeys(next, nextTurn);
         startValues(number, turn);
-        // Both are waited for before either is multiplied.
-        announce({{&shared.keys, next}, {&shared.values, number}});
         return nextTurn;
       });
       startValues(last, turn);
-      announce({{&shared.values, last}});
     });
   }
 
@@ -260,7 +264,8 @@ private:
               &GPUStreamKernel::SourceView::values);
   }
 
-  /// Starts to copy keys or values of a tile. A thread alone arrives before.
+  /// Starts to copy keys or values of a tile, and arrives for them. A thread
+  /// alone arrives before.
   void startCopy(const GPUStreamKernel::Tile &tile, Value stage,
                  const Boxes &boxes, TensorMap TensorMaps::Source::*map,
                  Value GPUStreamKernel::SourceView::*view) {
@@ -278,24 +283,13 @@ private:
       else
         b.ifThen(b.equal(tile.source, b.i32(index)), copy);
     }
-    if (copiesRows)
-      b.commitCopies();
-  }
-
-  /// Arrives for tiles that all threads of the producer copied.
-  void announce(ArrayRef<std::pair<const Boxes *, Value>> copied) {
     if (isAlone)
       return;
-    if (copiesRows) {
-      b.waitCopies(0);
-      w.publishWrites();
-    }
-    // What all lanes wrote comes before the arrival of one.
+    if (boxes.hasRows)
+      w.arriveAfterCopies(full);
+    // What all lanes wrote themselves comes before the arrival of one.
     b.warpBarrier();
-    b.ifThen(b.equal(b.lane(), b.i32(0)), [&] {
-      for (auto [boxes, number] : copied)
-        w.arrive(ofStage(boxes->full, getStage(number), 8));
-    });
+    b.ifThen(b.equal(b.lane(), b.i32(0)), [&] { w.arrive(full); });
   }
 
   // Two stages of keys and of values.
@@ -312,6 +306,13 @@ private:
   void awaitFull(const Boxes &boxes, Value number) {
     w.wait(ofStage(boxes.full, getStage(number), 8),
            b.rem(b.div(number, 2), 2));
+  }
+
+  /// The same, to multiply it.
+  void awaitOperand(const Boxes &boxes, Value number) {
+    awaitFull(boxes, number);
+    if (boxes.hasRows)
+      w.publishWrites();
   }
 
   /// Says that this warp has read tile `number`.
@@ -347,6 +348,9 @@ private:
       asLeader([&] {
         if (!isAlone)
           w.expect(full, boxes.bytes);
+        // Copies of rows may have been there before.
+        if (boxes.hasRows)
+          w.publishWrites();
         copyBoxes(ofStage(boxes.address, stage, boxes.bytes), map, full,
                   tile.row, k.keyTile, boxes.columns, block);
       });
@@ -422,7 +426,7 @@ private:
   Values attendAll(ValueRange initial) {
     Value zero = b.i32(0), last = b.sub(numTiles, b.i32(1));
     GPUStreamKernel::State state = k.unflatten(initial);
-    awaitFull(shared.keys, zero);
+    awaitOperand(shared.keys, zero);
     w.beginProducts();
     Values scores = startScores(zero);
     scores = w.waitProducts(0, scores);
@@ -436,7 +440,7 @@ private:
                         values.drop_front(numSums));
         });
     state = k.unflatten(ValueRange(carried).take_front(numSums));
-    awaitFull(shared.values, last);
+    awaitOperand(shared.values, last);
     w.beginProducts();
     Values output =
         startOutput(last, ValueRange(carried).drop_front(numSums), state);
@@ -449,7 +453,7 @@ private:
   Values attend(Value number, ValueRange sums, ValueRange weights) {
     GPUStreamKernel::State state = k.unflatten(sums);
     Value next = b.add(number, 1);
-    awaitFull(shared.keys, next);
+    awaitOperand(shared.keys, next);
     // Numbers of barriers take no registers of the loop.
     Value turn = numConsumers > 1 ? b.recompute(group) : Value();
     if (turn)
@@ -458,7 +462,7 @@ private:
     Values scores = startScores(next);
     // Beside the products of scores. After a wait, which branches, ptxas wants
     // a fence of its own.
-    awaitFull(shared.values, number);
+    awaitOperand(shared.values, number);
     w.beginProducts();
     Values output = startOutput(number, weights, state);
     if (turn)
@@ -491,9 +495,12 @@ private:
       b.warpBarrier();
     finish();
     k.rescale(factors, state);
+    auto publish = [&] { w.publishWrites(); };
     k.clearHidden(
         present, slot, isCut, getRows(shared.values, getStage(number)), state,
-        [&] { awaitFull(shared.values, number); }, [&] { w.publishWrites(); });
+        [&] { awaitFull(shared.values, number); },
+        // Otherwise whoever multiplies them does that.
+        shared.values.hasRows ? function_ref<void()>() : publish);
     Values all;
     for (const Values &part : tile)
       all.append(part);
@@ -551,9 +558,9 @@ private:
   WarpgroupBuilder w;
   const TensorMaps &maps;
   int64_t numConsumers;
-  /// What a tile is says the producer, not each thread; threads of the producer
-  /// copy rows; one of them does everything.
-  bool sharesTiles, copiesRows = false, isAlone;
+  /// What a tile is says the producer, not each thread; one thread of the
+  /// producer does everything.
+  bool sharesTiles, isAlone;
   Shared shared;
   Value numTiles; // that are read
   Value group;    // of a consumer

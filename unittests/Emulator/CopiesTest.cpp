@@ -48,8 +48,8 @@ define ptx_kernel void @k(ptr addrspace(1) %in, ptr %out, i32 %valid) {
 )";
 
 std::string runCopy(const std::string &text, uint32_t valid = 16,
-                    bool eager = false, bool races = true,
-                    size_t inputs = 128, uint32_t threads = 32) {
+                    bool eager = false, bool races = true, size_t inputs = 128,
+                    uint32_t threads = 32) {
   auto module = compile(text);
   if (!module)
     return "not compiled";
@@ -169,9 +169,9 @@ TEST(AsyncCopy, ArrivesAtABarrier) {
 }
 
 TEST(AsyncCopy, ArrivalsThatAreCountedEndNoPhase) {
-  EXPECT_THAT(runCopy(replace(arrivalKernel, ".noinc", ""), 16, false, true,
-                      128, 64),
-              HasSubstr("wait"));
+  EXPECT_THAT(
+      runCopy(replace(arrivalKernel, ".noinc", ""), 16, false, true, 128, 64),
+      HasSubstr("wait"));
 }
 
 TEST(AsyncCopy, MissingArrival) {

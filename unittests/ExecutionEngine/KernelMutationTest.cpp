@@ -125,6 +125,22 @@ func.func @named(%q: !q, %k: !k, %v: !k) -> !q {
   return %r : !q
 })"};
 
+/// So many listed rows that the places of their numbers are taken again.
+constexpr Example kManyNamed = {130, 450, 1, false, R"(
+!q = tensor<1x1x130x64xf16>
+!k = tensor<1x1x450x64xf16>
+!l = tensor<1x1x1x24xi32>
+func.func @named(%q: !q, %k: !k, %v: !k) -> !q {
+  %init = tensor.empty() : !q
+  %chosen = arith.constant dense<[[[[0, 3, 7, 1, -1, 9, 12, 13, 2, 2, 5, 8,
+      6, 4, 11, 10, -1, 1, 13, 0, 8, 3, 12, 5]]]]> : !l
+  %r = attn.stream query(%q : !q)
+      source(%k, %v : !k, !k) rows(%chosen : !l) unit = 32
+          ranges [affine_map<(b)[rows, n] -> (0, rows - 9)>]
+      outs(%init : !q) {scale = 0.125 : f64} -> !q
+  return %r : !q
+})"};
+
 /// One query whose tiles are read in two parts, a key of the last one having no
 /// weight.
 constexpr Example kSingle = {1, 450, 34, false, R"(
@@ -537,6 +553,14 @@ TEST_P(SM90a, EveryInstructionOfNamedRowsIsMissed) {
   expectMissed("cp.async.mbarrier.arrive");
   expectMissed("fence.proxy", {0});
   expectMissed("vote.ballot");
+}
+
+TEST_P(SM90a, EveryBarrierOfNamedRowsIsMissed) {
+  example = kManyNamed;
+  spoiledValues = {};
+  // Turns are for speed, and no NaN is taken out: those of the producer are
+  // left.
+  expectMissed("barrier.cta", {2, 3, 4, 5, 7, 8, 9});
 }
 
 TEST_P(SM80, EveryInstructionOfSingleQueriesIsMissed) {

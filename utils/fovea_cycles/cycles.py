@@ -115,7 +115,7 @@ def find_copies(code: list[sass.Line]) -> Copies | None:
     # Copies of a tile may be a loop of their own, in which nothing says that they are started.
     if "UTMALDG" in names or not names & {"ARRIVES", "DEPBAR"}:
         return None
-    body = sass.find_main_loop(code, "LDGSTS", needed="LDGSTS")
+    body = sass.find_main_loop(code, "LDGSTS", needed=("LDGSTS", "BAR"))
     return Copies(len(body), waits="DEPBAR" in names, is_ahead="BAR" in names)
 
 

@@ -160,7 +160,7 @@ def count_registers(code: list[Line]) -> int:
 
 def find_loop(code: list[Line]) -> Loop | None:
     """The main loop of a kernel for few queries; none in others."""
-    path = find_main_loop(code, "HMMA", needed="LDGSTS")
+    path = find_main_loop(code, "HMMA", needed=("LDGSTS",))
     # Lanes read what was copied, once, in pieces of four times eight rows of 16 bytes.
     tile_bytes = sum(LANES * 16 for x in path if x.name == "LDSM")
     return Loop(expand(code, path, tile_bytes), count_registers(code), tile_bytes) if tile_bytes else None

@@ -140,7 +140,8 @@ class Result:
 class Copies:
     """What the threads of a producer run that copy all tiles row by row: `instructions` of a warp for
     keys and values. A producer that `waits` for the copies of both hands them over together, before it
-    starts others. Where `is_ahead`, row numbers have been loaded while the tile before was copied."""
+    starts others. It waits for the numbers of the rows of a tile, too: before it copies keys, or, where
+    it `is_ahead`, after it has started the copies of the tile before."""
 
     instructions: int
     waits: bool
@@ -194,6 +195,8 @@ class Producer:
         self.next = ("values", tile - 1) if kind == "keys" else ("keys", tile + 2)
         if not self.copies.waits:
             self.full[kind, tile] = arrival
+            if kind == "values" and self.copies.is_ahead:
+                self.ready = time + self.machine.latency
         elif kind == "keys":
             self.keys_arrive = arrival
         else:

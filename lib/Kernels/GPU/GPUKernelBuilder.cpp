@@ -22,8 +22,8 @@
 using namespace mlir;
 using namespace fovea::attn;
 
-/// The barrier of a group of threads, one at most of which has barriers.
-static constexpr int64_t kGroupBarrier = 1;
+/// The barriers of groups of threads: of the first ones, and of others.
+static constexpr int64_t kGroupBarrier = 1, kOtherBarrier = 2;
 
 GPUKernelBuilder::GPUKernelBuilder(Location loc, OpBuilder &builder,
                                    int64_t numThreads)
@@ -83,7 +83,9 @@ Value GPUKernelBuilder::emitBarrier(Value predicate) {
     gpu::BarrierOp::create(*this);
     return Value();
   }
-  Values operands = {i32(isGroup ? kGroupBarrier : 0)};
+  Values operands = {i32(!isGroup           ? 0
+                         : firstThread == 0 ? kGroupBarrier
+                                            : kOtherBarrier)};
   if (isGroup)
     operands.push_back(i32(numThreads));
   if (!predicate) {

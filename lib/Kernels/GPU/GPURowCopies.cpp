@@ -105,9 +105,8 @@ void fovea::attn::copyRows(
   if (from != type && bytes >= 4 * elementBytes)
     elements = 4;
   int64_t pieces = llvm::divideCeil(columns.count, elements);
-  forEachOwn(b, numRows * pieces, [&](Value number) {
-    Value tileRow = b.div(number, pieces);
-    Value tileColumn = b.mul(b.rem(number, pieces), elements);
+  auto copyPiece = [&](Value tileRow, Value piece) {
+    Value tileColumn = b.mul(piece, elements);
     auto [row, isValid] = getRow(tileRow);
     Value column = b.add(columns.first, tileColumn);
     if (cutsColumns) {
@@ -134,5 +133,21 @@ void fovea::attn::copyRows(
     else
       vector::StoreOp::create(b, loaded, shared.memref, b.toIndices(to))
           .setAlignment(elements * type.getWidth() / 8);
-  });
+  };
+  int64_t numThreads = b.getNumThreads();
+  if (numThreads % pieces != 0 || numRows * pieces > kMaxUnrolled * numThreads)
+    return forEachOwn(b, numRows * pieces, [&](Value number) {
+      copyPiece(b.div(number, pieces), b.rem(number, pieces));
+    });
+  // A thread has the same piece of rows that are a constant apart: most of
+  // their addresses is common.
+  int64_t rowsAtOnce = numThreads / pieces;
+  Value own = b.div(b.thread(), pieces), piece = b.rem(b.thread(), pieces);
+  for (int64_t first = 0; first < numRows; first += rowsAtOnce) {
+    Value row = b.add(own, first);
+    if (first + rowsAtOnce <= numRows)
+      copyPiece(row, piece);
+    else
+      b.ifThen(b.less(row, b.i32(numRows)), [&] { copyPiece(row, piece); });
+  }
 }

@@ -25,7 +25,7 @@ using Values = KernelBuilder::Values;
 static constexpr unsigned kGlobal = 1, kShared = 3, kSharedCluster = 7;
 /// The number of the first group's turn among barriers; those before are of
 /// GPUKernelBuilder.
-static constexpr int64_t kFirstTurn = 2;
+static constexpr int64_t kFirstTurn = 3;
 /// Clocks after which a wait looks again.
 static constexpr int64_t kWaitTicks = 10000000;
 

@@ -52,10 +52,16 @@
 // LISTS-DAG: cp.async.bulk.tensor.4d.shared::cluster.global
 // LISTS-DAG: cp.async.cg.shared.global
 // LISTS-DAG: wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16
-// The rows that threads have copied are published before they are handed over.
-// FILL: cp.async.wait_group{{.*}}0
-// FILL-NEXT: fence.proxy.async
+// Threads do not wait for the rows that they copy, but their copies arrive;
+// whoever multiplies them publishes them.
+// FILL-NOT: cp.async.wait
+// FILL: cp.async.mbarrier.arrive.noinc.shared.b64
 // FILL-NEXT: bar.warp.sync
+// FILL-NOT: cp.async.wait
+// FILL: mbarrier.try_wait
+// FILL: fence.proxy.async
+// FILL: wgmma.fence
+// FILL-NOT: cp.async.wait
 
 func.func @causal(%q: tensor<1x8x?x128xbf16>, %k: tensor<1x2x?x128xbf16>, %v: tensor<1x2x?x128xbf16>, %init: tensor<1x8x?x128xbf16>) -> tensor<1x8x?x128xbf16> {
   %r = attn.dense ins(%q, %k, %v : tensor<1x8x?x128xbf16>, tensor<1x2x?x128xbf16>, tensor<1x2x?x128xbf16>)

@@ -61,8 +61,8 @@ public:
   Value lane() const { return laneId; }
   Value warp() const { return warpId; }
   /// Runs `body` as code of the `count` threads from `first` on, which then
-  /// number from 0 and have barriers of their own. Both are multiples of a
-  /// warp.
+  /// number from 0 and have barriers of their own, of two groups at most. Both
+  /// are multiples of a warp.
   void inGroup(int64_t first, int64_t count, llvm::function_ref<void()> body);
   /// The same number of 32 bits; what follows from the result is worked out
   /// where it is used and takes no registers of loops around.

@@ -66,8 +66,8 @@ public:
   void publishBarriers();
   void arrive(Value barrier);
   void arriveExpecting(Value barrier, int64_t bytes);
-  /// Arrives when all copies that this thread started by copyAsync have arrived.
-  /// What it wrote otherwise, another arrival must order.
+  /// Arrives when all copies that this thread started by copyAsync have
+  /// arrived. What it wrote otherwise, another arrival must order.
   void arriveAfterCopies(Value barrier);
   /// Announces bytes without arriving.
   void expect(Value barrier, int64_t bytes);

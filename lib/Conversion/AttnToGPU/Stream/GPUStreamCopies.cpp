@@ -91,11 +91,13 @@ void GPUStreamKernel::copyTile(const Tile &tile, Value SourceView::*view,
 }
 
 /// The same for one source, to rows of boxes: the boxes of a tile lie one after
-/// another. `columns` of the `numColumns` of the boxes there are.
+/// another. `columns` of the `numColumns` of the boxes there are. Listed rows
+/// have been found.
 void GPUStreamKernel::copyToBoxes(const Tile &tile, const SourceView &source,
                                   Value SourceView::*view,
                                   const SharedMatrix &boxes, Value stage,
-                                  int64_t columns, int64_t numColumns) {
+                                  Value slot, int64_t columns,
+                                  int64_t numColumns) {
   int64_t perBox = boxes.chunks * boxes.chunkElements;
   int64_t numBoxes = llvm::divideCeil(numColumns, perBox);
   Value codes = view == &SourceView::keys ? source.codes : Value();
@@ -105,7 +107,16 @@ void GPUStreamKernel::copyToBoxes(const Tile &tile, const SourceView &source,
     copyRows(b, source.*view, boxes, sharedRow, keyTile,
              {b.i32(first), std::min(perBox, numColumns - first), columns},
              getRowBytes(source.*view), [&](Value row) {
-               auto [own, exists] = findRow(tile, row);
+               Value own, exists;
+               if (source.list) {
+                 Value at = b.add(b.mul(slot, keyTile), row);
+                 own =
+                     memref::LoadOp::create(b, sharedListedRows, b.toIndex(at));
+                 exists = b.less(b.i32(-1), own);
+                 own = b.max(own, 0);
+               } else {
+                 std::tie(own, exists) = findRow(tile, row);
+               }
                if (codes)
                  own = memref::LoadOp::create(b, codes, b.toIndex(own));
                return std::pair(own, exists);

@@ -94,6 +94,8 @@ GPUStreamLayout::GPUStreamLayout(StreamOp op) {
   bool hasLists = !op.getRowLists().empty();
   places = place(hasLists ? numSlots * tiles.getKey() * 4 : 0);
   cuts = place(hasLists ? numSlots * words * 4 : 0);
+  bool hasListedRows = hasLists && tiles.getLanes() == kWarpgroupRows;
+  listedRows = place(hasListedRows ? numSlots * tiles.getKey() * 4 : 0);
   keyRows = place(findsKeyRows(op) ? tiles.getKey() * 4 : 0);
 }
 
@@ -194,6 +196,9 @@ void GPUStreamKernel::placeTerms() {
   }
   if (layout.tableRows)
     table = b.sharedBuffer(layout.table, {layout.tableRows}, b.getI32Type());
+  if (hasLists && tiles.getLanes() == kWarpgroupRows)
+    sharedListedRows = b.sharedBuffer(
+        layout.listedRows, {layout.numSlots * keyTile}, b.getI32Type());
   if (hasLists) {
     sharedPlaces = b.sharedBuffer(layout.places, {layout.numSlots * keyTile},
                                   b.getI32Type());

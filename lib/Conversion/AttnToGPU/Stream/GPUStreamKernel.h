@@ -64,6 +64,7 @@ public:
   int64_t valueColumns, numPasses;
   // Offsets in bytes.
   int64_t queries, keys, values, weights, hidden, table, places, cuts, keyRows;
+  int64_t listedRows; // of warpgroup kernels
   int64_t tableRows, bytes = 0;
   /// Whether a tile's rows of keys are found ahead of its copies: where codes
   /// say them and a block is one warp, which would wait for each.
@@ -245,7 +246,8 @@ private:
                 llvm::function_ref<Value(Value, Value)> toRow);
   void copyToBoxes(const Tile &tile, const SourceView &source,
                    Value SourceView::*view, const SharedMatrix &boxes,
-                   Value stage, int64_t columns, int64_t numColumns);
+                   Value stage, Value slot, int64_t columns,
+                   int64_t numColumns);
   std::pair<Value, Value> findRow(const Tile &tile, Value row);
   Value getKeyRow(const Tile &tile, Value row);
   void findKeyRows(const Tile &tile);
@@ -347,6 +349,7 @@ private:
   SharedMatrix sharedQueries, sharedKeys, sharedValues;
   Value sharedWeights, sharedHidden, sharedPlaces, sharedCuts, table,
       sharedKeyRows;
+  Value sharedListedRows; // -1 for what is not there
 
   int64_t getStride(const Segment &segment) const {
     return sources[segment.source].attr.getMask().getStride();

@@ -116,6 +116,16 @@ void GPUStreamKernel::loadPlaces(const Tile &tile, Value stage) {
         return b.select(isRead, row.position, far);
       });
     }
+    Value stored = b.i32(-1);
+    for (auto [index, source] : llvm::enumerate(sources)) {
+      if (!source.list || !sharedListedRows)
+        continue;
+      stored = whereSource(tile, index, stored, [&, &source = source] {
+        Value offset = b.min(number, b.sub(tile.count, b.i32(1)));
+        ListedRow row = findListed(source, b.add(tile.row, offset));
+        return b.select(b.both(exists, row.exists), row.row, b.i32(-1));
+      });
+    }
     auto [lower, upper] = getCommonRows(tile);
     Value isCommon =
         b.both(b.less(b.sub(lower, b.i32(1)), place), b.less(place, upper));
@@ -125,6 +135,8 @@ void GPUStreamKernel::loadPlaces(const Tile &tile, Value stage) {
     Value at = b.add(b.mul(stage, keyTile), number);
     b.ifThen(isInTile, [&] {
       memref::StoreOp::create(b, place, sharedPlaces, b.toIndex(at));
+      if (sharedListedRows)
+        memref::StoreOp::create(b, stored, sharedListedRows, b.toIndex(at));
     });
   });
 }

@@ -216,13 +216,16 @@ private:
     Value zero = b.i32(0), last = b.sub(numTiles, b.i32(1));
     b.ifThen(b.less(zero, numTiles), [&] {
       Values turn = startTurns();
+      findRowsAhead(zero);
       startKeys(zero, turn);
+      findRowsAhead(b.i32(1));
       turn = b.loop(zero, last, 1, turn, [&](Value number, ValueRange turn) {
         Value next = b.add(number, 1);
         awaitFree(shared.keys, next);
         Values nextTurn = takeTurn(turn);
         startKeys(next, nextTurn);
         startValues(number, turn);
+        findRowsAhead(b.add(next, 1));
         return nextTurn;
       });
       startValues(last, turn);
@@ -251,31 +254,46 @@ private:
       asLeader([&] { storeTile(tile, slot); });
     if (k.hasWeights)
       k.loadWeights(tile, slot);
-    if (k.hasLists)
-      k.loadPlaces(tile, slot);
-    startCopy(tile, getStage(number), shared.keys, &TensorMaps::Source::keys,
+    if (k.hasLists && k.skipsTiles())
+      findRows(tile, slot);
+    startCopy(tile, number, shared.keys, &TensorMaps::Source::keys,
               &GPUStreamKernel::SourceView::keys);
+  }
+
+  /// Finds the listed rows of a tile, for all threads of the producer.
+  void findRows(const GPUStreamKernel::Tile &tile, Value slot) {
+    k.loadPlaces(tile, slot);
+    b.barrier();
+  }
+
+  /// The same of a tile that may be there, ahead of its turn: who copies it
+  /// does not wait for its list. The place is of the tile four before, whose
+  /// weights had been made when keys two tiles after it were free.
+  void findRowsAhead(Value number) {
+    if (k.hasLists && !k.skipsTiles())
+      b.ifThen(b.less(number, numTiles),
+               [&] { findRows(k.getTile(number), getSlot(number)); });
   }
 
   void startValues(Value number, ValueRange turn) {
     awaitFree(shared.values, number);
-    startCopy(getTile(number, turn), getStage(number), shared.values,
+    startCopy(getTile(number, turn), number, shared.values,
               &TensorMaps::Source::values,
               &GPUStreamKernel::SourceView::values);
   }
 
   /// Starts to copy keys or values of a tile, and arrives for them. A thread
   /// alone arrives before.
-  void startCopy(const GPUStreamKernel::Tile &tile, Value stage,
+  void startCopy(const GPUStreamKernel::Tile &tile, Value number,
                  const Boxes &boxes, TensorMap TensorMaps::Source::*map,
                  Value GPUStreamKernel::SourceView::*view) {
-    Value full = ofStage(boxes.full, stage, 8);
+    Value full = ofStage(boxes.full, getStage(number), 8);
     if (isAlone)
       w.arriveExpecting(full, boxes.bytes);
     bool areValues = &boxes == &shared.values;
     for (auto [index, source] : llvm::enumerate(k.sources)) {
       auto copy = [&, index = index, &source = source] {
-        copyOperand(tile, index, maps.sources[index].*map, view, boxes, stage,
+        copyOperand(tile, index, maps.sources[index].*map, view, boxes, number,
                     full, areValues ? source.valueBlock : Value());
       };
       if (k.sources.size() == 1)
@@ -332,7 +350,8 @@ private:
   void copyOperand(const GPUStreamKernel::Tile &tile, unsigned index,
                    const TensorMap &map,
                    Value GPUStreamKernel::SourceView::*view, const Boxes &boxes,
-                   Value stage, Value full, Value block) {
+                   Value number, Value full, Value block) {
+    Value stage = getStage(number);
     bool hasTable = false, hasRows = false;
     for (const GPUStreamKernel::Segment &segment : k.segments)
       if (segment.source == index)
@@ -342,7 +361,7 @@ private:
       if (!isTable)
         own.isTable = Value();
       k.copyToBoxes(own, k.sources[index], view, boxes.rows, stage,
-                    boxes.columns, boxes.numColumns);
+                    getSlot(number), boxes.columns, boxes.numColumns);
     };
     auto byBoxes = [&] {
       asLeader([&] {

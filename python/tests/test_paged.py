@@ -63,13 +63,15 @@ def test_paged(N, type, layout):
 
 @pytest.mark.parametrize("type", TYPES)
 @pytest.mark.parametrize("is_first", [False, True])
-@pytest.mark.parametrize("G, group, N", [(3, 1, 1), (19, 1, 2), (11, 4, 2), (5, 3, 3), (18, 8, 1)])
-def test_many_heads(G, group, N, is_first, type):
+@pytest.mark.parametrize(
+    "G, group, N, E", [(3, 1, 1, 72), (19, 1, 2, 72), (11, 4, 2, 72), (5, 3, 3, 72), (18, 8, 1, 72), (9, 4, 1, 64), (9, 8, 1, 64)]
+)
+def test_many_heads(G, group, N, E, is_first, type):
     """Key heads that go through pages together, the last ones of a task fewer; keys in parts; rows of both kinds of kernels."""
     rng = np.random.default_rng(1)
     pages, page = 140, 16
     shape = (pages, page, G) if is_first else (pages, G, page)
-    k, v = (rng.standard_normal((*shape, width)).astype(TYPES[type]) for width in (64, 72))
+    k, v = (rng.standard_normal((*shape, width)).astype(TYPES[type]) for width in (64, E))
     if is_first:
         k, v = k.swapaxes(1, 2), v.swapaxes(1, 2)
     table = rng.permutation(pages).reshape(2, 70)

@@ -108,7 +108,7 @@ StreamRowsKernel::Sets StreamRowsKernel::makeSets() {
   sets.taskHeads = b.index(1);
   sets.headTasks = setHeads;
   if (headBlock != 1) {
-    Value isSmall = b.less(rows, b.index(kColumnRows + 1));
+    Value isSmall = b.less(rows, b.index(columnRows + 1));
     sets.taskHeads = b.select(isSmall, b.index(headBlock), b.index(1));
     Value rest = b.sub(sets.taskHeads, b.index(1));
     sets.headTasks = b.div(b.add(setHeads, rest), sets.taskHeads);
@@ -209,6 +209,8 @@ Value StreamRowsKernel::getNumParts(const Sets &sets) {
       total = b.add(total, length);
     }
   }
+  // Several heads of a task do more for a key, and are fewer tasks.
+  total = b.mul(total, b.min(sets.taskHeads, 2));
   Value number = b.max(sets.number, 1);
   Value wanted = b.div(b.add(number, kTasks - 1), number);
   return b.max(b.min(wanted, b.div(total, kMinPart)), 1);

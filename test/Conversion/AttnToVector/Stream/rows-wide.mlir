@@ -50,3 +50,40 @@ func.func @blocks(%q: memref<1x4x1x256xf32>, %k: memref<1x1x512x256xf32>, %o: me
       {scale = 1.0, tiles = #attn.tiles<query = 64, key = 128, lanes = 16, vectors = 4, keys = 4, columns = 4>}
   return
 }
+
+// Key heads of narrow pages are one task with 32 registers, too, where a head
+// has no more than eight rows: it goes through a tile of 16 keys before the
+// next head does, and lines are those of all heads of a row.
+// CHECK-LABEL: func @pages(
+// CHECK-DAG: memref.alloc() {{.*}}: memref<64x128xf32>
+// CHECK: scf.for %{{.+}} step %c16 iter_args
+// CHECK: scf.for %[[HEAD:.+]] = %c0 to %[[HEADS:.+]] step %c1 {
+// CHECK-DAG: arith.remui %[[NUMBER:.+]], %[[HEADS]]
+// CHECK-DAG: arith.divui %[[NUMBER]], %[[HEADS]]
+// CHECK: memref.prefetch {{.+}}[%{{.+}}, %c0], read, locality<2>, data : memref<?x128xbf16
+// CHECK-NEXT: memref.prefetch {{.+}}[%{{.+}}, %c32],
+// CHECK-NEXT: memref.prefetch {{.+}}[%{{.+}}, %c64],
+// CHECK-NEXT: memref.prefetch {{.+}}[%{{.+}}, %c96],
+// CHECK: scf.for %{{.+}} step %c8 {
+// CHECK: return
+func.func @pages(%q: memref<2x32x1x128xbf16>, %k: memref<1x8x?x128xbf16>, %l: memref<2x1x1x?xi32>, %n: memref<2xi32>, %o: memref<2x32x1x128xbf16>) {
+  attn.stream query(%q : memref<2x32x1x128xbf16>)
+      source(%k, %k : memref<1x8x?x128xbf16>, memref<1x8x?x128xbf16>) lengths(%n : memref<2xi32>)
+      rows(%l : memref<2x1x1x?xi32>) unit = 16 positions = listed
+      ranges [affine_map<(b)[rows, n] -> (0, rows)>] outs(%o : memref<2x32x1x128xbf16>)
+      {scale = 1.0, tiles = #attn.tiles<query = 64, key = 128, lanes = 16, vectors = 4, keys = 4, columns = 4>}
+  return
+}
+
+// Pages of f32 are a task for each head there.
+// CHECK-LABEL: func @widePages(
+// CHECK-NOT: memref<64x128xf32>
+// CHECK: return
+func.func @widePages(%q: memref<2x32x1x128xf32>, %k: memref<1x8x?x128xf32>, %l: memref<2x1x1x?xi32>, %n: memref<2xi32>, %o: memref<2x32x1x128xf32>) {
+  attn.stream query(%q : memref<2x32x1x128xf32>)
+      source(%k, %k : memref<1x8x?x128xf32>, memref<1x8x?x128xf32>) lengths(%n : memref<2xi32>)
+      rows(%l : memref<2x1x1x?xi32>) unit = 16 positions = listed
+      ranges [affine_map<(b)[rows, n] -> (0, rows)>] outs(%o : memref<2x32x1x128xf32>)
+      {scale = 1.0, tiles = #attn.tiles<query = 64, key = 128, lanes = 16, vectors = 4, keys = 4, columns = 4>}
+  return
+}

@@ -6,11 +6,14 @@
 from __future__ import annotations
 
 import re
+import traceback
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.utils import _pytree as pytree
 
 from .. import _fovea
@@ -139,10 +142,13 @@ def import_module(
                 call, (list(state.values()), inputs), strict=False,
                 dynamic_shapes=([None] * len(state), shapes) if any(shapes) else None,
             )  # fmt: skip
-        except Exception as error:
+        except (ValueError, _fovea.FoveaError) as error:
             if not any(shapes):
                 raise
-            reason = _find_fixed(error, names, fixed) or f"torch.export does not trace it with dynamic shapes: {_first_line(error)}"
+            reason = _find_fixed(error, names, fixed) or _untraced(error, " with dynamic shapes")
+            raise _fovea.FoveaError(f"{type(model).__name__}: {reason}") from error
+        except Exception as error:
+            reason = _find_fixed(error, names, fixed) or _untraced(error, " with dynamic shapes" if any(shapes) else "")
             raise _fovea.FoveaError(f"{type(model).__name__}: {reason}") from error
         try:
             guards = find_guards(exported, len(inputs))
@@ -171,12 +177,36 @@ def import_module(
         except _fovea.FoveaError:
             raise
         except Exception as error:
-            reason = _find_reason(messages) or _find_left(importer.module) or _first_line(error)
+            left = _find_left(importer.module)
+            if left and not any(shapes):
+                left = _find_unknown(exported.graph) or left
+            reason = _find_reason(messages) or left or _first_line(error)
             raise _fovea.FoveaError(f"torch-mlir does not import {type(model).__name__}: {reason}") from error
     types = [str(each).removeprefix("torch.") for each in found_types]
     # Of others the module says what they are.
     types = [each if each.startswith(("uint", "complex")) else "V" for each in types]
     return insert_definitions(lower_tm_tensor(str(module))), state, names, types
+
+
+def _untraced(error: Exception, how: str) -> str:
+    """What torch.export says, and the last line of the model that it says it of."""
+    folders = [Path(torch.__file__).parent, Path(__file__).parent]
+    frames = [(Path(each.filename), each.lineno) for each in traceback.extract_tb(error.__traceback__)]
+    frames = [(file, line) for file, line in frames if file.exists() and not any(map(file.is_relative_to, folders))]
+    place = f", at {frames[-1][0]}:{frames[-1][1]}" if frames else ""
+    kind = "" if isinstance(error, RuntimeError) else f"{type(error).__name__}: "
+    return f"torch.export does not trace it{how}: {kind}{_first_line(error)}{place}"
+
+
+def _find_unknown(graph: torch.fx.Graph) -> str | None:
+    """The first operation whose results have extents that are numbers of tensors, and where the model calls it."""
+    for node in graph.nodes:
+        values = pytree.tree_leaves(node.meta.get("val"))
+        if any(isinstance(each, Tensor) and free_unbacked_symbols(each.shape) for each in values):
+            places = re.findall(r'File "([^"]+)", line (\d+)', node.stack_trace or "")
+            place = f" at {places[-1][0]}:{places[-1][1]}" if places else ""
+            return f"extents of results of {node.target}{place} are numbers of tensors, known only when it runs"
+    return None
 
 
 def _find_fixed(error: Exception, names: Sequence[str], fixed: Mapping[str, str | None]) -> str | None:
@@ -201,7 +231,7 @@ def _reshape_attention(graph: torch.fx.Graph) -> None:
     aten = torch.ops.aten
     for node in graph.find_nodes(op="call_function", target=aten.view.default):
         source = node.args[0]
-        while source.target in (aten.transpose.int, aten.permute.default):
+        while source.target in (aten.transpose.int, aten.permute.default, aten.reshape.default, aten.view.default):
             source = source.args[0]
         if source.target is aten.scaled_dot_product_attention.default:
             node.target = aten.reshape.default

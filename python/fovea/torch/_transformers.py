@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from typing import Any, NamedTuple
 
@@ -221,6 +222,36 @@ def attend(
     return out.transpose(1, 2).contiguous(), None
 
 
+def _refuse_classes(kind: type, name: str) -> None:
+    """A few models choose a class for each implementation from a table, where another is a bare KeyError."""
+    module = sys.modules[kind.__module__]
+    for table_name, table in list(vars(module).items()):
+        if not table_name.endswith("_ATTENTION_CLASSES") or not isinstance(table, dict) or name in table:
+            continue
+        known = " or ".join(f'"{each}"' for each in table if "flash" not in each)
+
+        def refuse(*args: Any, known: str = known, **options: Any) -> None:
+            raise ValueError(
+                f"attn_implementation: layers of {module.__name__} compute their attention themselves, found {name!r}, needed {known}: "
+                'torch.compile(model, backend="fovea") finds it'
+            )
+
+        table[name] = refuse
+
+
+def _check_tables(kind: type, name: str) -> None:
+    """Lets models look for such tables before they make layers."""
+    choose = kind.get_correct_attn_implementation  # type: ignore[attr-defined]
+
+    @functools.wraps(choose)
+    def check(self: Any, requested: str | None, *args: Any, **options: Any) -> Any:
+        if requested == name:
+            _refuse_classes(type(self), name)
+        return choose(self, requested, *args, **options)
+
+    kind.get_correct_attn_implementation = check  # type: ignore[attr-defined]
+
+
 def register_transformers(name: str = "fovea") -> None:
     """Gives models of transformers Fovea as `attn_implementation=name`.
 
@@ -233,9 +264,11 @@ def register_transformers(name: str = "fovea") -> None:
     are left to the model's eager attention, call by call: `explain_fallbacks()` tells which
     calls and why.
     """
-    from transformers import AttentionInterface, AttentionMaskInterface
+    from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 
     from ._mask_functions import make_mask
 
+    if name not in AttentionInterface._global_mapping:
+        _check_tables(PreTrainedModel, name)
     AttentionInterface.register(name, attend)
     AttentionMaskInterface.register(name, make_mask)

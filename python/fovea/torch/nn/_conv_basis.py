@@ -45,6 +45,8 @@ class ConvBasis(Pattern):
             raise self.refuse("is_causal", False, "True")
         # The search looks at the first `window` entries of columns, which short sequences lack.
         count = q.shape[2]
+        if count == 0:
+            return v.repeat_interleave(q.shape[1] // v.shape[1], 1)
         return conv(
             q, k, v, num_basis=min(self.num_basis, count), window=min(self.window, count), delta=self.delta,
             epsilon=self.epsilon, scale=scale, token_mask=present,

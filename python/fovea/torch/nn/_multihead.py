@@ -124,6 +124,9 @@ class Multihead(nn.Module):
         self.out_proj = nn.Linear(embed_dim, embed_dim, bias=bias, **place)
         self._reset_projections()
 
+    def __prepare_scriptable__(self) -> nn.Module:
+        raise ValueError(f"torch.jit.script does not compile {type(self).__name__}: needed torch.export, or torch.jit.trace")
+
     def _reset_projections(self) -> None:
         """As torch.nn.MultiheadAttention does."""
         for name in ("in_proj_weight", "q_proj_weight", "k_proj_weight", "v_proj_weight"):

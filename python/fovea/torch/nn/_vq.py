@@ -133,7 +133,9 @@ class VectorQuantized(Pattern):
         q, k = self._normalized(q), self._normalized(k)
         # The codebook moves before the gradient of this call needs it.
         codebook = self.codebook.to(k.dtype).clone()
-        if self.training:
+        if self.training and k.numel() == 0:
+            self._loss = (0 * k).sum()
+        elif self.training:
             k_hat, codes = quantize(k.detach(), codebook, mask=present)
             self._loss = loss_of_keys(k, k_hat, mask=present)
             self._follow(k.detach(), codes)

@@ -125,6 +125,27 @@ def test_state(name):
         assert torch.equal(each.eval()(x, is_causal=True)[0], expected)
 
 
+@pytest.mark.parametrize("shape", [(0, 9, 16), (2, 0, 16)])
+@pytest.mark.parametrize("name", OPTIONS)
+def test_nothing(name, shape):
+    """No sequences, or sequences of no tokens, as torch.nn.MultiheadAttention takes them; the codebook stays."""
+    module = make(name).train()
+    before = copy.deepcopy(module.state_dict())
+    x = normal(*shape).requires_grad_()
+    out, _ = module(x, is_causal=True)
+    out.sum().backward()
+    assert out.shape == x.grad.shape == shape
+    assert all(not each.grad.any() for each in module.parameters() if each.grad is not None)
+    assert all(torch.equal(found, before[name]) for name, found in module.state_dict().items())
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_script_is_refused(name):
+    module = make(name)
+    with pytest.raises(ValueError, match=f"torch.jit.script does not compile {type(module).__name__}: needed torch.export"):
+        torch.jit.script(torch.nn.Sequential(module))
+
+
 def test_state_names():
     names = lambda name: [key for key in make(name).state_dict() if key.startswith("pattern")]  # noqa: E731
     assert names("dense") == ["pattern.sinks"]

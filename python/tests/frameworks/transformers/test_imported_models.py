@@ -199,6 +199,37 @@ def test_what_torch_mlir_does_not_import():
         fovea.import_torch(lambda x: x, torch.randn(4))
 
 
+def test_what_is_not_traced():
+    """The error has the line of the model."""
+
+    class Untraced(torch.nn.Module):
+        def forward(self, x, mask=None):
+            return x + (torch.ones_like(x) if not torch.compiler.is_compiling() else mask).shape[0]
+
+    class Split(torch.nn.Module):
+        def forward(self, x, sizes):
+            return torch.cat([each.cumsum(0) for each in x.split(sizes.tolist())]) + x
+
+    x = torch.randn(4, 4)
+    with pytest.raises(fovea.FoveaError, match=r"Untraced: torch.export does not trace it: AttributeError: .*, at .*test_imported_models.py:\d+"):
+        fovea.import_torch(Untraced(), x)
+    with pytest.raises(fovea.FoveaError, match=r"Split: extents of .* at .*test_imported_models.py:\d+ are numbers of tensors"):
+        fovea.import_torch(Split(), x, torch.tensor([1, 1, 2]))
+
+
+def test_views_of_attention_that_is_reshaped():
+    """As AFMoE has them: the layout is that of where the model was traced."""
+
+    class Views(torch.nn.Module):
+        def forward(self, q, k):
+            out = torch.nn.functional.scaled_dot_product_attention(q, k, k).reshape(2, -1, 5, 4)
+            return out.transpose(1, 2).view(2, 5, -1)
+
+    q, k = (torch.randn(2, 5, 3, 4).transpose(1, 2) for _ in range(2))
+    found = fovea.import_torch(Views(), q, k)(q, k)
+    assert np.abs(found - Views()(q, k).numpy()).max() <= 1e-6
+
+
 def test_path_is_checked(tmp_path):
     with pytest.raises(ValueError, match="path: found .*model.txt.*, needed one that ends in .mlir"):
         fovea.import_torch(torch.nn.Linear(2, 2), torch.randn(1, 2), path=tmp_path / "model.txt")

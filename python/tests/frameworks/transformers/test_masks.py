@@ -127,3 +127,19 @@ def test_models_that_compute_their_attention_themselves_are_refused():
     model = transformers.BloomModel._from_config(configuration, attn_implementation="fovea")
     with pytest.raises(ValueError, match='models of BloomConfig compute their attention themselves, needed "eager"'):
         model(torch.arange(5)[None])
+
+
+SIZES = dict(vocab_size=31, hidden_size=16, num_attention_heads=2, bos_token_id=0, eos_token_id=0)
+TABLES = [
+    ("GPTNeo", dict(num_layers=1, num_heads=2, attention_types=[[["global"], 1]]), '"eager"'),
+    ("Falcon", dict(num_hidden_layers=1), '"eager" or "sdpa"'),
+    ("Git", dict(num_hidden_layers=1, intermediate_size=16), '"eager"'),
+]
+
+
+@pytest.mark.parametrize("name, sizes, known", TABLES)
+def test_models_that_choose_classes_are_refused(name, sizes, known):
+    """It was a bare KeyError."""
+    configuration = getattr(transformers, name + "Config")(**{**SIZES, **sizes})
+    with pytest.raises(ValueError, match=f"compute their attention themselves, found 'fovea', needed {known}: torch.compile"):
+        getattr(transformers, name + "Model")._from_config(configuration, attn_implementation="fovea")

@@ -72,6 +72,7 @@ static void addKernelPasses(OpPassManager &pm, const GPUInfo &gpu,
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createCSEPass());
   addBufferizationPasses(pm);
+  pm.addNestedPass<func::FuncOp>(attn::createKeepLoopStatesPass());
   addDeallocationPasses(pm);
   pm.addPass(attn::createCheckNodesPass());
   pm.addPass(attn::createCheckSizesPass());

@@ -1,15 +1,16 @@
 # Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
 # See LICENSE for license information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Operations of StableHLO that torch-mlir-opt has no linalg for, as loops and branches of scf."""
+"""Operations of StableHLO that torch-mlir-opt has no linalg for, by loops and branches of scf."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from ._rewriting import SIGNED, Writer, read_list, read_number
+from ._rewriting import SIGNED, read_list, read_number
+from ._stablehlo_loops import LoopWriter
 
 __all__ = ["OperationWriter"]
 
@@ -24,51 +25,10 @@ _ELEMENTWISE = {
 }
 
 
-class OperationWriter(Writer):
-    """While, branches, scatter and cumulative sums."""
+class OperationWriter(LoopWriter):
+    """Products, scatter and cumulative sums."""
 
     # ---- Pieces ----
-
-    def scalar_type(self, value: Any) -> Any:
-        return self.ir.RankedTensorType(value.type).element_type
-
-    def loop(self, count: Any, carried: Sequence[Any], body: Callable[..., Sequence[Any]]) -> list[Any]:
-        """What `body(index, *carried)` leaves after all numbers below `count`."""
-        types = [each.type for each in carried]
-        op = self.make_all("scf.for", types, [self.value(0), self.value(count), self.value(1), *carried], regions=1)
-        block = op.regions[0].blocks.append(self.index, *types)
-        with self.ir.InsertionPoint(block):
-            self.make("scf.yield", [], body(*block.arguments))
-        return list(op.results)
-
-    def loops(
-        self, counts: Sequence[Any], carried: Sequence[Any], body: Callable[..., Sequence[Any]], place: Sequence[Any] = ()
-    ) -> list[Any]:
-        """What `body(place, *carried)` leaves after all places of loops in one another."""
-        if not counts:
-            return list(body(list(place), *carried))
-        return self.loop(counts[0], carried, lambda number, *inner: self.loops(counts[1:], inner, body, [*place, number]))
-
-    def branch(self, condition: Any, carried: Sequence[Any], body: Callable[[], Sequence[Any]]) -> list[Any]:
-        """What `body` gives where the condition holds, else what there was."""
-        op = self.make_all("scf.if", [each.type for each in carried], [condition], regions=2)
-        for region, results in zip(op.regions, (body, lambda: carried)):
-            with self.ir.InsertionPoint(region.blocks.append()):
-                self.make("scf.yield", [], results())
-        return list(op.results)
-
-    def move(self, source: Any, region: Any, terminator: str) -> None:
-        """A block of stablehlo as one of scf."""
-        block = source.blocks[0]
-        block.append_to(region)
-        end = block.operations[len(block.operations) - 1]
-        with self.ir.InsertionPoint(end):
-            results = list(end.operands)
-            if terminator == "scf.condition":
-                condition = self.make("tensor.extract", [self.scalar_type(end.operands[0])], [end.operands[0]])
-                results = [condition, *block.arguments]
-            self.make(terminator, [], results)
-        end.operation.erase()
 
     def spread(self, scalar: Any, type: Any, sizes: Sequence[Any]) -> Any:
         """A tensor of one number, which is in a tensor without dimensions."""
@@ -106,36 +66,12 @@ class OperationWriter(Writer):
                 return None
         return None
 
-    # ---- Control flow ----
+    # ---- Calls ----
 
     def write_composite(self, op: Any) -> Any:
         """What it is made of."""
         callee = {"callee": op.attributes["decomposition"]}
         return list(self.make_all("func.call", [each.type for each in op.results], op.operands, callee).results)
-
-    def write_while(self, op: Any) -> Any:
-        loop = self.make_all("scf.while", [each.type for each in op.operands], op.operands, regions=2)
-        self.move(op.regions[0], loop.regions[0], "scf.condition")
-        self.move(op.regions[1], loop.regions[1], "scf.yield")
-        return list(loop.results)
-
-    def write_if(self, op: Any) -> Any:
-        condition = self.make("tensor.extract", [self.scalar_type(op.operands[0])], [op.operands[0]])
-        return self.choose(op, "scf.if", condition, {}, list(op.regions))
-
-    def write_case(self, op: Any) -> Any:
-        """A number that has no branch takes the last."""
-        *others, last = op.regions
-        number = self.make("tensor.extract", [self.scalar_type(op.operands[0])], [op.operands[0]])
-        number = self.make("arith.index_cast", [self.index], [number])
-        cases = {"cases": self.ir.DenseI64ArrayAttr.get(list(range(len(others))))}
-        return self.choose(op, "scf.index_switch", number, cases, [last, *others])
-
-    def choose(self, op: Any, name: str, choice: Any, attributes: dict[str, Any], branches: Sequence[Any]) -> Any:
-        new = self.make_all(name, [each.type for each in op.results], [choice], attributes, len(branches))
-        for source, region in zip(branches, new.regions):
-            self.move(source, region, "scf.yield")
-        return list(new.results)
 
     # ---- Products ----
 

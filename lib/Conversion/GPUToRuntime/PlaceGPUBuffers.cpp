@@ -105,6 +105,13 @@ static bool hasTensorMap(Value buffer) {
   });
 }
 
+/// Whether an iteration runs kernels: what the host reads of a single element,
+/// such as whether to go on, takes no longer.
+static bool launchesKernels(Operation *loop) {
+  return loop->walk([](gpu::LaunchFuncOp) { return WalkResult::interrupt(); })
+      .wasInterrupted();
+}
+
 /// Code outside of kernels runs on the host, which cannot see the device's
 /// memory.
 LogicalResult BufferPlacement::check() {
@@ -119,8 +126,9 @@ LogicalResult BufferPlacement::check() {
   WalkResult result = function.walk([&](Operation *op) -> WalkResult {
     if (!isForTensorMap(op) && failed(checkTypes(op, op->getResultTypes())))
       return WalkResult::interrupt();
-    if (isa<memref::LoadOp, memref::StoreOp>(op) &&
-        op->getParentOfType<LoopLikeOpInterface>())
+    auto loop = op->getParentOfType<LoopLikeOpInterface>();
+    if (isa<memref::LoadOp, memref::StoreOp>(op) && loop &&
+        !launchesKernels(loop))
       return op->emitOpError(
           "accesses single elements in a loop on the host, but "
           "in a function for a GPU they lie on the device");

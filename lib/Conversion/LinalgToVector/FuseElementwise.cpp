@@ -187,6 +187,7 @@ struct FuseElementwisePass
     RewritePatternSet patterns(&getContext());
     linalg::populateElementwiseOpsFusionPatterns(patterns, isWorthFusing);
     patterns.add(inlineWithoutOperands);
+    populateHostNumberPatterns(patterns, isForGPU(getOperation()));
     // What reads stacks as rows becomes part of them, pair by pair.
     if (!isForGPU(getOperation()))
       linalg::populateFoldReshapeOpsByExpansionPatterns(

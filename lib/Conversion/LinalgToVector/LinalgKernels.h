@@ -71,6 +71,12 @@ void pairComplexOperands(mlir::Operation *root);
 /// Has elementwise operations on concatenations be done part by part.
 void populateSplitConcatPatterns(mlir::RewritePatternSet &patterns);
 
+/// Has what follows from numbers of the host, which are tensors of one element,
+/// be computed there; on a GPU, elementwise operations read them as operands of
+/// kernels.
+void populateHostNumberPatterns(mlir::RewritePatternSet &patterns,
+                                bool isForGPU);
+
 } // namespace fovea::attn
 
 #endif // FOVEA_LIB_CONVERSION_LINALGTOVECTOR_LINALGKERNELS_H

@@ -76,6 +76,8 @@ static bool mayWrite(Operation *op, Value buffer) {
 }
 
 static int64_t getBits(Type type) {
+  if (auto complex = dyn_cast<ComplexType>(type))
+    return 2 * getBits(complex.getElementType());
   return type.isIndex() ? 64 : type.getIntOrFloatBitWidth();
 }
 
@@ -542,7 +544,7 @@ void fovea::attn::wrapHostStores(func::FuncOp function) {
   function.walk([&](memref::StoreOp store) {
     Value value = store.getValue();
     if ((getBits(value.getType()) > 32 || isLoaded(value)) &&
-        !isInLaunch(store) && !store->getParentOfType<LoopLikeOpInterface>())
+        !isInLaunch(store) && !store->getParentOfType<scf::ParallelOp>())
       stores.push_back(store);
   });
   for (memref::StoreOp store : stores) {

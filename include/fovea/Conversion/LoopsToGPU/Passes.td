@@ -1,4 +1,4 @@
-//===- Passes.td - Products of matrices on a GPU -*- tablegen -*-===//
+//===- Passes.td - Products and loops on a GPU -*- tablegen -*-===//
 //
 // Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
 // See the LICENSE file for license information.
@@ -10,6 +10,41 @@
 #define FOVEA_CONVERSION_LOOPSTOGPU_PASSES_TD
 
 include "mlir/Pass/PassBase.td"
+
+def KeepLoopStatesPass
+    : Pass<"attn-keep-loop-states", "::mlir::func::FuncOp"> {
+  let summary = "have loops of the host change buffers in place";
+  let description = [{
+    Gives each buffer that `scf.for` or `scf.while` carries from one iteration to the
+    next a place of its own before the loop, to which the end of an iteration copies,
+    and each buffer of known shape that a branch gives one before the branch:
+
+    ```mlir
+    %r = scf.for %i = %c0 to %n step %c1 iter_args(%s = %x) -> memref<8xf32> {
+      %t = memref.alloc() : memref<8xf32>
+      linalg.add ins(%s, %y : ...) outs(%t : ...)
+      scf.yield %t : memref<8xf32>
+    }
+    ```
+    becomes
+    ```mlir
+    %s = memref.alloc() : memref<8xf32>
+    memref.copy %x, %s : ...
+    scf.for %i = %c0 to %n step %c1 {
+      %t = memref.alloc() : memref<8xf32>
+      linalg.add ins(%s, %y : ...) outs(%t : ...)
+      memref.copy %t, %s : ...
+    }
+    ```
+
+    An extent that is not known is checked to stay. Deallocation then needs no
+    addresses of the time when a function runs.
+  }];
+  let dependentDialects = [
+    "::mlir::arith::ArithDialect", "::mlir::cf::ControlFlowDialect",
+    "::mlir::memref::MemRefDialect"
+  ];
+}
 
 def ProductsToRuntimePass
     : Pass<"attn-products-to-runtime", "::mlir::ModuleOp"> {

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 import fovea
+import fovea.torch  # A broken installation ends here, not in each program.
 
 from .draw import KINDS, SIZES, Draw, Step
 

@@ -373,15 +373,17 @@ def _isclose(x: Tensor, y: Tensor, rtol: float = 1e-5, atol: float = 1e-8, equal
 
 def _floor_divide(x: Any, y: Any, *, rounding_mode: str | None = "floor") -> Tensor:
     """As Python divides: the quotient of what is left without the remainder, since that of 1 and 0.1 rounds to 10."""
-    if rounding_mode != "floor" or not torch.result_type(x, y).is_floating_point:
+    type = torch.result_type(x, y)
+    if rounding_mode != "floor" or not type.is_floating_point:
         return NotImplemented
-    rest = torch.fmod(x, y)
+    rounded, rest = x / y, torch.fmod(x, y)
     quotient = (x - rest) / y
     quotient = torch.where((rest != 0) & ((y < 0) != (rest < 0)), quotient - 1, quotient)
     whole = torch.floor(quotient)
     whole = torch.where(quotient - whole > 0.5, whole + 1, whole)
-    exact = x / y
-    return torch.where(torch.as_tensor(y == 0), exact, torch.where(quotient == 0, exact * 0, whole))
+    # Beyond these all numbers are whole. A zero has its sign.
+    is_whole = (rounded.abs() >= 1 / torch.finfo(type).eps) & (rounded.abs() < math.inf)
+    return torch.where(torch.as_tensor(y == 0) | is_whole, rounded, torch.where(quotient == 0, rounded * 0, whole))
 
 
 def _elu(x: Tensor, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> Tensor:

@@ -2,10 +2,10 @@
 # Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
 # See LICENSE for license information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Compiles random programs of PyTorch and compares them with eager PyTorch.
+"""Compiles random programs of PyTorch or JAX and compares them with what these compute.
 
-Operations that models use, their shapes, dimensions and order, and which extents
-are unknown are drawn from a seed: program n is that of --seed plus n.  A program
+Operations that models use, their shapes, dimensions and order, and for PyTorch which
+extents are unknown, are drawn from a seed: program n is that of --seed plus n.  A program
 that is refused is printed with the first line of its error, one that is wrong or
 ends the process with its operations; both run again alone by --seed and --count 1.
 
@@ -14,6 +14,7 @@ ends the process with its operations; both run again alone by --seed and --count
 
 import argparse
 import collections
+import importlib
 import logging
 import subprocess
 import sys
@@ -27,10 +28,9 @@ PROGRAMS_PER_PROCESS = 100
 
 def run(seed, options):
     """How a program ends: "right", "refused" or "wrong", and what there is to say."""
-    from programs import Trial
     from programs.trial import Refused, Wrong
 
-    trial = Trial(seed, options.target)
+    trial = importlib.import_module(f"programs.of_{options.framework}").Trial(seed, options.target)
     trial.canary = options.canary
     try:
         trial.run()
@@ -45,11 +45,8 @@ def run(seed, options):
 
 def worker(options):
     """Runs programs; a line before and after each."""
-    import torch
-
     logging.disable(logging.CRITICAL)
     warnings.simplefilter("ignore")
-    torch.set_num_threads(1)
     for seed in range(options.seed, options.seed + min(options.count, PROGRAMS_PER_PROCESS)):
         if time.monotonic() > options.deadline:
             break
@@ -62,7 +59,7 @@ def worker(options):
 def run_process(options, first, count, deadline, counts):
     """One process of programs. Returns the seed behind the last one that it began."""
     command = [sys.executable, __file__, "--worker", "--seed", str(first), "--count", str(count)]
-    command += ["--target", options.target, "--deadline", str(deadline)] + ["--canary"] * options.canary
+    command += ["--framework", options.framework, "--target", options.target, "--deadline", str(deadline)] + ["--canary"] * options.canary
     current, following = None, first
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
         assert process.stdout is not None
@@ -80,7 +77,7 @@ def run_process(options, first, count, deadline, counts):
         counts["wrong"] += 1
         print(f"wrong: the process ended with {process.returncode} at seed {current}", flush=True)
     elif process.returncode:
-        sys.exit(f"error: a worker ended with {process.returncode}: PyTorch, torch-mlir and Fovea have to be importable")
+        sys.exit(f"error: a worker ended with {process.returncode}: {options.framework}, torch-mlir and Fovea have to be importable")
     return following
 
 
@@ -89,6 +86,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=300, help="how long to go on")
     parser.add_argument("--count", type=int, default=10**9, help="stop after as many programs")
     parser.add_argument("--seed", type=int, default=1, help="of the first program")
+    parser.add_argument("--framework", default="torch", choices=["torch", "jax"])
     parser.add_argument("--target", default="cpu", choices=["cpu", "gpu-sim", "reference"])
     parser.add_argument("--canary", action="store_true", help="judge wrongly, so that programs fail")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)

@@ -114,6 +114,10 @@ class OperationWriter(LoopWriter):
 
     # ---- Scatter ----
 
+    def write_optimization_barrier(self, op: Any) -> Any:
+        """What `jax.checkpoint` keeps apart: one compiler may compute all of it where it is."""
+        return list(op.operands)
+
     def write_scatter(self, op: Any) -> Any:
         """Updates one after the other. One that does not fit is left out, as XLA leaves it."""
         if len(op.operands) != 3:

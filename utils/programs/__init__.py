@@ -1,14 +1,9 @@
 # Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
 # See LICENSE for license information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Random programs of PyTorch: chains of operations that models use.
+"""Random programs: chains of operations that models use.
 
-Each module adds operations to `draw.KINDS`; `program` draws from them and makes a
-module of the draw; `trial` compiles it and compares what it computes with eager
-PyTorch.
+`of_torch` and `of_jax` have the operations, each in a function that `draw.kind` adds
+to those that are drawn from, and a `Trial` that compiles a program and compares what
+it computes with its framework.
 """
-
-from . import attention, elements, indices, layers, reductions, shapes
-from .trial import Trial
-
-__all__ = ["Trial", "attention", "elements", "indices", "layers", "reductions", "shapes"]

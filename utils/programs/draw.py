@@ -4,10 +4,8 @@
 """What a program has so far, from which its next operation is drawn."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
-
-import torch
 
 #: Sizes of dimensions, odd and even, one among them.
 SIZES = [1, 2, 3, 4, 5, 8, 16, 17]
@@ -21,9 +19,9 @@ class Step(NamedTuple):
     operands: list[int]
 
 
-#: A function of a `Draw` that gives a `Step`, or None where it has none for the
-#: value that was drawn; and how often it is asked.
-KINDS: list[tuple[Callable[["Draw"], Step | None], float]] = []
+#: Functions of a `Draw` that give a `Step`, or None where they have none for the value
+#: that was drawn, and how often each is asked.
+KINDS: list[tuple[Callable[[Any], Step | None], float]] = []
 
 
 def kind(weight=1.0):
@@ -44,14 +42,17 @@ def broadcast(left, right):
 class Draw:
     """A value `x`, number `at` of a program, and one of its dimensions."""
 
-    def __init__(self, values: list[torch.Tensor], source: random.Random):
+    def __init__(self, values: Sequence[Any], source: random.Random):
         self.values, self.random = values, source
-        floats = [i for i, value in enumerate(values) if value.is_floating_point()]
+        floats = [i for i, value in enumerate(values) if self.is_float(value)]
         # The last one more often, so that chains are long.
         self.at = source.choice(floats) if source.random() < 0.5 else floats[-1]
         self.x = values[self.at]
-        self.rank = self.x.dim()
+        self.rank = self.x.ndim
         self.dim = source.randrange(self.rank) if self.rank else 0
+
+    def is_float(self, value):
+        raise NotImplementedError
 
     @property
     def size(self):
@@ -77,9 +78,8 @@ class Draw:
 
     def normal(self, *shape):
         """Constants of a program, drawn with it."""
-        generator = torch.Generator().manual_seed(self.random.randrange(1000))
-        return torch.randn(*shape, generator=generator, dtype=torch.float64) / 2
+        raise NotImplementedError
 
     def integers(self, most, *shape):
-        generator = torch.Generator().manual_seed(self.random.randrange(1000))
-        return torch.randint(0, most, shape, generator=generator)
+        """The same, from 0 on and below `most`."""
+        raise NotImplementedError

@@ -113,6 +113,7 @@ FUNCTIONS = {
     "rows": lambda x: (jnp.take(x, jnp.array([0, 1]), axis=1), pairs(x), jax.vmap(lambda y: y[jnp.argmax(y[:, 0])])(x)),
     "along": lambda x: jnp.take_along_axis(x, jnp.argsort(x, 1), 1),
     "bf16 products": bf16_products,
+    "checkpoint": jax.grad(lambda x: jnp.square(jax.checkpoint(lambda y: jnp.sin(jnp.sin(y)))(x)).sum()),
 }  # fmt: skip
 KNOWN_ALONE = {"pooling"}
 #: These are the same bits.

@@ -1,7 +1,7 @@
 # Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
 # See LICENSE for license information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""utils/fuzz_programs.py: random programs, compiled, agree with eager PyTorch."""
+"""utils/fuzz_programs.py: random programs, compiled, agree with PyTorch and JAX."""
 
 import os
 import pathlib
@@ -18,9 +18,10 @@ def fuzz(*arguments, **environment):
     return subprocess.run(command, capture_output=True, text=True, env=os.environ | environment)
 
 
-@pytest.mark.parametrize("target, count", [("cpu", 100), ("gpu-sim", 10)])
-def test_programs_agree(target, count):
-    done = fuzz("--target", target, "--count", max(5, count // int(os.environ.get("FOVEA_EVERY", 1))))
+@pytest.mark.parametrize("framework, target, count", [("torch", "cpu", 100), ("torch", "gpu-sim", 10), ("jax", "cpu", 30)])
+def test_programs_agree(framework, target, count):
+    count = max(5, count // int(os.environ.get("FOVEA_EVERY", 1)))
+    done = fuzz("--framework", framework, "--target", target, "--count", count)
     assert done.returncode == 0, done.stdout
     assert ", 0 wrong" in done.stdout
 

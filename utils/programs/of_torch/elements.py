@@ -6,7 +6,7 @@
 import torch
 import torch.nn.functional as F
 
-from .draw import broadcast, kind
+from ..draw import broadcast, kind
 
 UNARY = {
     "exp": lambda x: torch.exp(x.clamp(-5, 5)),

@@ -6,7 +6,7 @@
 import torch
 import torch.nn.functional as F
 
-from .draw import SIZES, broadcast, kind
+from ..draw import SIZES, broadcast, kind
 
 
 @kind(1.5)

@@ -6,7 +6,7 @@
 import torch
 import torch.nn.functional as F
 
-from .draw import kind
+from ..draw import kind
 
 
 @kind()

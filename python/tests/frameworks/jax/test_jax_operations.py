@@ -92,6 +92,9 @@ FUNCTIONS = {
     "counted": lambda x: jax.lax.fori_loop(0, 3, lambda number, y: y * 2 + number, x),
     "scan": scanned,
     "either": lambda x: jax.lax.cond(x[0, 0, 0] > 0, lambda y: y, lambda y: -y, x),
+    "branches beside others": lambda x: (
+        jax.lax.cond(x.sum() > 0, jnp.sin, jnp.cos, x[:, ::-1]), x - x[:, :1], jax.lax.switch(2, [jnp.sin, jnp.cos, jnp.abs], x[::-1]),
+    ),
     "beyond": lambda x: [jax.lax.switch(jnp.int32(k), [jnp.sin, jnp.cos, jnp.tanh], x) for k in (-1, 0, 1, 2, 7)],
     "unsigned": unsigned,
     "sums": lambda x: (jnp.cumsum(x, 1), jax.lax.cumsum(x, 1, reverse=True), jnp.cumsum(x, 2), jnp.cumsum(x)),

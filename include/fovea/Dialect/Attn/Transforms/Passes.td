@@ -65,10 +65,13 @@ def PrepareInputPass : Pass<"attn-prepare-input", "::mlir::ModuleOp"> {
     %s = tensor.collapse_shape %0 [[0, 1], [2]] : tensor<1x1x4xf32> into tensor<1x4xf32>
     ```
 
+    Switches that give tensors are branches for each case, since bufferization may
+    write over results of a switch before they are read.
+
     These are errors: dimensions that a value does not have, scalable vectors,
     constants whose elements are elsewhere, and such slices of buffers with strides.
   }];
-  let dependentDialects = ["::mlir::tensor::TensorDialect"];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::scf::SCFDialect", "::mlir::tensor::TensorDialect"];
 }
 
 def CheckLoweredPass : Pass<"attn-check-lowered", "::mlir::ModuleOp"> {

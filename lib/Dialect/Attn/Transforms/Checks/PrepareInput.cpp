@@ -10,6 +10,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "mlir/IR/DialectResourceBlobManager.h"
@@ -105,6 +106,42 @@ static void prepareSlice(RewriterBase &rewriter, Operation *op) {
   }
 }
 
+/// A branch for each case. Upstream's bufferization may write over the results
+/// of a switch before they are read.
+static void separateCases(RewriterBase &rewriter, scf::IndexSwitchOp op) {
+  if (llvm::none_of(op.getResultTypes(), llvm::IsaPred<TensorType>))
+    return;
+  Location loc = op.getLoc();
+  rewriter.setInsertionPoint(op);
+  scf::IfOp first, last;
+  for (auto [number, region] :
+       llvm::zip_equal(op.getCases(), op.getCaseRegions())) {
+    Value expected = arith::ConstantIndexOp::create(rewriter, loc, number);
+    Value holds = arith::CmpIOp::create(rewriter, loc, arith::CmpIPredicate::eq,
+                                        op.getArg(), expected);
+    auto branch = scf::IfOp::create(rewriter, loc, op.getResultTypes(), holds,
+                                    /*addThenBlock=*/false,
+                                    /*addElseBlock=*/false);
+    branch.getThenRegion().takeBody(region);
+    if (last)
+      scf::YieldOp::create(rewriter, loc, branch.getResults());
+    else
+      first = branch;
+    last = branch;
+    // The next case, unless the default takes its place.
+    rewriter.setInsertionPointToEnd(&branch.getElseRegion().emplaceBlock());
+  }
+  if (!last) {
+    rewriter.inlineBlockBefore(&op.getDefaultBlock(), op);
+    Operation *yield = op->getPrevNode();
+    rewriter.replaceOp(op, yield->getOperands());
+    rewriter.eraseOp(yield);
+    return;
+  }
+  last.getElseRegion().takeBody(op.getDefaultRegion());
+  rewriter.replaceOp(op, first.getResults());
+}
+
 static LogicalResult checkSlice(memref::SubViewOp op) {
   if (!isAmbiguous(op, op.getType()) ||
       llvm::all_of(op.getMixedStrides(), isOneInteger))
@@ -154,6 +191,7 @@ struct PrepareInputPass
 
   void runOnOperation() override {
     SmallVector<Operation *> slices;
+    SmallVector<scf::IndexSwitchOp> switches;
     WalkResult walk = getOperation().walk<WalkOrder::PreOrder>(
         [&](Operation *op) -> WalkResult {
           // Bodies get their locations before anything in them is looked at.
@@ -162,6 +200,8 @@ struct PrepareInputPass
           if (isa<tensor::ExtractSliceOp, tensor::InsertSliceOp,
                   tensor::ParallelInsertSliceOp>(op))
             slices.push_back(op);
+          if (auto branches = dyn_cast<scf::IndexSwitchOp>(op))
+            switches.push_back(branches);
           return check(op);
         });
     if (walk.wasInterrupted())
@@ -169,6 +209,8 @@ struct PrepareInputPass
     IRRewriter rewriter(&getContext());
     for (Operation *slice : slices)
       prepareSlice(rewriter, slice);
+    for (scf::IndexSwitchOp op : switches)
+      separateCases(rewriter, op);
   }
 };
 } // namespace

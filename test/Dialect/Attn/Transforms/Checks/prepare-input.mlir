@@ -2,6 +2,11 @@
 // Upstream's canonicalizer does not have to find out which unit a slice with strides drops.
 // RUN: fovea-opt %s --attn-prepare-input --one-shot-bufferize=bufferize-function-boundaries --canonicalize \
 // RUN:   --expand-strided-metadata -o /dev/null
+// The results of a switch and what else has its buffer.
+// RUN: fovea-run %s --entry=switch --random | FileCheck %s --check-prefix=SWITCH
+// SWITCH: result 0: f32[4], min 2, max 2, mean 2
+// SWITCH: result 1: f32[4], min 5, max 5, mean 5
+// SWITCH: result 2: f32[4], min 0, max 0, mean 0
 
 // Bodies that operations make for themselves have a place in errors.
 // CHECK-LABEL: func.func @named(
@@ -42,4 +47,43 @@ func.func @parallel(%x: tensor<1x8x4xf32>, %y: tensor<1x4xf32>) -> tensor<1x8x4x
 func.func @all(%x: tensor<1x8x4xf32>, %i: index) -> tensor<4xf32> {
   %s = tensor.extract_slice %x[0, %i, 0] [1, 1, 4] [1, 1, 1] : tensor<1x8x4xf32> to tensor<4xf32>
   return %s : tensor<4xf32>
+}
+
+// Upstream's bufferization gives the results of a switch, which are filled in place, and a later result one buffer.
+// CHECK-LABEL: func.func @switch(
+//   CHECK-NOT: scf.index_switch
+//       CHECK: %[[C:.*]] = arith.constant 3 : index
+//       CHECK: %[[IS_THREE:.*]] = arith.cmpi eq, %{{.*}}, %[[C]]
+//       CHECK: %[[R:.*]] = scf.if %[[IS_THREE]] -> (tensor<4xf32>)
+//       CHECK: } else {
+//       CHECK:   %[[NEXT:.*]] = scf.if %{{.*}} -> (tensor<4xf32>)
+//       CHECK:   scf.yield %[[NEXT]]
+//       CHECK: return %[[R]]
+func.func @switch() -> (tensor<4xf32>, tensor<4xf32>, tensor<4xf32>) {
+  %c7 = arith.constant 7 : index
+  %zero = arith.constant 0.0 : f32
+  %one = arith.constant 1.0 : f32
+  %two = arith.constant 2.0 : f32
+  %five = arith.constant 5.0 : f32
+  %e = tensor.empty() : tensor<4xf32>
+  %r = scf.index_switch %c7 -> tensor<4xf32>
+  case 3 {
+    %f = linalg.fill ins(%one : f32) outs(%e : tensor<4xf32>) -> tensor<4xf32>
+    scf.yield %f : tensor<4xf32>
+  }
+  case 7 {
+    %f = linalg.fill ins(%two : f32) outs(%e : tensor<4xf32>) -> tensor<4xf32>
+    scf.yield %f : tensor<4xf32>
+  }
+  default {
+    %f = linalg.fill ins(%zero : f32) outs(%e : tensor<4xf32>) -> tensor<4xf32>
+    scf.yield %f : tensor<4xf32>
+  }
+  %s = linalg.fill ins(%five : f32) outs(%e : tensor<4xf32>) -> tensor<4xf32>
+  %d = scf.index_switch %c7 -> tensor<4xf32>
+  default {
+    %f = linalg.fill ins(%zero : f32) outs(%e : tensor<4xf32>) -> tensor<4xf32>
+    scf.yield %f : tensor<4xf32>
+  }
+  return %r, %s, %d : tensor<4xf32>, tensor<4xf32>, tensor<4xf32>
 }

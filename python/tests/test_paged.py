@@ -64,7 +64,11 @@ def test_paged(N, type, layout):
 @pytest.mark.parametrize("type", TYPES)
 @pytest.mark.parametrize("is_first", [False, True])
 @pytest.mark.parametrize(
-    "G, group, N, E", [(3, 1, 1, 72), (19, 1, 2, 72), (11, 4, 2, 72), (5, 3, 3, 72), (18, 8, 1, 72), (9, 4, 1, 64), (9, 8, 1, 64)]
+    "G, group, N, E",
+    [
+        *((3, 1, 1, 72), (19, 1, 2, 72), (11, 4, 2, 72), (5, 3, 3, 72), (18, 8, 1, 72)),
+        *((9, 4, 1, 64), (9, 8, 1, 64), (9, 5, 3, 64), (9, 17, 1, 64)),
+    ],
 )
 def test_many_heads(G, group, N, E, is_first, type):
     """Key heads that go through pages together, the last ones of a task fewer; keys in parts; rows of both kinds of kernels."""

@@ -62,6 +62,18 @@ void StreamRowsKernel::askQuarter(const Rows &rows, int64_t quarter,
                        b.mul(b.div(tileKeys, kQuarters), quarter)));
 }
 
+/// Asks for half as many lines of the rows from `key` on as are read: `count`
+/// from the `read`-th on. Listed rows are asked for whole, so that the place of
+/// each is computed once.
+void StreamRowsKernel::askHalf(const Rows &rows, Value key, Value read,
+                               int64_t count) {
+  if (!rows.numbers)
+    return ask(rows, key, b.div(read, 2), count / 2);
+  int64_t lines = getLinesPerRow(rows.memref);
+  b.loop(b.div(read, 2 * lines), b.div(b.add(read, count), 2 * lines), 1,
+         [&](Value i) { askRow(rows, b.add(key, i)); });
+}
+
 void StreamRowsKernel::allocateForAMX() {
   Type bf16 = b.getBF16Type();
   int64_t rows = getRowCapacity();
@@ -73,9 +85,18 @@ void StreamRowsKernel::allocateForAMX() {
   amxWeights = b.scratch({rows, kAMXTile + kAMXDepth}, bf16);
 }
 
+/// The rows of all heads of the task in pairs, a head's behind another's.
+StreamRowsKernel::Value StreamRowsKernel::viewRowsForAMX() {
+  return asRows(b, amxRows, b.mul(taskHeads, width / 2), b.mul(paddedRows, 2));
+}
+
+StreamRowsKernel::Value StreamRowsKernel::getFirstPairForAMX() {
+  return b.mul(headOfTask, width / 2);
+}
+
 /// The rows as they are, in pairs. A pair moves like one f32.
 void StreamRowsKernel::packRowsForAMX() {
-  Value view = asRows(b, amxRows, b.index(width / 2), b.mul(paddedRows, 2));
+  Value view = viewRowsForAMX(), firstPair = getFirstPairForAMX();
   b.loop(b.index(0), paddedRows, lanes, [&](Value row) {
     b.loop(b.index(0), b.index(width), kAMXDepth, [&](Value column) {
       Values square;
@@ -91,7 +112,8 @@ void StreamRowsKernel::packRowsForAMX() {
             vector::BitCastOp::create(b, getNarrow(b, kAMXDepth), vector);
         vector::StoreOp::create(
             b, pairs, view,
-            ValueRange{b.add(b.div(column, 2), i), b.mul(row, 2)});
+            ValueRange{b.add(b.add(firstPair, b.div(column, 2)), i),
+                       b.mul(row, 2)});
       }
     });
   });
@@ -99,21 +121,22 @@ void StreamRowsKernel::packRowsForAMX() {
 
 void StreamRowsKernel::scoreByAMX(const Rows &keys, const Plane &target) {
   AMXProduct product;
-  product.leftColumn = product.rightRow = b.index(0);
-  product.right = asRows(b, amxRows, b.index(width / 2), b.mul(paddedRows, 2));
+  product.leftColumn = b.index(0);
+  product.right = viewRowsForAMX();
+  product.rightRow = getFirstPairForAMX();
   product.sums = asRows(b, target.memref, b.index(kAMXTile), target.pitch);
   product.numColumns = paddedRows;
   product.depth = b.index(width);
   // While a step reads so many lines of keys, it asks for half as many.
   int64_t ahead = getAhead(keys, lanes), lines = getLinesPerRow(keys.memref);
   Value begin;
-  auto askHalf = [&](const AMXProduct::Step &step) {
+  auto askAhead = [&](const AMXProduct::Step &step) {
     if (!ahead)
       return;
     b.ifThen(b.equal(step.column, b.index(0)), [&] {
       Value read = b.add(b.mul(b.add(begin, step.row), lines),
                          b.mul(step.k, step.numRows * kAMXRows / kAMXDepth));
-      ask(keys, b.index(ahead), b.div(read, 2), step.numRows * kAMXRows / 2);
+      askHalf(keys, b.index(ahead), read, step.numRows * kAMXRows);
     });
   };
   // Whole tiles of rows that lie one behind the other are read in place.
@@ -125,7 +148,7 @@ void StreamRowsKernel::scoreByAMX(const Rows &keys, const Plane &target) {
     product.sumsRow = b.index(0);
     product.numRows = whole;
     begin = b.index(0);
-    product.emit(b, askHalf);
+    product.emit(b, askAhead);
   }
   b.loop(whole, keys.count, 1, [&](Value key) {
     b.copyRow(keys.memref, keys.at(b, key), amxKeys, b.sub(key, whole), width);
@@ -137,7 +160,7 @@ void StreamRowsKernel::scoreByAMX(const Rows &keys, const Plane &target) {
   product.numRows =
       b.mul(b.ceilDiv(b.sub(keys.count, whole), kAMXRows), kAMXRows);
   begin = whole;
-  product.emit(b, askHalf);
+  product.emit(b, askAhead);
   Value scale = b.splat(op.getScale().convertToDouble() * softmax::kLog2E);
   b.unrolledLoop(
       b.index(0), keys.count, kQuarters, ValueRange(),
@@ -255,7 +278,7 @@ void StreamRowsKernel::accumulateByAMX(const Tile &tile) {
   packWeights(values);
   // As keys are asked for.
   int64_t ahead = getAhead(values, lanes);
-  auto askHalf = [&](const AMXProduct::Step &step) {
+  auto askAhead = [&](const AMXProduct::Step &step) {
     if (!ahead)
       return;
     b.ifThen(b.equal(step.row, b.index(0)), [&] {
@@ -263,8 +286,8 @@ void StreamRowsKernel::accumulateByAMX(const Tile &tile) {
           b.mul(b.div(step.column, kAMXRows),
                 b.mul(b.div(roundUp(b, tile.count), kAMXDepth), kAMXRows)),
           b.mul(step.k, step.numColumns * kAMXRows / kAMXDepth));
-      ask(values, b.add(b.div(tileKeys, 2), ahead), b.div(read, 2),
-          step.numColumns * kAMXRows / 2);
+      askHalf(values, b.add(b.div(tileKeys, 2), ahead), read,
+              step.numColumns * kAMXRows);
     });
   };
   auto multiply = [&](bool onlyFinite) {
@@ -279,7 +302,7 @@ void StreamRowsKernel::accumulateByAMX(const Tile &tile) {
     product.numColumns = b.index(valueWidth);
     product.depth = roundUp(b, tile.count);
     product.addsToSums = true;
-    product.emit(b, askHalf);
+    product.emit(b, askAhead);
   };
   if (!tile.removesAny)
     return multiply(/*onlyFinite=*/false);

@@ -33,7 +33,7 @@ int64_t StreamRowsKernel::getHeadBlock() {
     return 1;
   int64_t rowBytes = values.getDimSize(3) *
                      values.getElementType().getIntOrFloatBitWidth() / 8;
-  int64_t most = kMaxRows / kColumnRows, heads = values.getDimSize(1);
+  int64_t most = kMaxRows / headRows, heads = values.getDimSize(1);
   if (!ShapedType::isDynamic(heads))
     most = std::clamp<int64_t>(heads, 1, most);
   return std::clamp<int64_t>(kBytes / std::max<int64_t>(rowBytes, 1), 1, most);
@@ -51,8 +51,7 @@ static Value rowsFrom(KernelBuilder &b, Value memref, Value first) {
   return memref::SubViewOp::create(b, memref, offsets, sizes, strides);
 }
 
-/// The state of each head has as many rows as scores along the columns may
-/// have.
+/// The state of each head has as many rows as a head of several may have.
 void StreamRowsKernel::enterHead(Value head) {
   headOfTask = head;
   setHead = b.add(setHead, head);
@@ -62,7 +61,7 @@ void StreamRowsKernel::enterHead(Value head) {
       {&maxima, 1},           {&sums, 1},         {&queryOf, 1}};
   for (auto [buffer, perRow] : buffers)
     if (*buffer)
-      *buffer = rowsFrom(b, *buffer, b.mul(head, kColumnRows * perRow));
+      *buffer = rowsFrom(b, *buffer, b.mul(head, headRows * perRow));
 }
 
 /// Calls `body` for every head of the task.

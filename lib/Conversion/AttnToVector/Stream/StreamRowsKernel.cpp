@@ -66,6 +66,7 @@ StreamRowsKernel::StreamRowsKernel(StreamOp op, const KernelBuilder &builder,
             lanes == kAMXRows && isNarrow(op.getQuery()) &&
             isNarrow(op.getOutput());
   columnRows = usesAMX ? kAMXColumnRows : kColumnRows;
+  headRows = usesAMX ? kAMXRows : kColumnRows;
   // Eight accumulators just cover the latency of two multiply-adds a cycle:
   // with 16 registers twelve accumulate, and four hold operands.
   hasFewRegisters = options.numRegisters < 32;
@@ -108,7 +109,7 @@ StreamRowsKernel::Sets StreamRowsKernel::makeSets() {
   sets.taskHeads = b.index(1);
   sets.headTasks = setHeads;
   if (headBlock != 1) {
-    Value isSmall = b.less(rows, b.index(columnRows + 1));
+    Value isSmall = b.less(rows, b.index(headRows + 1));
     sets.taskHeads = b.select(isSmall, b.index(headBlock), b.index(1));
     Value rest = b.sub(sets.taskHeads, b.index(1));
     sets.headTasks = b.div(b.add(setHeads, rest), sets.taskHeads);
@@ -434,7 +435,9 @@ void StreamRowsKernel::emitSet(Value part, Value numParts) {
         paddedRows = b.mul(b.ceilDiv(setRows, step), step);
         rowPitch = getRowPitch();
         attend();
-        usesColumns() ? turnColumns() : orderColumns();
+        if (usesColumns())
+          return turnColumns();
+        forHeads([&] { orderColumns(); });
       },
       attendAlongColumns);
 }

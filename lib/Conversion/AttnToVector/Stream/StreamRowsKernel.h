@@ -153,7 +153,13 @@ private:
 
   // Key heads of a task (StreamRowsHeads.cpp).
   int64_t getHeadBlock();
-  bool hasSeveralHeads() const { return alongColumns && headBlock != 1; }
+  bool hasSeveralHeads() const {
+    return headBlock != 1 && (alongColumns || usesAMX);
+  }
+  /// Keys of a tile that several heads go through.
+  int64_t getHeadsTile() const {
+    return alongColumns ? kHeadsTile : kAMXShortTile;
+  }
   void enterHead(Value head);
   void forHeads(llvm::function_ref<void()> body);
 
@@ -221,6 +227,9 @@ private:
   void packValuePairs(const Rows &values, bool onlyFinite);
   void packWeights(const Rows &values);
   void askQuarter(const Rows &rows, int64_t quarter, Value key);
+  void askHalf(const Rows &rows, Value key, Value read, int64_t count);
+  Value viewRowsForAMX();
+  Value getFirstPairForAMX();
   void accumulateByAMX(const Tile &tile);
 
   // Rows that lists name (StreamRowsLists.cpp).
@@ -335,9 +344,9 @@ private:
   /// register tile.
   int64_t rowTile, rowAccumulators;
   bool hasFewRegisters; // 16 of vectors
-  /// Key heads whose sets one task has, at most. They go through a tile of keys
-  /// one after the other.
-  int64_t headBlock;
+  /// Key heads whose sets one task has, at most, and rows of a head of several.
+  /// They go through a tile of keys one after the other.
+  int64_t headBlock, headRows;
   /// What score regions do: of all sources, of each, or none.
   llvm::SmallVector<std::unique_ptr<TileScore>, 1> scoreFunctions;
   /// Rows of a set: what a number of heads or queries gives at most, and what

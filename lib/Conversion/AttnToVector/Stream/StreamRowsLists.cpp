@@ -66,7 +66,7 @@ void StreamRowsKernel::attendList(const SourceView &source,
                                   const Interval &interval, Value part,
                                   Value numParts) {
   startTiles();
-  if (hasSeveralHeads())
+  if (hasSeveralHeads() && alongColumns)
     tileKeys = b.index(kHeadsTile);
   Value zero = b.index(0), low = zero;
   Value high = b.mul(b.extent(source.list, 0), source.attr.getUnit());

@@ -97,7 +97,7 @@ int64_t StreamRowsKernel::getAhead(const Rows &rows, int64_t numRows) {
     return 0;
   // The CPU's own prefetcher does not know the list.
   if (rows.ofHeads)
-    return kHeadsTile;
+    return getHeadsTile();
   int64_t ahead = kAheadBytes / bytes;
   // AMX reads a tile at once. Of a list the next one is known.
   if (usesAMX && !alongColumns)
@@ -132,13 +132,13 @@ StreamRowsKernel::orderByRows(const Rows &rows, Value key) {
   if (!rows.ofHeads)
     return {rows, key};
   Value number =
-      b.add(b.mul(headOfTask, rows.count), b.sub(key, b.index(kHeadsTile)));
+      b.add(b.mul(headOfTask, rows.count), b.sub(key, b.index(getHeadsTile())));
   Value head = b.add(b.sub(keyHead, headOfTask), b.rem(number, taskHeads));
   Rows ordered = rows;
   ordered.memref =
       b.rowView(rows.ofHeads, {b.broadcastIndex(rows.ofHeads, 0, batch),
                                b.broadcastIndex(rows.ofHeads, 1, head)});
-  return {ordered, b.add(b.div(number, taskHeads), kHeadsTile)};
+  return {ordered, b.add(b.div(number, taskHeads), getHeadsTile())};
 }
 
 void StreamRowsKernel::askRow(const Rows &rows, Value key, Value firstLine,

@@ -17,7 +17,7 @@ using namespace mlir;
 using namespace fovea::attn;
 
 int64_t StreamRowsKernel::getRowCapacity() {
-  int64_t ofHeads = headBlock == 1 ? 0 : headBlock * kColumnRows;
+  int64_t ofHeads = headBlock == 1 ? 0 : headBlock * headRows;
   return llvm::alignTo(std::max(maxRows, ofHeads),
                        std::max<int64_t>(lanes, kColumnRows));
 }
@@ -43,7 +43,7 @@ void StreamRowsKernel::allocateScratch() {
   if (hasManyRows && !usesAMX)
     outputColumns = b.scratch({paddedValueWidth * pitch}, state);
   scores.memref = b.scratch({tile}, state);
-  laneSums = b.scratch({headBlock * kColumnRows * lanes}, state);
+  laneSums = b.scratch({headBlock * headRows * lanes}, state);
   rowFactors = b.scratch({rows}, state);
   if (isMasked)
     queryOf = b.scratch({rows}, b.getI32Type());

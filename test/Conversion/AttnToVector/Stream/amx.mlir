@@ -71,3 +71,28 @@ func.func @fourRows(%q: memref<1x4x1x64xbf16>, %k: memref<1x1x?x64xbf16>, %out: 
       outs(%out : memref<1x4x1x64xbf16>) {scale = 1.0 : f64}
   return
 }
+
+// Key heads of pages are one task up to 16 rows: rows of all heads are packed,
+// and each head multiplies its own in tiles of 32 keys. Listed rows are asked
+// for whole, those of all heads before the next row.
+// CHECK-LABEL: func @pages
+// CHECK-DAG: memref.alloc() {{.+}} : memref<16384xbf16>
+// CHECK-DAG: memref.alloc() {{.+}} : memref<128x128xf32>
+// CHECK: scf.for %[[HEAD:.+]] = %{{.+}} to %[[HEADS:[^ ]+]] step
+// CHECK: %[[PAIRS:.+]] = arith.muli %{{.+}}, %c64
+// CHECK: arith.remui %{{.+}}, %[[HEADS]]
+// CHECK: arith.divui %{{.+}}, %[[HEADS]]
+// CHECK: memref.prefetch %[[KEYS:subview_[0-9]+]][%[[ROW:[0-9]+]], %c0{{.*}}], read, locality<2>, data : memref<?x128xbf16
+// CHECK: memref.prefetch %[[KEYS]][%[[ROW]], %c32
+// CHECK: memref.prefetch %[[KEYS]][%[[ROW]], %c64
+// CHECK: memref.prefetch %[[KEYS]][%[[ROW]], %c96
+// CHECK-NOT: memref.prefetch
+// CHECK: amx.tile_mulf
+// CHECK: return
+func.func @pages(%q: memref<2x64x1x128xbf16>, %k: memref<1x8x?x128xbf16>, %l: memref<2x1x1x?xi32>, %n: memref<2xi32>, %out: memref<2x64x1x128xbf16>) {
+  attn.stream query(%q : memref<2x64x1x128xbf16>)
+      source(%k, %k : memref<1x8x?x128xbf16>, memref<1x8x?x128xbf16>) lengths(%n : memref<2xi32>)
+      rows(%l : memref<2x1x1x?xi32>) unit = 16 positions = listed
+      ranges [affine_map<(b)[rows, n] -> (0, rows)>] outs(%out : memref<2x64x1x128xbf16>) {scale = 1.0 : f64}
+  return
+}

@@ -55,6 +55,9 @@ def _import_module(source: Path, output: Path) -> None:
     read_module(source)
     if output.exists() and output.samefile(source):
         raise ValueError(f"--output: found {str(output)!r}, which is the source, needed another file")
+    beside = output.with_suffix(".safetensors")
+    if beside.exists():
+        raise ValueError(f"--output: found {str(beside)!r} of another module, which fovea.load would take for arguments, needed another name")
     text = to_linalg(str(source))
     if "func.func" not in text:
         raise ValueError(f"{source}: found no function, needed one")

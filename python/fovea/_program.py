@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -174,7 +175,21 @@ def load(path: str | os.PathLike[str], *, target: str = "cpu", cpu: str = "nativ
     except _fovea.FoveaError as error:
         message = str(error).replace("<kernel>", str(path))
         raise _fovea.FoveaError(message if str(path) in message else f"{path}: {message}") from None
+    _check_constants(beside, kernel, constants, names)
     return Program(text, kernel, constants, names)
+
+
+def _check_constants(path: Path, kernel: _fovea.Kernel, constants: Mapping[str, Any], names: Sequence[str]) -> None:
+    """Those of another module, which had the same name, would be taken for the arguments of this one."""
+    arguments = kernel.signature.partition(" -> ")[0]
+    types = re.findall(r"%[^:,]+: (tensor<[^>]*>|\w+)", arguments)
+    needed = f"needed those of @{kernel.name}{arguments}: is it of another module?"
+    if len(constants) > len(types) or (names and len(constants) + len(names) != len(types)):
+        raise ValueError(f"{path}: found {len(constants)} constants and {len(names)} names of inputs, {needed}")
+    for (name, array), type in zip(constants.items(), types):
+        extents = re.findall(r"(\?|\d+)x", type.partition("<")[2])
+        if len(extents) != array.ndim or any(each not in ("?", str(extent)) for each, extent in zip(extents, array.shape)):
+            raise ValueError(f"{path}: found {name} of shape {list(array.shape)}, {needed}")
 
 
 def _module_path(path: str | os.PathLike[str] | None) -> Path | None:

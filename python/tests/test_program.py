@@ -141,6 +141,29 @@ def test_constants_that_are_none(model, content, message):
     assert message in str(found.value) and str(beside) in str(found.value)
 
 
+@pytest.mark.parametrize(
+    "constants, names, message",
+    [
+        ({"w": W}, ["x"], "found 1 constants and 1 names of inputs, needed those of @main.%w: tensor<3x4xf32>, .*: is it of another module"),
+        ({"w": W, "b": W[0], "c": W, "d": W}, [], "found 4 constants and 0 names of inputs, needed those of @main"),
+        ({"w": W[:2], "b": W[0]}, ["x"], r"found w of shape \[2, 4\], needed those of @main"),
+        ({"w": W, "b": W}, ["x"], r"found b of shape \[3, 4\], needed those of @main"),
+    ],
+)
+def test_constants_of_another_module(model, constants, names, message):
+    _program.write_constants(model.with_suffix(".safetensors"), constants, names)
+    with pytest.raises(ValueError, match=f"model.safetensors: {message}"):
+        fovea.load(model)
+
+
+def test_import_beside_constants_of_another_module(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "x.mlir").write_text(TEXT)
+    (tmp_path / "y.safetensors").write_bytes(b"")
+    assert _import_tool.main(["x.mlir", "-o", "y.mlir"]) == 1
+    assert "--output: found 'y.safetensors' of another module" in capsys.readouterr().err
+
+
 def test_truncated_constants(model):
     beside = model.with_suffix(".safetensors")
     beside.write_bytes(beside.read_bytes()[:-1])

@@ -57,7 +57,7 @@ def _import_module(source: Path, output: Path) -> None:
         raise ValueError(f"--output: found {str(output)!r}, which is the source, needed another file")
     beside = output.with_suffix(".safetensors")
     if beside.exists():
-        raise ValueError(f"--output: found {str(beside)!r} of another module, which fovea.load would take for arguments, needed another name")
+        raise ValueError(f"--output: found {str(beside)!r} of another module, whose arguments fovea.load would take, needed another name")
     text = to_linalg(str(source))
     if "func.func" not in text:
         raise ValueError(f"{source}: found no function, needed one")

@@ -87,6 +87,11 @@ int fovea_reduce_main(int argc, char **argv) {
   return fovea::runWithOutput("fovea-reduce", [&] {
     if (mlir::succeeded(mlir::mlirReduceMain(argc, argv, context)))
       return 0;
+    // The reduction tree says nothing of an input that is of no interest.
+    if (lastError.empty())
+      llvm::WithColor::error(llvm::errs(), "fovea-reduce")
+          << "the input is not of interest: expected the test to return 1 for "
+             "it\n";
     llvm::errs() << lastError;
     return 1;
   });

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensor
 
 from .. import _fovea
 from .. import tree as arrays
@@ -109,6 +110,11 @@ def tree_score(
 @torch.compiler.disable
 def _select_by_function(tree: Tree, budgets: Mapping[int, int], score: Any, target: str | None) -> Any:
     """A function of Python is called between kernels: no operator can hold it."""
+    if isinstance(tree.nodes, FakeTensor) or torch._C._functorch.is_functorch_wrapped_tensor(tree.nodes):
+        raise ValueError(
+            "score: found a function, which torch.export, torch.func and torch.vmap do not trace: needed VIP rows, as those of "
+            "selection='exponential'"
+        )
 
     def scores(rows: Any, level: int) -> Tensor:
         with torch.no_grad():

@@ -146,6 +146,24 @@ def test_script_is_refused(name):
         torch.jit.script(torch.nn.Sequential(module))
 
 
+@pytest.mark.parametrize("transform", ["export", "grad", "vmap"])
+def test_selection_by_heads_is_not_traced(transform):
+    """The exponential one is."""
+    for selection in ("exponential", "heads"):
+        model = nn.VccEncoder(nn.VccEncoderLayer(16, 2, budgets={1: 2}, selection=selection), 1, num_vip=3, ratio=4)
+        x = normal(2, 19, 16)
+        calls = {
+            "export": lambda: torch.export.export(model, (x,)).module()(x),
+            "grad": lambda: torch.func.grad(lambda x: model(x).sum())(x),
+            "vmap": lambda: torch.vmap(model)(x[:, None])[:, 0],
+        }
+        if selection == "heads":
+            with pytest.raises(ValueError, match="score: found a function, which torch.export, torch.func and torch.vmap do not trace"):
+                calls[transform]()
+        else:
+            assert calls[transform]().shape == x.shape
+
+
 def test_state_names():
     names = lambda name: [key for key in make(name).state_dict() if key.startswith("pattern")]  # noqa: E731
     assert names("dense") == ["pattern.sinks"]

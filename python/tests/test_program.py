@@ -144,7 +144,7 @@ def test_constants_that_are_none(model, content, message):
 @pytest.mark.parametrize(
     "constants, names, message",
     [
-        ({"w": W}, ["x"], "found 1 constants and 1 names of inputs, needed those of @main.%w: tensor<3x4xf32>, .*: is it of another module"),
+        ({"w": W}, ["x"], "found 1 constants and 1 names of inputs, needed those of @main.%w: tensor<3x4xf32>, .*: is it of another"),
         ({"w": W, "b": W[0], "c": W, "d": W}, [], "found 4 constants and 0 names of inputs, needed those of @main"),
         ({"w": W[:2], "b": W[0]}, ["x"], r"found w of shape \[2, 4\], needed those of @main"),
         ({"w": W, "b": W}, ["x"], r"found b of shape \[3, 4\], needed those of @main"),

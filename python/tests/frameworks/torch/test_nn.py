@@ -146,22 +146,24 @@ def test_script_is_refused(name):
         torch.jit.script(torch.nn.Sequential(module))
 
 
-@pytest.mark.parametrize("transform", ["export", "grad", "vmap"])
-def test_selection_by_heads_is_not_traced(transform):
-    """The exponential one is."""
-    for selection in ("exponential", "heads"):
-        model = nn.VccEncoder(nn.VccEncoderLayer(16, 2, budgets={1: 2}, selection=selection), 1, num_vip=3, ratio=4)
-        x = normal(2, 19, 16)
-        calls = {
-            "export": lambda: torch.export.export(model, (x,)).module()(x),
-            "grad": lambda: torch.func.grad(lambda x: model(x).sum())(x),
-            "vmap": lambda: torch.vmap(model)(x[:, None])[:, 0],
-        }
-        if selection == "heads":
-            with pytest.raises(ValueError, match="score: found a function, which torch.export, torch.func and torch.vmap do not trace"):
-                calls[transform]()
-        else:
-            assert calls[transform]().shape == x.shape
+TRANSFORMS = {
+    "export": lambda model, x: torch.export.export(model, (x,)).module()(x),
+    "grad": lambda model, x: torch.func.grad(lambda x: model(x).sum())(x),
+    "vmap": lambda model, x: torch.vmap(model)(x[:, None])[:, 0],
+}
+
+
+@pytest.mark.parametrize("transform", TRANSFORMS)
+@pytest.mark.parametrize("selection", ["exponential", "heads"])
+def test_selection_under_transforms(selection, transform):
+    """By heads it is a function of Python."""
+    model = nn.VccEncoder(nn.VccEncoderLayer(16, 2, budgets={1: 2}, selection=selection), 1, num_vip=3, ratio=4)
+    x = normal(2, 19, 16)
+    if selection == "exponential":
+        assert TRANSFORMS[transform](model, x).shape == x.shape
+        return
+    with pytest.raises(ValueError, match="score: found a function, which torch.export, torch.func and torch.vmap do not trace"):
+        TRANSFORMS[transform](model, x)
 
 
 def test_state_names():

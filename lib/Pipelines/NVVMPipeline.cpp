@@ -101,6 +101,7 @@ static void addKernelPasses(OpPassManager &pm, const GPUInfo &gpu,
 /// Bodies of kernels to the LLVM and NVVM dialects.
 static void addLowerToNVVMPasses(OpPassManager &pm) {
   OpPassManager &modules = pm.nest<gpu::GPUModuleOp>();
+  modules.addPass(createConvertComplexToStandardPass());
   modules.addPass(attn::createLowerGPUMathPass());
   modules.addPass(createConvertNVGPUToNVVMPass());
   modules.addPass(createSCFToControlFlowPass());

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from . import _fovea
 from ._own_calls import insert_definitions
 from ._rewriting import drop_signs, rewrite
+from ._stablehlo_fourier import FourierWriter
 from ._stablehlo_functions import FunctionWriter
 from ._stablehlo_windows import WindowWriter
 from ._torch_mlir import run_passes
@@ -23,15 +24,21 @@ _LEGALIZATION = ("--inline", "--stablehlo-legalize-to-linalg", "--canonicalize",
 _GENERIC = "--mlir-print-op-generic"
 #: What is rewritten only where the same line has this, too: torch-mlir-opt has linalg for others.
 _ONLY_WITH = {
+    # Parts of complex numbers follow from transforms alone.
+    "real": "^$", "imag": "^$",
     "convolution": r"\?", "dynamic_conv": r"\?", "reverse": r"\?", "dot_general": "algorithm = <",
     "custom_call": r"@(?:ApproxTopK|fovea\b|shape_assertion|stablehlo\.dynamic_reduce_window)",
 }  # fmt: skip
 
 
+class _OperationWriter(WindowWriter, FourierWriter):
+    """All that is rewritten before torch-mlir-opt makes linalg."""
+
+
 def _find_rewritten() -> re.Pattern[str]:
     """Operations that the writer has a method for."""
     found = []
-    for name in (each.removeprefix("write_") for each in dir(WindowWriter) if each.startswith("write_")):
+    for name in (each.removeprefix("write_") for each in dir(_OperationWriter) if each.startswith("write_")):
         full = name.replace("chlo_", r"chlo\.") if name.startswith("chlo_") else rf"stablehlo\.{name}"
         found.append(rf"{full}\b.*{_ONLY_WITH[name]}" if name in _ONLY_WITH else rf"{full}\b")
     return re.compile(rf"\b(?:{'|'.join(found)})")
@@ -49,7 +56,7 @@ def to_linalg(source: str = "-", text: str | None = None) -> str:
     """The module of a file, or of a text, in linalg."""
     found = _run(_SIMPLIFICATION, source, text)
     if _REWRITTEN.search(found):
-        found = rewrite(_run([_GENERIC], text=found), WindowWriter)
+        found = rewrite(_run([_GENERIC], text=found), _OperationWriter)
     found = _run(_LEGALIZATION, text=found)
     if "chlo." in found:
         found = rewrite(_run([_GENERIC], text=found), FunctionWriter)

@@ -27,11 +27,16 @@ def _name_inputs(examples: Sequence[Any]) -> list[str]:
     return ["_".join(("input", *(str(getattr(key, "key", getattr(key, "idx", key))) for key in path))) for path in paths]
 
 
-# ---- Keys of random numbers, which a program has as the integers that they are ----
+# ---- Keys of random numbers, which a program has as the integers that they are, and complex numbers, which are pairs ----
+
+#: In the place of a generator.
+_COMPLEX = "complex"
 
 
 def _key_impl(each: Any) -> Any:
-    """The generator of a key, or of an array of keys, or of what has the type of one; None of all else."""
+    """The generator of a key, or of an array of keys, or of what has the type of one; None of all but complex numbers."""
+    if jnp.issubdtype(jnp.result_type(each) if not hasattr(each, "dtype") else each.dtype, jnp.complexfloating):
+        return _COMPLEX
     if not jax.dtypes.issubdtype(getattr(each, "dtype", np.float32), jax.dtypes.prng_key):
         return None
     found: list[Any] = []
@@ -39,14 +44,28 @@ def _key_impl(each: Any) -> Any:
     return found[0]
 
 
+def _make_pairs(each: Any) -> Any:
+    return jnp.stack([jnp.real(each), jnp.imag(each)], -1)
+
+
 def _drop_key(each: Any) -> Any:
-    if _key_impl(each) is None:
+    impl = _key_impl(each)
+    if impl is None:
         return each
+    if impl == _COMPLEX:
+        return jax.eval_shape(_make_pairs, each) if isinstance(each, jax.ShapeDtypeStruct) else _make_pairs(each)
     return jax.eval_shape(jax.random.key_data, each) if isinstance(each, jax.ShapeDtypeStruct) else jax.random.key_data(each)
 
 
 def _wrap_keys(arrays: Sequence[Any], impls: Sequence[Any]) -> list[Any]:
-    return [each if impl is None else jax.random.wrap_key_data(each, impl=impl) for each, impl in zip(arrays, impls, strict=True)]
+    def wrap(each: Any, impl: Any) -> Any:
+        if impl is None:
+            return each
+        if impl == _COMPLEX:
+            return jax.lax.complex(each[..., 0], each[..., 1])
+        return jax.random.wrap_key_data(each, impl=impl)
+
+    return [wrap(each, impl) for each, impl in zip(arrays, impls, strict=True)]
 
 
 def import_function(function: Any, examples: Sequence[Any], target: str) -> tuple[Program, Callable[[Sequence[Any]], Any]]:
@@ -88,13 +107,18 @@ def import_function(function: Any, examples: Sequence[Any], target: str) -> tupl
         raise _fovea.FoveaError(f"{name} is not compiled: {error}") from error
     structs, results = jax.tree_util.tree_flatten(result)
 
-    has_keys = any(each is not None for each in result_impls)
+    # The program makes complex numbers of its pairs.
+    types = [
+        jnp.result_type(each.dtype, jnp.complex64) if impl == _COMPLEX else each.dtype for each, impl in zip(structs, result_impls)
+    ]
+    key_impls = [None if each == _COMPLEX else each for each in result_impls]
+    has_keys = any(each is not None for each in key_impls)
 
     def unflatten(arrays: Sequence[Any]) -> Any:
         found = [*map(jnp.asarray, arrays)]
-        return jax.tree_util.tree_unflatten(results, _wrap_keys(found, result_impls) if has_keys else found)
+        return jax.tree_util.tree_unflatten(results, _wrap_keys(found, key_impls) if has_keys else found)
 
-    return Program(text, kernel, constants, names, [each.dtype for each in structs]), unflatten
+    return Program(text, kernel, constants, names, types), unflatten
 
 
 def compile(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,0 +1,101 @@
+# Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Fourier transforms and complex numbers of whole functions of JAX."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.numpy import fft
+
+import fovea
+import fovea.jax
+
+pytest.importorskip("torch_mlir")
+
+TARGETS = ["cpu", "gpu-sim"]
+
+
+def check(function, *arrays, target="cpu", bound=2e-6):
+    program = fovea.import_jax(function, *arrays, target=target)
+    found = program(*map(np.asarray, arrays))
+    found = found if isinstance(found, tuple) else (found,)
+    expected = jax.tree.leaves(function(*arrays))
+    assert len(found) == len(expected)
+    for one, other in zip(found, expected):
+        assert one.shape == other.shape and one.dtype == other.dtype
+        assert np.abs(one - np.asarray(other)).max() <= bound * max(1.0, np.abs(other).max())
+
+
+def random(*shape):
+    return jax.random.normal(jax.random.PRNGKey(sum(shape)), shape)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("length", [1, 2, 7, 128, 131, 258, 360])
+def test_lengths(length, target):
+    def function(x):
+        return fft.fft(x).real, fft.fft(x).imag, fft.ifft(x).imag, fft.rfft(x).real, fft.irfft(fft.rfft(x), n=length)
+
+    check(function, random(3, length), target=target)
+
+
+def mixed(x):
+    """As of FNet, over rows and columns."""
+    return fft.fftn(x, axes=(1, 2)).real, fft.rfftn(x).imag, fft.fft(x, axis=0).real, fft.rfft2(x, axes=(0, 1)).real
+
+
+def padded(x):
+    return fft.fft(x, n=11, axis=1).imag, fft.fft(x, n=3, axis=1).imag
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("function", [mixed, padded])
+def test_axes(function, target):
+    check(function, random(2, 6, 8), target=target)
+
+
+def convolved(x):
+    return fft.irfft(fft.rfft(x, n=16) * fft.rfft(x[:1], n=16), n=16)[..., :8]
+
+
+def computed(x):
+    c = fft.fft2(x, norm="ortho")
+    return c, c.conj() * 2 - 1j, jnp.abs(c), jnp.abs(c) ** 2, fft.ifft2(c * c, norm="forward").real, fft.fftshift(c), c / (c + 9)
+
+
+def filtered(x):
+    return fft.irfftn(x + 2j * x), fft.ifftn(x - 1j * x).real, fft.irfft(fft.rfft(x) * (jnp.arange(5) < 3))
+
+
+@pytest.mark.parametrize("function", [convolved, computed, filtered])
+def test_complex_numbers(function):
+    check(function, random(2, 6, 8), bound=4e-6)
+    with jax.enable_x64(True):
+        check(function, jnp.asarray(np.random.default_rng(3).standard_normal((2, 6, 8))), bound=1e-14)
+
+
+def test_gradients():
+    check(jax.grad(lambda x: (jnp.abs(fft.rfft(x)) ** 2).sum()), random(3, 8), bound=1e-5)
+
+
+def test_complex_arrays():
+    """As arguments, as what a function closes over, and as results, in trees."""
+    table, x = fft.fft(random(4, 6)), random(4, 6)
+    fast = fovea.jax.compile(lambda a, b: {"product": a * b["w"] * table, "size": jnp.abs(a)})
+    for a in (fft.fft(x), x):
+        found, expected = fast(a, {"w": table}), {"product": a * table * table, "size": jnp.abs(a)}
+        assert found["product"].dtype == jnp.complex64 and found["size"].dtype == jnp.float32
+        for name, each in expected.items():
+            np.testing.assert_allclose(found[name], each, rtol=1e-5, atol=1e-5)
+    assert fovea.jax.compile(lambda a: a * 2)(1 + 2j) == 2 + 4j
+
+
+def test_errors():
+    with pytest.raises(fovea.FoveaError, match="a Fourier transform of arrays whose extents are not known"):
+        (batch,) = jax.export.symbolic_shape("b")
+        fovea.import_jax(lambda x: fft.rfft(x).real, jax.ShapeDtypeStruct((batch, 8), jnp.float32))
+    # No buffer of a kernel has complex numbers.
+    with pytest.raises(fovea.FoveaError, match="buffers of GPUs have a rank and hold numbers"):
+        fovea.import_jax(convolved, random(2, 6, 8), target="gpu-sim")

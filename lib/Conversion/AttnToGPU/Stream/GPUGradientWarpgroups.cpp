@@ -17,7 +17,8 @@
 //                 start S = A X^T and T = B Y^T
 //                 P = 2^(c S - lse)             while T is summed
 //                 dS = P (T - delta)
-//                 sum dS X, and P Y if the block has rows of the source
+//                 sum dS X, and P Y if the block has rows of the source,
+//                                               before dS where sums are narrow
 //
 // S and T lie in registers as first operands of the sums do, so weights never
 // go through shared memory. X and Y serve two products each, as they are and
@@ -151,7 +152,8 @@ private:
   Values startProducts(int64_t i, Value stage);
   Values markHidden(const Tile &tile, ValueRange weights);
   Values hide(const Tile &tile, ValueRange weights, ValueRange gradients);
-  void clearHidden(const Tile &tile, Values &sums);
+  void clearHidden(const Tile &tile, Values &sums, Values *products);
+  Values loadStatistics(Value stage, int64_t which);
   void store(ValueRange sums, Value memref, double factor, bool adds);
 
   Value getStage(const Tile &tile) { return k.rem(tile.number, numStages); }
@@ -174,6 +176,10 @@ private:
   Value loaded, full, free, passingStatistics; // in shared memory
   Values ownStatistics;                        // of the thread's two queries
   Value hasHidden; // whether a log weight hides own rows
+  /// Sums for values are started before gradients of scores are made, while
+  /// products are summed: the latency of products with few columns shows. What
+  /// lies in registers meanwhile would not fit beside sums of more.
+  bool isEarly;
 };
 } // namespace
 
@@ -183,6 +189,7 @@ GradientWarpgroups::GradientWarpgroups(RowBuilder &host, StreamBackwardOp op,
     : GradientBlock(host, op, source, ofRows), type(getProductType(op)),
       statistics(statistics) {
   own = getOperands(/*areRows=*/ofRows, ownRows);
+  isEarly = ofRows && own.columns[0] + own.columns[1] <= kMostWidth;
   passing = getOperands(/*areRows=*/!ofRows, kTile);
   for (int64_t i : {0, 1})
     own.places[i] = place(getBoxedBytes(ownRows, own.columns[i]));
@@ -286,8 +293,10 @@ Values GradientWarpgroups::hide(const Tile &tile, ValueRange weights,
 }
 
 /// Takes what is not finite out of the tiles that are multiplied by weights,
-/// some of which are 0 because their entries are not read.
-void GradientWarpgroups::clearHidden(const Tile &tile, Values &sums) {
+/// some of which are 0 because their entries are not read. Waits for `products`
+/// in flight, which read what is taken out.
+void GradientWarpgroups::clearHidden(const Tile &tile, Values &sums,
+                                     Values *products) {
   int64_t numParts = ofRows ? 2 : 1;
   auto getBoxes = [&](int64_t i) {
     int64_t perBox = kBoxBytes / 2, columns = passing.columns[i];
@@ -302,8 +311,13 @@ void GradientWarpgroups::clearHidden(const Tile &tile, Values &sums) {
     }
     return boxes;
   };
-  sums = changeIf(k, tile.isCut, sums, [&] {
-    Values changed;
+  Values carried(sums);
+  if (products)
+    carried.append(*products);
+  carried = changeIf(k, tile.isCut, carried, [&] {
+    Values done, changed;
+    if (products)
+      done = w.waitProducts(0, *products);
     rarely([&] {
       SmallVector<SharedRows> boxes[2];
       Value isFound = k.i1(false);
@@ -332,8 +346,33 @@ void GradientWarpgroups::clearHidden(const Tile &tile, Values &sums) {
         return next;
       });
     });
+    changed.append(done);
     return changed;
   });
+  sums = Values(ValueRange(carried).take_front(sums.size()));
+  if (products)
+    *products = Values(ValueRange(carried).drop_front(sums.size()));
+}
+
+/// Minus lse, or delta, for each entry of the thread: of columns in pairs, or
+/// of its rows.
+Values GradientWarpgroups::loadStatistics(Value stage, int64_t which) {
+  Values numbers;
+  for (int64_t i = 0; i < kTile / 2; i += 4) {
+    if (!ofRows) {
+      for (int64_t j = 0; j < 4; ++j)
+        numbers.push_back(ownStatistics[j / 2 * kStatistics + which]);
+      continue;
+    }
+    Value first = k.add(k.mul(stage, kStatistics * kTile),
+                        k.add(getPairColumn(), which * kTile + i / 4 * 8));
+    auto load = vector::LoadOp::create(k, VectorType::get({2}, k.getF32Type()),
+                                       passingStatistics, k.toIndex(first));
+    load.setAlignment(8);
+    for (int64_t j = 0; j < 4; ++j)
+      numbers.push_back(vector::ExtractOp::create(k, load, j % 2));
+  }
+  return numbers;
 }
 
 Values GradientWarpgroups::addTile(Tile tile, ValueRange sums) {
@@ -356,55 +395,51 @@ Values GradientWarpgroups::addTile(Tile tile, ValueRange sums) {
   w.beginProducts();
   Values scores = startProducts(0, stage), products = startProducts(1, stage);
   scores = w.waitProducts(1, scores);
-
-  // Minus lse and delta: of columns in pairs, or of the thread's rows.
-  Values columns;
-  auto getStatistic = [&](size_t number, int64_t which) {
-    if (!ofRows)
-      return ownStatistics[number % 4 / 2 * kStatistics + which];
-    if (number % 4 == 0) {
-      Value first = k.add(
-          k.mul(stage, kStatistics * kTile),
-          k.add(getPairColumn(), int64_t(which * kTile + number / 4 * 8)));
-      auto load =
-          vector::LoadOp::create(k, VectorType::get({2}, k.getF32Type()),
-                                 passingStatistics, k.toIndex(first));
-      load.setAlignment(8);
-      columns = {vector::ExtractOp::create(k, load, 0),
-                 vector::ExtractOp::create(k, load, 1)};
-    }
-    return columns[number % 2];
-  };
+  Values shifts = loadStatistics(stage, 0), deltas;
+  if (isEarly)
+    deltas = loadStatistics(stage, 1);
   Value factor = k.scalar(op.getScale().convertToDouble() * softmax::kLog2E);
   Values weights;
   for (auto [i, score] : llvm::enumerate(scores)) {
-    Value shift = getStatistic(i, 0);
+    Value shift = shifts[i];
     if (source.logWeight)
       shift = k.fadd(shift, logWeights[ofRows ? i % 4 / 2 : i / 4 * 2 + i % 2]);
     weights.push_back(k.exp2(k.fma(score, factor, shift)));
   }
   weights = markHidden(tile, weights);
 
-  products = w.waitProducts(0, products);
+  size_t count = passing.columns[0] / 2;
+  Values next(sums), values, packed;
+  auto addValues = [&] {
+    values = w.multiplyWeights(type, ValueRange(next).drop_front(count), packed,
+                               getAddress(1, stage), kTile);
+  };
+  if (isEarly) {
+    clearHidden(tile, next, &products);
+    packed = w.packWeights(type, weights);
+    w.beginProducts();
+    addValues();
+    w.commitProducts();
+  }
+  products = w.waitProducts(isEarly ? 1 : 0, products);
+  if (!isEarly)
+    deltas = loadStatistics(stage, 1);
   Values gradients;
   for (auto [i, product] : llvm::enumerate(products))
-    gradients.push_back(
-        k.fmul(weights[i], k.fsub(product, getStatistic(i, 1))));
+    gradients.push_back(k.fmul(weights[i], k.fsub(product, deltas[i])));
   gradients = hide(tile, weights, gradients);
-  Values packedGradients = w.packWeights(type, gradients), packed;
-  if (ofRows)
-    packed = w.packWeights(type, weights);
-
-  Values next(sums);
-  clearHidden(tile, next);
-  size_t count = passing.columns[0] / 2;
-  ValueRange before(next);
+  Values packedGradients = w.packWeights(type, gradients);
+  if (!isEarly) {
+    if (ofRows)
+      packed = w.packWeights(type, weights);
+    clearHidden(tile, next, /*products=*/nullptr);
+  }
   w.beginProducts();
-  Values sum = w.multiplyWeights(type, before.take_front(count),
+  Values sum = w.multiplyWeights(type, ValueRange(next).take_front(count),
                                  packedGradients, getAddress(0, stage), kTile);
-  if (ofRows)
-    sum.append(w.multiplyWeights(type, before.drop_front(count), packed,
-                                 getAddress(1, stage), kTile));
+  if (ofRows && !isEarly)
+    addValues();
+  sum.append(values);
   w.commitProducts();
   sum = w.waitProducts(0, sum);
   k.ifThen(k.equal(k.lane(), k.i32(0)),

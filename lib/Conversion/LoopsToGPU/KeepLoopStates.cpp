@@ -75,11 +75,11 @@ static void writeStates(ImplicitLocOpBuilder &b, ArrayRef<State> states,
           memref::DimOp::create(b, state.buffer, dim));
       cf::AssertOp::create(b, same, "a loop changes the shape of its state");
     }
-    if (isApart(value, loop) || findRoot(value) == state.buffer) {
+    if (isApart(value, loop) || value == state.buffer || value == state.typed) {
       sources.push_back(value);
       continue;
     }
-    // It may be another state.
+    // It may be another state, or this one in another order.
     sources.push_back(allocateLike(b, value).buffer);
     memref::CopyOp::create(b, value, sources.back());
   }

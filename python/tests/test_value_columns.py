@@ -40,6 +40,25 @@ def test_views_of_keys(type, widths, N, G):
     assert np.array_equal(fovea.stream(q, [source]), copied)
 
 
+@pytest.mark.parametrize("H", [1, 4, 7])
+@pytest.mark.parametrize("type", TYPES)
+def test_parts_of_keys(type, H):
+    """Of keys in parts, and the last tile shorter: the same bits for any number of threads."""
+    q, k = make(type, 576, H=H, M=1500, B=1)
+    rows = np.random.default_rng(3).permutation(1500)[None, None, None, :1100].astype(np.int32)
+    calls = (
+        (lambda: fovea.dense(q, k, k[..., :512]), slice(None)),
+        (lambda: fovea.selected(q, k, k[..., :512], rows, unit=1, causal=False), rows[0, 0, 0]),
+    )
+    for call, read in calls:
+        found = call()
+        fovea.set_num_threads(1)
+        alone = call()
+        fovea.set_num_threads(0)
+        assert found.tobytes() == alone.tobytes()
+        check(found, reference.dense(q, k[:, :, read], k[:, :, read, :512]), type)
+
+
 # Keys of 151 MB, of which values would be 134 MB, and every other column of them 67 MB: there is memory for neither. Of bf16 twice as many.
 PROGRAM = """
 import resource, sys

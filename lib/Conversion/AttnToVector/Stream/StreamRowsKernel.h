@@ -239,6 +239,7 @@ private:
                    Value low, Value high, Value place);
 
   // Tiles of keys (StreamRowsTile.cpp).
+  int64_t getColumnTile();
   void startTiles();
   Values forTiles(Value low, Value high, mlir::ValueRange inits,
                   llvm::function_ref<Values(Value, mlir::ValueRange)> body);
@@ -318,6 +319,10 @@ private:
   /// outputs stay in the first cache level together. Outputs of more do not,
   /// and are read once for each tile.
   static constexpr int64_t kAMXShortTile = 32, kAMXShortRows = 64;
+  /// With 32 registers, of narrow keys that are wider than values, whose
+  /// columns latent attention has in them, and scores along the columns: keys
+  /// stay in the first cache level until they are read as values.
+  static constexpr int64_t kLatentTile = 32;
   /// Every fourth key of a tile asks for a row in each of four passes.
   static constexpr int64_t kQuarters = 4;
   /// Keys of a tile that several heads go through, and of a block of values:

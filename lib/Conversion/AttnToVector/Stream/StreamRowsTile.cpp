@@ -13,6 +13,7 @@
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/TypeUtilities.h"
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
@@ -22,11 +23,18 @@ static bool isSingle(Value memref) {
   return cast<MemRefType>(memref.getType()).getShape().back() == 1;
 }
 
+int64_t StreamRowsKernel::getColumnTile() {
+  bool isNarrow =
+      getElementTypeOrSelf(op.getValues().front()) != b.getStateType();
+  bool isLatent = isNarrow && !hasFewRegisters && width > valueWidth;
+  return isLatent ? kLatentTile : kColumnTile;
+}
+
 /// Sets the layout of the scores and the keys of a tile.
 void StreamRowsKernel::startTiles() {
   scores.alongColumns = alongColumns;
   scores.pitch = alongColumns ? b.index(kColumnTile) : rowPitch;
-  tileKeys = b.index(alongColumns ? kColumnTile : kRowTile);
+  tileKeys = b.index(alongColumns ? getColumnTile() : kRowTile);
   if (usesAMX && !alongColumns)
     tileKeys = b.select(b.less(b.index(kAMXShortRows), paddedRows),
                         b.index(kAMXTile), b.index(kAMXShortTile));

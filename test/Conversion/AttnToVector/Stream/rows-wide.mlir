@@ -87,3 +87,28 @@ func.func @widePages(%q: memref<2x32x1x128xf32>, %k: memref<1x8x?x128xf32>, %l: 
       {scale = 1.0, tiles = #attn.tiles<query = 64, key = 128, lanes = 16, vectors = 4, keys = 4, columns = 4>}
   return
 }
+
+// Narrow keys that are wider than values have tiles of 32, with which they stay
+// in the first cache level until they are read as values, and of f32 of 128.
+// CHECK-LABEL: func.func @latent(
+// CHECK: scf.forall
+// CHECK: scf.for %{{.+}} = %{{[0-9]+}} to %{{[0-9]+}} step %c32 {
+// CHECK: return
+func.func @latent(%q: memref<1x4x1x576xbf16>, %k: memref<1x1x?x576xbf16>, %v: memref<1x1x?x512xbf16>, %o: memref<1x4x1x512xbf16>) {
+  attn.stream query(%q : memref<1x4x1x576xbf16>)
+      source(%k, %v : memref<1x1x?x576xbf16>, memref<1x1x?x512xbf16>) ranges [affine_map<(b)[rows, n] -> (0, rows)>]
+      outs(%o : memref<1x4x1x512xbf16>)
+      {scale = 1.0, tiles = #attn.tiles<query = 64, key = 128, lanes = 16, vectors = 4, keys = 4, columns = 4>}
+  return
+}
+
+// CHECK-LABEL: func.func @wideLatent(
+// CHECK: scf.for %{{.+}} = %{{[0-9]+}} to %{{[0-9]+}} step %c128 {
+// CHECK: return
+func.func @wideLatent(%q: memref<1x4x1x576xf32>, %k: memref<1x1x?x576xf32>, %v: memref<1x1x?x512xf32>, %o: memref<1x4x1x512xf32>) {
+  attn.stream query(%q : memref<1x4x1x576xf32>)
+      source(%k, %v : memref<1x1x?x576xf32>, memref<1x1x?x512xf32>) ranges [affine_map<(b)[rows, n] -> (0, rows)>]
+      outs(%o : memref<1x4x1x512xf32>)
+      {scale = 1.0, tiles = #attn.tiles<query = 64, key = 128, lanes = 16, vectors = 4, keys = 4, columns = 4>}
+  return
+}

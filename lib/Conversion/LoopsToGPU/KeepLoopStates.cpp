@@ -136,9 +136,10 @@ static void keepStates(scf::WhileOp loop) {
     argument.replaceAllUsesWith(states.back().typed);
   }
   // What goes on, or out, is a state unless the condition has computed it.
-  for (auto [value, argument, result] :
+  for (auto [passed, argument, result] :
        llvm::zip(loop.getConditionOp().getArgs(), loop.getAfterArguments(),
                  loop.getResults())) {
+    Value value = passed;
     auto isState = [&](const State &state) { return state.typed == value; };
     if (llvm::none_of(states, isState))
       continue;

@@ -33,7 +33,10 @@ def test_comparison_compares():
 
 
 def test_process_that_dies_is_a_finding(tmp_path):
-    (tmp_path / "fovea.py").write_text("import os\nclass FoveaError(Exception): pass\ndef import_torch(*_, **__): os.abort()\n")
+    (tmp_path / "fovea").mkdir()
+    (tmp_path / "fovea" / "torch.py").touch()
+    dies = "import os\nclass FoveaError(Exception): pass\ndef import_torch(*_, **__): os.abort()\n"
+    (tmp_path / "fovea" / "__init__.py").write_text(dies)
     done = fuzz("--count", 1, "--seed", 7, PYTHONPATH=str(tmp_path))
     assert done.returncode == 1
     assert "wrong: the process ended with -6 at seed 7" in done.stdout

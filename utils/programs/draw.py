@@ -68,6 +68,37 @@ class Draw:
         """The numbers of values of the same type for which `holds`."""
         return [i for i, value in enumerate(self.values) if value.dtype == self.x.dtype and holds(value)]
 
+    def flip(self, probability):
+        return self.random.random() < probability
+
+    def fit_to_join(self):
+        """The number of a value with the same extents but that of the dimension."""
+
+        def fits(value):
+            return value.ndim == self.rank and all(value.shape[i] == self.x.shape[i] for i in range(self.rank) if i != self.dim)
+
+        return self.pick(self.others(fits))
+
+    def attended(self):
+        """The numbers of keys and values of the queries `x`, and whether masks are causal."""
+        x = self.x
+        fits = self.others(lambda value: value.shape[:-2] == x.shape[:-2] and value.shape[-1] == x.shape[-1])
+        key = self.pick(fits)
+        length = self.values[key].shape[-2]
+        value = self.pick([i for i in fits if self.values[i].shape[-2] == length])
+        return key, value, self.flip(0.4) and length == x.shape[-2]
+
+    def reduced(self):
+        """Some dimensions, and whether they are kept as 1."""
+        dims = tuple(sorted(self.random.sample(range(self.rank), self.random.randint(1, self.rank))))
+        return dims, self.flip(0.5)
+
+    def of_two(self, table):
+        """An operation of the value and one that broadcasts with it, in either order."""
+        name, function = self.pick(table)
+        step = self.step(name, function, self.pick(self.others(lambda value: broadcast(value.shape, self.x.shape))))
+        return step if self.flip(0.5) else step._replace(operands=step.operands[::-1])
+
     def step(self, name, function, *others):
         return Step(name, function, [self.at, *others])
 

@@ -24,7 +24,7 @@ from torch.utils import _pytree as pytree
 
 from .. import _fovea
 
-__all__ = ["join_pairs", "make_pairs", "split_complex"]
+__all__ = ["find_place", "join_pairs", "make_pairs", "split_complex"]
 
 aten = torch.ops.aten
 
@@ -317,10 +317,15 @@ def _write(node: Node, parts: dict[Node, Any], table: dict[Any, Any], mode: Fake
     return pytree.tree_unflatten(found, results[0])
 
 
+def find_place(trace: str | None, how: str) -> str:
+    """The last line of a stack trace as the end of a message, if there is one."""
+    places = re.findall(r'File "([^"]+)", line (\d+)', trace or "")
+    return f"{how} {places[-1][0]}:{places[-1][1]}" if places else ""
+
+
 def _describe(node: Node) -> str:
-    places = re.findall(r'File "([^"]+)", line (\d+)', node.meta.get("stack_trace") or "")
     name = str(node.target).removesuffix(".default")
-    return f"{name} of complex numbers is not known" + (", called at {}:{}".format(*places[-1]) if places else "")
+    return f"{name} of complex numbers is not known" + find_place(node.meta.get("stack_trace"), ", called at")
 
 
 def split_complex(module: GraphModule, table: dict[Any, Any]) -> None:

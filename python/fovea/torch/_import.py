@@ -19,7 +19,7 @@ from torch.utils import _pytree as pytree
 from .. import _fovea
 from .._own_calls import insert_definitions
 from .._tm_tensor import lower_tm_tensor
-from ._complex import join_pairs, make_pairs, split_complex
+from ._complex import find_place, join_pairs, make_pairs, split_complex
 from ._decompositions import DECOMPOSITIONS
 from ._dynamic import fold_positions, resolve_items, rewrite_extents, split_reshapes, state_extents, take_assertions
 from ._experts import experts_at_once
@@ -203,8 +203,7 @@ def _find_unknown(graph: torch.fx.Graph) -> str | None:
     for node in graph.nodes:
         values = pytree.tree_leaves(node.meta.get("val"))
         if any(isinstance(each, Tensor) and free_unbacked_symbols(each.shape) for each in values):
-            places = re.findall(r'File "([^"]+)", line (\d+)', node.stack_trace or "")
-            place = f" at {places[-1][0]}:{places[-1][1]}" if places else ""
+            place = find_place(node.stack_trace, " at")
             return f"extents of results of {node.target}{place} are numbers of tensors, known only when it runs"
     return None
 
@@ -282,8 +281,7 @@ def _first_line(error: Exception) -> str:
     # What a decomposition says, and of which operation.
     said, _, traced = str(error).partition("\n\nWhile executing ")
     if traced:
-        places = re.findall(r'File "([^"]+)", line (\d+)', traced)
-        return " ".join(said.split())[:500] + (", called at {}:{}".format(*places[-1]) if places else "")
+        return " ".join(said.split())[:500] + find_place(traced, ", called at")
     lines = [line for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
     return next((line for line in lines if "error:" in line), " ".join(lines)[:500])
 

@@ -67,13 +67,8 @@ def part(draw):
 def join(draw):
     if not draw.rank:
         return None
-    x, dim = draw.x, draw.dim
-
-    def fits(value):
-        return value.ndim == draw.rank and all(value.shape[i] == x.shape[i] for i in range(draw.rank) if i != dim)
-
-    other = draw.pick(draw.others(fits))
-    if draw.values[other].shape == x.shape and draw.random.random() < 0.3:
+    dim, other = draw.dim, draw.fit_to_join()
+    if draw.values[other].shape == draw.x.shape and draw.random.random() < 0.3:
         return draw.step(f"stack axis={dim}", lambda a, b: jnp.stack([a, b], dim), other)
     return draw.step(f"concatenate axis={dim}", lambda a, b: jnp.concatenate([a, b], dim), other)
 

@@ -13,12 +13,7 @@ from ..draw import kind
 def attention(draw):
     if draw.rank < 3:
         return None
-    x = draw.x
-    fits = draw.others(lambda value: value.shape[:-2] == x.shape[:-2] and value.shape[-1] == x.shape[-1])
-    key = draw.pick(fits)
-    length = draw.values[key].shape[-2]
-    value = draw.pick([i for i in fits if draw.values[i].shape[-2] == length])
-    causal = draw.random.random() < 0.4 and length == x.shape[-2]
+    key, value, causal = draw.attended()
     scale, change = draw.pick([None, 0.3, 1.0]), draw.pick(["plain", "bias", "soft-cap", "shift"])
 
     def call(q, k, v):

@@ -8,7 +8,7 @@ import functools
 import jax
 import jax.numpy as jnp
 
-from ..draw import broadcast, kind
+from ..draw import kind
 
 UNARY = {
     "exp": lambda x: jnp.exp(jnp.clip(x, -5, 5)),
@@ -53,9 +53,7 @@ def unary(draw):
 
 @kind(2)
 def binary(draw):
-    name, function = draw.pick(BINARY)
-    step = draw.step(name, function, draw.pick(draw.others(lambda value: broadcast(value.shape, draw.x.shape))))
-    return step if draw.random.random() < 0.5 else step._replace(operands=step.operands[::-1])
+    return draw.of_two(BINARY)
 
 
 #: Reductions by several axes.
@@ -66,8 +64,7 @@ SEVERAL = "sum mean max min var std any all ptp".split()
 def reduction(draw):
     if not draw.rank:
         return None
-    dims = tuple(sorted(draw.random.sample(range(draw.rank), draw.random.randint(1, draw.rank))))
-    dim, keep = draw.dim, draw.random.random() < 0.5
+    dim, (dims, keep) = draw.dim, draw.reduced()
     several = {name: functools.partial(getattr(jnp, name), axis=dims, keepdims=keep) for name in SEVERAL}
     several["logsumexp"] = functools.partial(jax.nn.logsumexp, axis=dims, keepdims=keep)
     one = {

@@ -6,7 +6,7 @@
 import torch
 import torch.nn.functional as F
 
-from ..draw import broadcast, kind
+from ..draw import kind
 
 UNARY = {
     "exp": lambda x: torch.exp(x.clamp(-5, 5)),
@@ -69,6 +69,4 @@ def unary(draw):
 
 @kind(2)
 def binary(draw):
-    name, function = draw.pick(BINARY)
-    step = draw.step(name, function, draw.pick(draw.others(lambda value: broadcast(value.shape, draw.x.shape))))
-    return step if draw.random.random() < 0.5 else step._replace(operands=step.operands[::-1])
+    return draw.of_two(BINARY)

@@ -13,8 +13,7 @@ from ..draw import kind
 def reduction(draw):
     if not draw.rank:
         return None
-    dims = tuple(sorted(draw.random.sample(range(draw.rank), draw.random.randint(1, draw.rank))))
-    dim, keep = draw.dim, draw.random.random() < 0.5
+    dim, (dims, keep) = draw.dim, draw.reduced()
     several = {
         "sum": lambda x: x.sum(dims, keepdim=keep),
         "mean": lambda x: x.mean(dims, keepdim=keep),

@@ -58,13 +58,8 @@ def part(draw):
 def join(draw):
     if not draw.rank:
         return None
-    x, dim = draw.x, draw.dim
-
-    def fits(value):
-        return value.dim() == draw.rank and all(value.shape[i] == x.shape[i] for i in range(draw.rank) if i != dim)
-
-    other = draw.pick(draw.others(fits))
-    if draw.values[other].shape == x.shape and draw.random.random() < 0.3:
+    dim, other = draw.dim, draw.fit_to_join()
+    if draw.values[other].shape == draw.x.shape and draw.random.random() < 0.3:
         return draw.step(f"stack dim={dim}", lambda a, b: torch.stack([a, b], dim), other)
     return draw.step(f"cat dim={dim}", lambda a, b: torch.cat([a, b], dim), other)
 

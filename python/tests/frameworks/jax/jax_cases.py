@@ -79,3 +79,22 @@ def documents(type):
 
 def make_mesh():
     return jax.make_mesh((2,), ("devices",), axis_types=(jax.sharding.AxisType.Auto,))
+
+
+def check_program(function, *arrays, target="cpu", bound=2e-6):
+    """A function as one program: shapes, types, and numbers relative to the largest; integers exactly."""
+    program = fovea.import_jax(function, *arrays, target=target)
+    found = program(*map(np.asarray, arrays))
+    found = found if isinstance(found, tuple) else (found,)
+    expected = jax.tree.leaves(function(*arrays))
+    assert len(found) == len(expected)
+    for one, other in zip(found, expected):
+        assert one.shape == other.shape and one.dtype == other.dtype
+        if other.dtype.kind in "fc":
+            assert np.abs(one - np.asarray(other)).max() <= bound * max(1.0, np.abs(other).max())
+        else:
+            np.testing.assert_array_equal(one, other)
+
+
+def normal(*shape):
+    return jax.random.normal(jax.random.PRNGKey(sum(shape)), shape)

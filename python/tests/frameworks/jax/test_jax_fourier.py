@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.numpy import fft
+from jax_cases import check_program, normal
 
 import fovea
 import fovea.jax
@@ -17,28 +18,13 @@ pytest.importorskip("torch_mlir")
 TARGETS = ["cpu", "gpu-sim"]
 
 
-def check(function, *arrays, target="cpu", bound=2e-6):
-    program = fovea.import_jax(function, *arrays, target=target)
-    found = program(*map(np.asarray, arrays))
-    found = found if isinstance(found, tuple) else (found,)
-    expected = jax.tree.leaves(function(*arrays))
-    assert len(found) == len(expected)
-    for one, other in zip(found, expected):
-        assert one.shape == other.shape and one.dtype == other.dtype
-        assert np.abs(one - np.asarray(other)).max() <= bound * max(1.0, np.abs(other).max())
-
-
-def random(*shape):
-    return jax.random.normal(jax.random.PRNGKey(sum(shape)), shape)
-
-
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("length", [1, 2, 7, 128, 131, 258, 360])
 def test_lengths(length, target):
     def function(x):
         return fft.fft(x).real, fft.fft(x).imag, fft.ifft(x).imag, fft.rfft(x).real, fft.irfft(fft.rfft(x), n=length)
 
-    check(function, random(3, length), target=target)
+    check_program(function, normal(3, length), target=target)
 
 
 def mixed(x):
@@ -53,7 +39,7 @@ def padded(x):
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("function", [mixed, padded])
 def test_axes(function, target):
-    check(function, random(2, 6, 8), target=target)
+    check_program(function, normal(2, 6, 8), target=target)
 
 
 def convolved(x):
@@ -71,18 +57,18 @@ def filtered(x):
 
 @pytest.mark.parametrize("function", [convolved, computed, filtered])
 def test_complex_numbers(function):
-    check(function, random(2, 6, 8), bound=4e-6)
+    check_program(function, normal(2, 6, 8), bound=4e-6)
     with jax.enable_x64(True):
-        check(function, jnp.asarray(np.random.default_rng(3).standard_normal((2, 6, 8))), bound=1e-14)
+        check_program(function, jnp.asarray(np.random.default_rng(3).standard_normal((2, 6, 8))), bound=1e-14)
 
 
 def test_gradients():
-    check(jax.grad(lambda x: (jnp.abs(fft.rfft(x)) ** 2).sum()), random(3, 8), bound=1e-5)
+    check_program(jax.grad(lambda x: (jnp.abs(fft.rfft(x)) ** 2).sum()), normal(3, 8), bound=1e-5)
 
 
 def test_complex_arrays():
     """As arguments, as what a function closes over, and as results, in trees."""
-    table, x = fft.fft(random(4, 6)), random(4, 6)
+    table, x = fft.fft(normal(4, 6)), normal(4, 6)
     fast = fovea.jax.compile(lambda a, b: {"product": a * b["w"] * table, "size": jnp.abs(a)})
     for a in (fft.fft(x), x):
         found, expected = fast(a, {"w": table}), {"product": a * table * table, "size": jnp.abs(a)}
@@ -98,4 +84,4 @@ def test_errors():
         fovea.import_jax(lambda x: fft.rfft(x).real, jax.ShapeDtypeStruct((batch, 8), jnp.float32))
     # No buffer of a kernel has complex numbers.
     with pytest.raises(fovea.FoveaError, match="buffers of GPUs have a rank and hold numbers"):
-        fovea.import_jax(convolved, random(2, 6, 8), target="gpu-sim")
+        fovea.import_jax(convolved, normal(2, 6, 8), target="gpu-sim")

@@ -5,34 +5,15 @@
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import pytest
 from jax import lax
+from jax_cases import check_program, normal
 
-import fovea
 from fovea._stablehlo import to_linalg
 
 pytest.importorskip("torch_mlir")
 
 TARGETS = ["cpu", "gpu-sim"]
-
-
-def check(function, *arrays, target="cpu", bound=2e-6):
-    program = fovea.import_jax(function, *arrays, target=target)
-    found = program(*map(np.asarray, arrays))
-    found = found if isinstance(found, tuple) else (found,)
-    expected = jax.tree.leaves(function(*arrays))
-    assert len(found) == len(expected)
-    for one, other in zip(found, expected):
-        assert one.shape == other.shape and one.dtype == other.dtype
-        if other.dtype.kind == "f":
-            assert np.abs(one - np.asarray(other)).max() <= bound * max(1.0, np.abs(other).max())
-        else:
-            np.testing.assert_array_equal(one, other)
-
-
-def random(*shape):
-    return jax.random.normal(jax.random.PRNGKey(sum(shape)), shape)
 
 
 def sums(x):
@@ -49,7 +30,7 @@ def sums(x):
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("shape", [(5,), (3, 7), (2, 3, 4), (1, 1), (2, 33)])
 def test_what_came_before(shape, target):
-    check(sums, random(*shape), target=target)
+    check_program(sums, normal(*shape), target=target)
 
 
 def states(x):
@@ -92,7 +73,7 @@ def until(x):
 @pytest.mark.parametrize("shape", [(3, 4), (20, 6), (12, 2, 5)])
 @pytest.mark.parametrize("function", [states, exchanged, nested, until])
 def test_loops(function, shape, target):
-    check(function, random(*shape), target=target, bound=1e-5)
+    check_program(function, normal(*shape), target=target, bound=1e-5)
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -101,7 +82,7 @@ def test_counts_that_are_arguments(first, end, target):
     def function(x, first, end):
         return lax.fori_loop(first, end, lambda i, s: (s[0] * 0.9 + i, s[1] + 1), (x, 0))
 
-    check(function, random(3, 4), jnp.int32(first), jnp.int32(end), target=target)
+    check_program(function, normal(3, 4), jnp.int32(first), jnp.int32(end), target=target)
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -109,7 +90,7 @@ def test_gradients_of_scans(target):
     def loss(x, weights):
         return lax.scan(lambda s, row: (jnp.tanh(s @ weights + row), s.sum()), x[0], x)[1].sum()
 
-    check(jax.grad(loss, (0, 1)), random(12, 2, 4), random(4, 4), target=target, bound=1e-5)
+    check_program(jax.grad(loss, (0, 1)), normal(12, 2, 4), normal(4, 4), target=target, bound=1e-5)
 
 
 def draws(x, key):
@@ -125,7 +106,7 @@ def draws(x, key):
 @pytest.mark.parametrize("shape", [(5,), (4, 6), (2, 3, 5)])
 def test_random_numbers(shape, target):
     """Bits are those of JAX."""
-    check(draws, random(*shape), jax.random.PRNGKey(11), target=target)
+    check_program(draws, normal(*shape), jax.random.PRNGKey(11), target=target)
 
 
 def lower(function, *arrays):
@@ -134,7 +115,7 @@ def lower(function, *arrays):
 
 def test_loops_that_count():
     """They are loops over numbers, and a few iterations are none; others go on while a condition holds."""
-    x = random(20, 4)
+    x = normal(20, 4)
     counted = lower(lambda x: lax.scan(lambda s, row: (s + row, None), x[0], x)[0], x)
     assert "scf.for" in counted and "scf.while" not in counted
     few = lower(lambda x: lax.fori_loop(0, 5, lambda i, s: s * i, x), x)

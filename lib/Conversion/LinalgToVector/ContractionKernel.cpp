@@ -158,6 +158,10 @@ bool ContractionKernel::isMultiple(unsigned loop, int64_t factor) {
   return known && *known % factor == 0;
 }
 
+bool ContractionKernel::isFromZero() {
+  return fill && matchPattern(fill.value(), m_PosZeroFloat());
+}
+
 void ContractionKernel::emit() {
   int64_t columns = vectors * lanes;
   SmallVector<OpFoldResult> bounds;
@@ -183,7 +187,8 @@ void ContractionKernel::emit() {
                 ? b.index(columns)
                 : b.min(b.sub(extentOf(b, columnLoop), firstColumn), columns);
         sums = b.scratch({taskRows, columns}, state);
-        copySums(/*load=*/true);
+        if (!writesSums)
+          copySums(/*load=*/true);
         emitProducts();
         if (epilogue)
           emitEpilogue();

@@ -7,7 +7,8 @@
 //===----------------------------------------------------------------------===//
 //
 //   forall (outer dimensions, chunks of rows, chunks of columns)     one task
-//     sums[rows][columns] = output, or the constant that it was filled with
+//     sums[rows][columns] = output, or the constant that it was filled with,
+//                           unless the kernel writes what it would add to zero
 //     sums += left . right                          by a kernel: emitProducts()
 //     output = sums, or what alone reads the output takes them: Epilogue.cpp
 //
@@ -94,8 +95,13 @@ protected:
   void forEachColumn(llvm::function_ref<void(mlir::Value)> vector,
                      llvm::function_ref<void(mlir::Value)> scalar);
 
+  /// Whether the output was zero before, so that sums can be written at first.
+  bool isFromZero();
+
   KernelBuilder b;
   int64_t lanes, vectors, taskRows;
+  /// Whether emitProducts() writes all sums: they have no values before.
+  bool writesSums = false;
 
   // The present task: where each loop is, and its rows and columns.
   Values position;

@@ -10,7 +10,8 @@
 //     for each panel of columns
 //       pack panel[block][columns] of the right operand
 //       for each register tile of rows
-//         sums += left . panel, from zero
+//         sums += left . panel, from zero; the first block writes the sums of
+//                 an output that was zero
 //
 // The panel is contiguous, so that rows a power of two apart do not compete for
 // a few sets of the caches, and so that it does not matter how the right
@@ -110,6 +111,9 @@ PanelKernel::PanelKernel(const Contraction &contraction, OpBuilder &builder,
     restRows = rows % tileRows;
   }
   planTasks();
+  // There must be a first block.
+  writesSums = isFromZero() && outerDepthLoops.empty() &&
+               op.getStaticLoopRanges()[depthLoop] > 0;
 }
 
 /// Gives tasks several panels, of which all tasks have nearly as many.
@@ -364,12 +368,20 @@ void PanelKernel::emitTile(Value tileRow, int64_t tileRows, Value low,
       b.unrolledLoop(b.index(0), count, kUnroll, tile, step, [&](Value depth) {
         prefetchNext(b.add(turn, b.div(depth, kUnroll)));
       });
-  for (int64_t i = 0; i < tileRows; ++i)
-    for (int64_t v = 0; v < panelVectors; ++v) {
-      Values at = {b.add(tileRow, i), b.add(panelColumn, v * lanes)};
-      Value old = b.loadVector(sums, at);
-      b.storeVector(b.fadd(old, tile[i * panelVectors + v]), sums, at);
-    }
+  auto storeSums = [&](bool adds) {
+    for (int64_t i = 0; i < tileRows; ++i)
+      for (int64_t v = 0; v < panelVectors; ++v) {
+        Values at = {b.add(tileRow, i), b.add(panelColumn, v * lanes)};
+        Value sum = tile[i * panelVectors + v];
+        b.storeVector(adds ? b.fadd(b.loadVector(sums, at), sum) : sum, sums,
+                      at);
+      }
+  };
+  if (!writesSums)
+    return storeSums(/*adds=*/true);
+  b.ifThenElse(
+      b.equal(low, b.index(0)), [&] { storeSums(/*adds=*/false); },
+      [&] { storeSums(/*adds=*/true); });
 }
 
 void fovea::attn::emitContraction(const Contraction &contraction,

@@ -201,6 +201,55 @@ func.func @filled(%a: memref<12x4xf32>, %b: memref<4x16xf32>) -> memref<12x16xf3
   return %o : memref<12x16xf32>
 }
 
+// Where that is zero, the first block of the reduction writes the sums, to which
+// the second one adds. There must be a first block, and minus zero is no zero.
+
+// CHECK-LABEL: func.func @from_zero(
+//       CHECK:   %[[SUMS:.*]] = memref.alloc() {alignment = 64 : i64} : memref<16x16xf32>
+//   CHECK-NOT:   vector.store %{{.*}}, %[[SUMS]]
+//       CHECK:   scf.for %[[LOW:.*]] = %[[ZERO:.*]] to %{{.*}} step
+//       CHECK:     %[[IS_FIRST:.*]] = arith.cmpi eq, %[[LOW]], %[[ZERO]]
+//       CHECK:     scf.if %[[IS_FIRST]] {
+//   CHECK-NOT:       arith.addf
+// CHECK-COUNT-8:     vector.store %{{.*}}, %[[SUMS]]
+//       CHECK:     } else {
+// CHECK-COUNT-8:     arith.addf
+func.func @from_zero(%a: memref<12x300xf32>, %b: memref<300x16xf32>) -> memref<12x16xf32> {
+  %zero = arith.constant 0.0 : f32
+  %o = memref.alloc() : memref<12x16xf32>
+  linalg.fill ins(%zero : f32) outs(%o : memref<12x16xf32>)
+  linalg.matmul ins(%a, %b : memref<12x300xf32>, memref<300x16xf32>) outs(%o : memref<12x16xf32>)
+  return %o : memref<12x16xf32>
+}
+
+// CHECK-LABEL: func.func @perhaps_empty(
+//       CHECK:   %[[SUMS:.*]] = memref.alloc() {alignment = 64 : i64} : memref<16x16xf32>
+//       CHECK:   vector.store %{{.*}}, %[[SUMS]]
+//       CHECK:   vector.fma
+//   CHECK-NOT:   scf.if
+//       CHECK:   return
+func.func @perhaps_empty(%a: memref<12x?xf32>, %b: memref<?x16xf32>) -> memref<12x16xf32> {
+  %zero = arith.constant 0.0 : f32
+  %o = memref.alloc() : memref<12x16xf32>
+  linalg.fill ins(%zero : f32) outs(%o : memref<12x16xf32>)
+  linalg.matmul ins(%a, %b : memref<12x?xf32>, memref<?x16xf32>) outs(%o : memref<12x16xf32>)
+  return %o : memref<12x16xf32>
+}
+
+// CHECK-LABEL: func.func @negative_zero(
+//       CHECK:   %[[SUMS:.*]] = memref.alloc() {alignment = 64 : i64} : memref<16x16xf32>
+//       CHECK:   vector.store %{{.*}}, %[[SUMS]]
+//       CHECK:   vector.fma
+//   CHECK-NOT:   scf.if
+//       CHECK:   return
+func.func @negative_zero(%a: memref<12x300xf32>, %b: memref<300x16xf32>) -> memref<12x16xf32> {
+  %zero = arith.constant -0.0 : f32
+  %o = memref.alloc() : memref<12x16xf32>
+  linalg.fill ins(%zero : f32) outs(%o : memref<12x16xf32>)
+  linalg.matmul ins(%a, %b : memref<12x300xf32>, memref<300x16xf32>) outs(%o : memref<12x16xf32>)
+  return %o : memref<12x16xf32>
+}
+
 // CHECK-LABEL: func.func @read_between(
 //       CHECK:   memref.load
 //       CHECK:   vector.fma

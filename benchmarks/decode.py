@@ -137,15 +137,21 @@ def make_peer(arrays, group, options):
 
 def make_reads(lines, threads):
     """Calls that read all of `lines` on so many threads, and on one."""
-    parts = [part for line in lines for part in np.array_split(line, threads)]
 
-    def read_one():
-        return [line @ line for line in lines]
+    def read(lines):
+        # Other threads run meanwhile, as they do not beside `line @ line`.
+        return [np.dot(line, line) for line in lines]
 
     if threads == 1:
-        return read_one, read_one
-    pool = concurrent.futures.ThreadPoolExecutor(threads)
-    return (lambda: list(pool.map(lambda part: part @ part, parts))), read_one
+        return (lambda: read(lines)), (lambda: read(lines))
+    pool = concurrent.futures.ThreadPoolExecutor(threads - 1)
+    own, *others = zip(*(np.array_split(line, threads) for line in lines))
+
+    def read_all():
+        futures = [pool.submit(read, part) for part in others]
+        return read(own), [future.result() for future in futures]
+
+    return read_all, (lambda: read(lines))
 
 
 def measure(calls, rounds, clock):

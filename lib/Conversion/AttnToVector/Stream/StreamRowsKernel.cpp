@@ -344,6 +344,18 @@ void StreamRowsKernel::mergeParts(Value base, Value numParts,
 // One part of the keys of a set
 //===----------------------------------------------------------------------===//
 
+/// Whether the rows of both begin in the same place.
+static Value beginTogether(KernelBuilder &b, Value one, Value other) {
+  auto addressOf = [&](Value memref) {
+    auto metadata = memref::ExtractStridedMetadataOp::create(b, memref);
+    Value base = memref::ExtractAlignedPointerAsIndexOp::create(b, memref);
+    Type type = getElementTypeOrSelf(memref);
+    return b.add(base,
+                 b.mul(metadata.getOffset(), type.getIntOrFloatBitWidth() / 8));
+  };
+  return b.equal(addressOf(one), addressOf(other));
+}
+
 StreamRowsKernel::SourceView
 StreamRowsKernel::view(const StreamSource &source) {
   auto blockOf = [&] {
@@ -367,6 +379,8 @@ StreamRowsKernel::view(const StreamSource &source) {
   view.values = fix(source.values, source.hasValueBlocks());
   if (source.codes)
     view.codes = fix(source.codes, false);
+  if (manageCache && isLatent() && !hasSeveralHeads())
+    view.valuesAreKeys = beginTogether(b, view.keys, view.values);
   if (Value lists = source.rowList)
     view.list = b.rowView(lists, {b.broadcastIndex(lists, 0, batch),
                                   emitListHead(b, lists, setHead, setHeads),

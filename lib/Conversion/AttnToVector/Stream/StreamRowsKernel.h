@@ -78,6 +78,9 @@ private:
   struct SourceView {
     Value keys, values, logWeight, bias, codes, rows, tokens;
     Value list; // of rows, null without
+    /// Whether values are columns of the keys, of latent attention; null where
+    /// that is not asked.
+    Value valuesAreKeys;
     const KeyTable *keyTable;
     TileScore *score = nullptr; // without a region
     SourceAttr attr;
@@ -113,6 +116,9 @@ private:
     Value numbers = {}, numNumbers = {};
     /// The operand, with rows of all heads, where a task has several; or null.
     Value ofHeads = {};
+    /// Whether the `keys` are the values, too, whose lines the products with
+    /// either ask for; null where that is not asked.
+    Value areShared = {}, keys = {};
 
     Value at(KernelBuilder &b, Value key) const;
     /// The row to ask for `key` rows behind the first one.
@@ -204,6 +210,12 @@ private:
   /// Asks for the lines of one row, or some of them.
   void askRow(const Rows &rows, Value key);
   void askRow(const Rows &rows, Value key, Value firstLine, int64_t count);
+  void askSharedTurn(const Rows &keys, mlir::ValueRange rows, Value turn);
+  void askSharedRest(const Rows &keys, Value row);
+  /// How many lines of keys, which are values, too, their own product asks for.
+  static int64_t getSharedLines(Value keys) {
+    return getLinesPerRow(keys) / 2 + 1;
+  }
   /// Asks for lines `firstLine ...` of the rows from `key` on.
   void ask(const Rows &rows, Value key, Value firstLine, int64_t count);
 
@@ -239,6 +251,7 @@ private:
                    Value low, Value high, Value place);
 
   // Tiles of keys (StreamRowsTile.cpp).
+  bool isLatent();
   int64_t getColumnTile();
   void startTiles();
   Values forTiles(Value low, Value high, mlir::ValueRange inits,

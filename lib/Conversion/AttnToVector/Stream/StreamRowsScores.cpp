@@ -98,6 +98,9 @@ int64_t StreamRowsKernel::getAhead(const Rows &rows, int64_t numRows) {
   // The CPU's own prefetcher does not know the list.
   if (rows.ofHeads)
     return getHeadsTile();
+  // Either product asks for lines of the next tile.
+  if (rows.areShared)
+    return kLatentTile;
   int64_t ahead = kAheadBytes / bytes;
   // AMX reads a tile at once. Of a list the next one is known.
   if (usesAMX && !alongColumns)
@@ -191,6 +194,29 @@ void StreamRowsKernel::scoreKeys(const Rows &keys, const Plane &target) {
       });
 }
 
+/// Asks for a line in a turn of the loop of products, half of those of each
+/// row: a burst of them would wait for the buffers of the first cache level.
+void StreamRowsKernel::askSharedTurn(const Rows &keys, ValueRange rows,
+                                     Value turn) {
+  Value row = rows[0];
+  if (rows.size() == 2)
+    row = b.select(b.equal(b.rem(turn, 2), b.index(0)), row, rows[1]);
+  askLine(keys, row, b.div(turn, 2));
+}
+
+/// Asks for what these turns leave: a line, and where values are other arrays,
+/// all behind it.
+void StreamRowsKernel::askSharedRest(const Rows &keys, Value row) {
+  int64_t shared = getSharedLines(keys.memref);
+  askLine(keys, row, b.index(shared - 1));
+  b.ifThenElse(
+      keys.areShared, [] {},
+      [&] {
+        for (int64_t line = shared; line < getLinesPerRow(keys.memref); ++line)
+          askLine(keys, row, b.index(line));
+      });
+}
+
 /// Scores of `numRows` rows at a time: products along the columns for as many
 /// keys as make a vector of sums.
 void StreamRowsKernel::scoreAlongColumns(const Rows &keys, const Plane &target,
@@ -200,7 +226,7 @@ void StreamRowsKernel::scoreAlongColumns(const Rows &keys, const Plane &target,
   // share.
   int64_t numKeys = lanes / numRows, numVectors = getColumnVectors();
   int64_t together = numRows == 1 ? 1 : std::min<int64_t>(2, numKeys);
-  int64_t ahead = getAhead(keys, numRows);
+  int64_t ahead = keys.areShared ? 0 : getAhead(keys, numRows);
   Value groups = b.div(paddedRows, numRows);
   auto scoreTile = [&](Value key, Value row) {
     Values sums(lanes);
@@ -213,6 +239,11 @@ void StreamRowsKernel::scoreAlongColumns(const Rows &keys, const Plane &target,
         b.loop(b.index(0), b.div(b.index(together), groups), 1,
                [&](Value i) { askRow(keys, b.add(from, i)); });
       }
+      Values asked;
+      for (int64_t i = 0; keys.areShared && i < together; ++i) {
+        asked.push_back(keys.atAhead(b, b.add(key, first + i + kLatentTile)));
+        askSharedRest(keys, asked.back());
+      }
       Values at;
       for (int64_t i = 0; i < together; ++i)
         at.push_back(rowOf(keys, b.add(key, first + i)));
@@ -221,6 +252,8 @@ void StreamRowsKernel::scoreAlongColumns(const Rows &keys, const Plane &target,
           b.index(0), b.index(paddedWidth), numVectors * lanes, zeros,
           [&](Value column, ValueRange running) {
             SmallVector<Values> loaded;
+            if (keys.areShared)
+              askSharedTurn(keys, asked, b.div(column, numVectors * lanes));
             for (Value keyRow : at)
               loaded.push_back(loadColumns(keys.memref, {keyRow, column}));
             Values next(running);

@@ -23,11 +23,14 @@ static bool isSingle(Value memref) {
   return cast<MemRefType>(memref.getType()).getShape().back() == 1;
 }
 
-int64_t StreamRowsKernel::getColumnTile() {
+bool StreamRowsKernel::isLatent() {
   bool isNarrow =
       getElementTypeOrSelf(op.getValues().front()) != b.getStateType();
-  bool isLatent = isNarrow && !hasFewRegisters && width > valueWidth;
-  return isLatent ? kLatentTile : kColumnTile;
+  return isNarrow && !hasFewRegisters && width > valueWidth;
+}
+
+int64_t StreamRowsKernel::getColumnTile() {
+  return isLatent() ? kLatentTile : kColumnTile;
 }
 
 /// Sets the layout of the scores and the keys of a tile.
@@ -80,7 +83,9 @@ StreamRowsKernel::Rows StreamRowsKernel::rowsOf(const Tile &tile,
           /*isStaged=*/false,
           tile.numListed ? listedRows : Value(),
           tile.numListed,
-          hasSeveralHeads() ? ofHeads : Value()};
+          hasSeveralHeads() ? ofHeads : Value(),
+          alongColumns ? tile.source.valuesAreKeys : Value(),
+          tile.source.keys};
 }
 
 /// The row of the source that a key of a tile is.

@@ -142,13 +142,23 @@ void StreamRowsKernel::accumulatePanel(const Rows &values, Value firstKey,
     int64_t lines = getLinesPerRow(values.memref);
     Value panel = b.div(column, accumulators / numRows * lanes);
     Value isFirst = b.equal(row, b.index(0));
-    if (values.numbers) {
-      int64_t perKey = llvm::divideCeil(lines, panels);
-      Value line = b.mul(panel, perKey);
-      return b.ifThen(b.both(isFirst, b.less(line, b.index(lines))), [&] {
-        for (int64_t i = 0; i < kUnroll; ++i)
-          askRow(values, b.add(key, ahead + i), line, perKey);
-      });
+    if (values.numbers || values.areShared) {
+      auto askPart = [&](const Rows &rows, int64_t before) {
+        int64_t own = getLinesPerRow(rows.memref);
+        int64_t perKey = llvm::divideCeil(own - before, panels);
+        Value line = b.add(b.mul(panel, perKey), before);
+        b.ifThen(b.both(isFirst, b.less(line, b.index(own))), [&] {
+          for (int64_t i = 0; i < kUnroll; ++i)
+            askRow(rows, b.add(key, ahead + i), line, perKey);
+        });
+      };
+      if (!values.areShared)
+        return askPart(values, 0);
+      Rows keys = values;
+      keys.memref = values.keys;
+      return b.ifThenElse(
+          values.areShared, [&] { askPart(keys, getSharedLines(keys.memref)); },
+          [&] { askPart(values, 0); });
     }
     int64_t perTurn = llvm::divideCeil(kUnroll * lines, panels);
     b.ifThen(isFirst, [&] {

@@ -90,9 +90,29 @@ func.func @widePages(%q: memref<2x32x1x128xf32>, %k: memref<1x8x?x128xf32>, %l: 
 
 // Narrow keys that are wider than values have tiles of 32, with which they stay
 // in the first cache level until they are read as values, and of f32 of 128.
+// Where values begin where keys do, either product asks for lines of the next
+// tile's keys: a line in each turn of one, and the other eight in as many
+// panels. Otherwise the first asks for the rest of its keys at once.
 // CHECK-LABEL: func.func @latent(
 // CHECK: scf.forall
+// CHECK-DAG: %[[KEYS:.+]] = memref.extract_aligned_pointer_as_index {{.+}} memref<?x576xbf16
+// CHECK-DAG: %[[VALUES:.+]] = memref.extract_aligned_pointer_as_index {{.+}} memref<?x512xbf16
+// CHECK: %[[ARE_SHARED:.+]] = arith.cmpi eq, %[[KEYS]], %[[VALUES]]
 // CHECK: scf.for %{{.+}} = %{{[0-9]+}} to %{{[0-9]+}} step %c32 {
+// CHECK: memref.prefetch {{.+}}[%{{.+}}, %c288], {{.+}}x576xbf16
+// CHECK-NEXT: scf.if %[[ARE_SHARED]] {
+// CHECK-NEXT: } else {
+// CHECK-COUNT-8: memref.prefetch {{.+}}x576xbf16
+// CHECK: :8 = scf.for %{{.+}} = %c0 to %c576 step %c32
+// CHECK: memref.prefetch {{.+}}x576xbf16
+// CHECK-NOT: memref.prefetch
+// CHECK: memref.prefetch {{.+}}[%{{.+}}, %c288], {{.+}}x576xbf16
+// CHECK: scf.for %{{.+}} = %c0 to %c512 step %c64 {
+// CHECK: scf.if %[[ARE_SHARED]] {
+// CHECK-COUNT-2: memref.prefetch {{.+}}x576xbf16
+// CHECK-NOT: memref.prefetch
+// CHECK: } else {
+// CHECK-COUNT-4: memref.prefetch {{.+}}x512xbf16
 // CHECK: return
 func.func @latent(%q: memref<1x4x1x576xbf16>, %k: memref<1x1x?x576xbf16>, %v: memref<1x1x?x512xbf16>, %o: memref<1x4x1x512xbf16>) {
   attn.stream query(%q : memref<1x4x1x576xbf16>)

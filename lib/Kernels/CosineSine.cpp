@@ -14,11 +14,19 @@ using namespace fovea::attn;
 
 std::pair<Value, Value>
 fovea::attn::emitCosineSine(KernelBuilder &k, Value angle, Value quarters) {
-  // Taylor; the first terms left out are below 2e-9 (f32), 5e-17 (f64).
-  SmallVector<double> sineTerms = {1.0}, cosineTerms = {1.0};
-  for (int n = 1; n <= (k.getStateType().isF64() ? 8 : 5); ++n) {
-    sineTerms.push_back(-sineTerms.back() / (2 * n * (2 * n + 1)));
-    cosineTerms.push_back(-cosineTerms.back() / ((2 * n - 1) * 2 * n));
+  // Of f32 those of S. Moshier, Cephes Mathematical Library; of f64 Taylor, of
+  // which the first terms left out are below 5e-17.
+  SmallVector<double> sineTerms = {1.0, -1.6666654611e-1, 8.3321608736e-3,
+                                   -1.9515295891e-4};
+  SmallVector<double> cosineTerms = {1.0, -0.5, 4.166664568298827e-2,
+                                     -1.388731625493765e-3,
+                                     2.443315711809948e-5};
+  if (k.getStateType().isF64()) {
+    sineTerms = cosineTerms = {1.0};
+    for (int n = 1; n <= 8; ++n) {
+      sineTerms.push_back(-sineTerms.back() / (2 * n * (2 * n + 1)));
+      cosineTerms.push_back(-cosineTerms.back() / ((2 * n - 1) * 2 * n));
+    }
   }
   Value square = k.fmul(angle, angle);
   Value sine = k.fmul(angle, k.polynomial(square, sineTerms));
@@ -27,7 +35,7 @@ fovea::attn::emitCosineSine(KernelBuilder &k, Value angle, Value quarters) {
   // Every quarter swaps the two and changes a sign.
   auto integer = [&](int64_t value) -> Value {
     Type type = quarters.getType();
-    TypedAttr number = k.getI64IntegerAttr(value);
+    TypedAttr number = k.getIntegerAttr(getElementTypeOrSelf(type), value);
     if (auto vector = dyn_cast<ShapedType>(type))
       number = DenseElementsAttr::get(vector, Attribute(number));
     return arith::ConstantOp::create(k, number);

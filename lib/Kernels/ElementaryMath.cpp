@@ -12,128 +12,18 @@
 //===----------------------------------------------------------------------===//
 
 #include "fovea/Kernels/ElementaryMath.h"
-#include "fovea/Kernels/KernelBuilder.h"
-#include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/Math/IR/Math.h"
+#include "MathBuilder.h"
 #include "mlir/Dialect/Math/Transforms/Passes.h"
 #include "mlir/IR/Matchers.h"
-#include <limits>
+#include <optional>
 
 using namespace mlir;
 using namespace fovea::attn;
-
-static constexpr double kInfinity = std::numeric_limits<double>::infinity();
-static constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-
-namespace {
-/// Numbers of f32, as scalars or in vectors.
-struct MathBuilder : KernelBuilder {
-  using KernelBuilder::KernelBuilder;
-  using Is = arith::CmpFPredicate;
-
-  Value is(Is how, Value x, Value y) {
-    return arith::CmpFOp::create(*this, how, x, y);
-  }
-  Value is(Is how, Value x, double y) { return is(how, x, splat(y)); }
-  Value quotient(Value x, Value y) {
-    return arith::DivFOp::create(*this, x, y);
-  }
-  Value negative(Value x) { return arith::NegFOp::create(*this, x); }
-  Value size(Value x) { return math::AbsFOp::create(*this, x); }
-  Value withSign(Value size, Value of) {
-    return math::CopySignOp::create(*this, size, of);
-  }
-  Value integers(uint32_t value) {
-    Type type = getVectorType(getI32Type());
-    TypedAttr number = getI32IntegerAttr(value);
-    if (auto vector = dyn_cast<ShapedType>(type))
-      number = DenseElementsAttr::get(vector, APInt(32, value));
-    return arith::ConstantOp::create(*this, number);
-  }
-  Value isNegative(Value x) {
-    Value bits =
-        arith::BitcastOp::create(*this, getVectorType(getI32Type()), x);
-    return arith::CmpIOp::create(*this, arith::CmpIPredicate::slt, bits,
-                                 integers(0));
-  }
-};
 using Is = arith::CmpFPredicate;
-} // namespace
 
 //===----------------------------------------------------------------------===//
-// Angles and remainders
+// Remainders
 //===----------------------------------------------------------------------===//
-
-/// `sin(x)`, or `cos(x)`: that of the distance to the nearest multiple of
-/// pi / 2, which is found in f64 so that positions of long sequences keep all
-/// digits. Beyond 2^50, where it would be lost, the result is NaN. The error is
-/// 1.8e-7 at most.
-static Value emitCircular(MathBuilder &b, Value x, bool isSine) {
-  Type wideType = b.getVectorType(b.getF64Type());
-  auto wide = [&](double number) -> Value {
-    TypedAttr value = b.getF64FloatAttr(number);
-    if (auto vector = dyn_cast<ShapedType>(wideType))
-      value = DenseElementsAttr::get(vector, Attribute(value));
-    return arith::ConstantOp::create(b, value);
-  };
-  Value exact = arith::ExtFOp::create(b, wideType, x);
-  // The low bits of the sum are the nearest integer n.
-  const double round = 0x1.8p52;
-  Value shifted =
-      math::FmaOp::create(b, exact, wide(0x1.45f306dc9c883p-1), wide(round));
-  Value n = arith::SubFOp::create(b, shifted, wide(round));
-  // pi / 2 in two parts.
-  Value f = math::FmaOp::create(b, n, wide(-0x1.921fb54442d18p0), exact);
-  f = math::FmaOp::create(b, n, wide(-0x1.1a62633145c07p-54), f);
-  f = arith::TruncFOp::create(b, b.getVectorType(), f);
-  Value quadrant = arith::TruncIOp::create(
-      b, b.getVectorType(b.getI32Type()),
-      arith::BitcastOp::create(b, b.getVectorType(b.getI64Type()), shifted));
-  if (!isSine)
-    quadrant = arith::AddIOp::create(b, quadrant, b.integers(1));
-  // On [-pi / 4, pi / 4]; S. Moshier, Cephes Mathematical Library.
-  Value square = b.fmul(f, f);
-  Value sine = b.polynomial(
-      square, {-1.6666654611e-1, 8.3321608736e-3, -1.9515295891e-4});
-  sine = b.fma(b.fmul(square, f), sine, f);
-  sine = b.select(b.is(Is::OEQ, f, 0.0), f, sine);
-  Value cosine =
-      b.polynomial(square, {1.0, -0.5, 4.166664568298827e-2,
-                            -1.388731625493765e-3, 2.443315711809948e-5});
-  auto isSet = [&](uint32_t bit) -> Value {
-    Value masked = arith::AndIOp::create(b, quadrant, b.integers(bit));
-    return arith::CmpIOp::create(b, arith::CmpIPredicate::ne, masked,
-                                 b.integers(0));
-  };
-  Value result = b.select(isSet(1), cosine, sine);
-  result = b.select(isSet(2), b.negative(result), result);
-  return b.select(b.is(Is::OLT, b.size(x), 0x1p50), result, b.splat(kNaN));
-}
-static Value emitSin(MathBuilder &b, ValueRange x) {
-  return emitCircular(b, x[0], /*isSine=*/true);
-}
-static Value emitCos(MathBuilder &b, ValueRange x) {
-  return emitCircular(b, x[0], /*isSine=*/false);
-}
-
-/// The angle of the smaller of two magnitudes, with what that leaves to the
-/// axis of the larger one.
-static Value emitAtan2(MathBuilder &b, ValueRange operands) {
-  Value y = operands[0], x = operands[1];
-  Value height = b.size(y), width = b.size(x);
-  Value isSteep = b.is(Is::OGT, height, width);
-  Value less = b.select(isSteep, width, height);
-  Value more = b.select(isSteep, height, width);
-  Value ratio = b.quotient(less, more);
-  // Those of two zeros and of two infinities are what IEEE says.
-  ratio = b.select(b.is(Is::OEQ, more, 0.0), b.splat(0.0), ratio);
-  ratio = b.select(b.is(Is::OEQ, less, kInfinity), b.splat(1.0), ratio);
-  Value angle = math::AtanOp::create(b, ratio);
-  angle = b.select(isSteep, b.fsub(b.splat(M_PI_2), angle), angle);
-  angle = b.select(b.isNegative(x), b.fsub(b.splat(M_PI), angle), angle);
-  angle = b.withSign(angle, y);
-  return b.select(b.is(Is::UNO, x, y), b.splat(kNaN), angle);
-}
 
 /// What is left of `x` by whole numbers of `y`, with its sign. It is exact, as
 /// f64 has all digits of the difference; NaN where the quotient exceeds 2^52.
@@ -181,12 +71,25 @@ static Value emitCbrt(MathBuilder &b, ValueRange operands) {
   return b.select(isNumber, root, x);
 }
 
+static Value emitRsqrt(MathBuilder &b, ValueRange x) {
+  return b.quotient(b.splat(1.0), math::SqrtOp::create(b, x[0]));
+}
+
 /// `x^y`; as IEEE says of zeros, infinities, NaN and negative numbers.
 static Value emitPower(MathBuilder &b, ValueRange operands) {
   Value x = operands[0], y = operands[1];
   Value size = b.size(x), one = b.splat(1.0);
-  Value log = math::Log2Op::create(b, size);
-  Value power = math::Exp2Op::create(b, b.fmul(y, log));
+  // What is lost of the logarithm of f32 would be many digits of the power.
+  auto widen = [&](Value number) -> Value {
+    if (b.isF64())
+      return number;
+    return arith::ExtFOp::create(b, b.getF64Type(), number);
+  };
+  Value log = math::Log2Op::create(b, widen(size));
+  log = arith::MulFOp::create(b, widen(y), log);
+  Value power = math::Exp2Op::create(b, log);
+  if (!b.isF64())
+    power = arith::TruncFOp::create(b, b.getF32Type(), power);
   auto either = [&](Value p, Value q) -> Value {
     return arith::OrIOp::create(b, p, q);
   };
@@ -271,7 +174,7 @@ static Value emitLogOfTwice(MathBuilder &b, Value x) {
   return b.fadd(math::LogOp::create(b, x), b.splat(M_LN2));
 }
 /// From here on the square has no digit more than that and 1.
-static constexpr double kFar = 0x1p13;
+static double getFar(const MathBuilder &b) { return b.byType(0x1p13, 0x1p28); }
 
 static Value emitAsinh(MathBuilder &b, ValueRange operands) {
   Value x = operands[0], size = b.size(x), one = b.splat(1.0);
@@ -279,7 +182,7 @@ static Value emitAsinh(MathBuilder &b, ValueRange operands) {
   Value root = math::SqrtOp::create(b, b.fadd(square, one));
   Value near = math::Log1pOp::create(
       b, b.fadd(size, b.quotient(square, b.fadd(root, one))));
-  Value isFar = b.is(Is::OGT, size, kFar);
+  Value isFar = b.is(Is::OGT, size, getFar(b));
   return b.withSign(b.select(isFar, emitLogOfTwice(b, size), near), x);
 }
 static Value emitAcosh(MathBuilder &b, ValueRange operands) {
@@ -288,7 +191,7 @@ static Value emitAcosh(MathBuilder &b, ValueRange operands) {
   Value near =
       math::Log1pOp::create(b, b.fadd(more, math::SqrtOp::create(b, square)));
   near = b.select(b.is(Is::OLT, x, 1.0), b.splat(kNaN), near);
-  return b.select(b.is(Is::OGT, x, kFar), emitLogOfTwice(b, x), near);
+  return b.select(b.is(Is::OGT, x, getFar(b)), emitLogOfTwice(b, x), near);
 }
 static Value emitAtanh(MathBuilder &b, ValueRange operands) {
   Value x = operands[0], size = b.size(x);
@@ -304,28 +207,41 @@ static Value emitAtanh(MathBuilder &b, ValueRange operands) {
 namespace {
 using Emitter = Value (*)(MathBuilder &, ValueRange);
 
-/// A function of vectors or scalars of f32, before MLIR's pattern for it.
+/// Which numbers a function is known of.
+enum class Of { F32, F64, Either };
+} // namespace
+
+/// The builder of a function of vectors or of scalars; none where the function
+/// is of others.
+static std::optional<MathBuilder>
+begin(Operation *op, PatternRewriter &rewriter, bool ofVectors, Of of) {
+  Type type = op->getResult(0).getType();
+  int64_t lanes = 0;
+  if (ofVectors) {
+    auto vector = dyn_cast<VectorType>(type);
+    if (!vector || vector.getRank() != 1 || vector.isScalable())
+      return std::nullopt;
+    lanes = vector.getNumElements();
+    type = vector.getElementType();
+  }
+  if (!(type.isF32() && of != Of::F64) && !(type.isF64() && of != Of::F32))
+    return std::nullopt;
+  return std::optional<MathBuilder>(std::in_place, op->getLoc(), rewriter,
+                                    cast<FloatType>(type), lanes);
+}
+
+namespace {
+/// A function, before MLIR's pattern for it.
 struct EmitFunction : RewritePattern {
   EmitFunction(MLIRContext *context, StringRef name, Emitter emit,
-               bool ofVectors)
+               bool ofVectors, Of of)
       : RewritePattern(name, /*benefit=*/2, context), emit(emit),
-        ofVectors(ofVectors) {}
+        ofVectors(ofVectors), of(of) {}
 
   LogicalResult matchAndRewrite(Operation *op,
                                 PatternRewriter &rewriter) const override {
-    Type type = op->getResult(0).getType();
-    int64_t lanes = 0;
-    if (ofVectors) {
-      auto vector = dyn_cast<VectorType>(type);
-      if (!vector || vector.getRank() != 1 || vector.isScalable())
-        return failure();
-      lanes = vector.getNumElements();
-      type = vector.getElementType();
-    }
-    if (!type.isF32())
-      return failure();
-    MathBuilder b(op->getLoc(), rewriter, rewriter.getF32Type(), lanes);
-    Value result = emit(b, op->getOperands());
+    std::optional<MathBuilder> b = begin(op, rewriter, ofVectors, of);
+    Value result = b ? emit(*b, op->getOperands()) : Value();
     if (!result)
       return failure();
     rewriter.replaceOp(op, result);
@@ -335,21 +251,51 @@ struct EmitFunction : RewritePattern {
 private:
   Emitter emit;
   bool ofVectors;
+  Of of;
+};
+
+struct EmitTanh : OpRewritePattern<math::TanhOp> {
+  EmitTanh(MLIRContext *context, bool ofVectors)
+      : OpRewritePattern(context, /*benefit=*/2), ofVectors(ofVectors) {}
+
+  LogicalResult matchAndRewrite(math::TanhOp op,
+                                PatternRewriter &rewriter) const override {
+    std::optional<MathBuilder> b = begin(op, rewriter, ofVectors, Of::F32);
+    if (!b)
+      return failure();
+    rewriter.replaceOp(op, emitScaledTanh(*b, op, rewriter));
+    return success();
+  }
+
+private:
+  bool ofVectors;
+};
+
+/// Adds functions of one kind.
+struct Functions {
+  RewritePatternSet &patterns;
+  bool ofVectors;
+  Of of;
+
+  template <typename Function> void add(Emitter emit) {
+    patterns.add<EmitFunction>(patterns.getContext(),
+                               Function::getOperationName(), emit, ofVectors,
+                               of);
+  }
 };
 } // namespace
 
-template <typename Function>
-static void add(RewritePatternSet &patterns, Emitter emit, bool ofVectors) {
-  patterns.add<EmitFunction>(patterns.getContext(),
-                             Function::getOperationName(), emit, ofVectors);
-}
-
 void fovea::attn::populateElementaryMathPatterns(RewritePatternSet &patterns,
                                                  bool ofVectors) {
-  add<math::SinOp>(patterns, emitSin, ofVectors);
-  add<math::CosOp>(patterns, emitCos, ofVectors);
-  add<math::Atan2Op>(patterns, emitAtan2, ofVectors);
-  add<math::CbrtOp>(patterns, emitCbrt, ofVectors);
+  Functions functions{patterns, ofVectors, Of::F32};
+  functions.add<math::ExpOp>(emitExp);
+  functions.add<math::SinOp>(emitSin);
+  functions.add<math::CosOp>(emitCos);
+  functions.add<math::AtanOp>(emitAtan);
+  functions.add<math::Atan2Op>(emitAtan2);
+  functions.add<math::CbrtOp>(emitCbrt);
+  functions.add<math::ErfOp>(emitScaledErf);
+  patterns.add<EmitTanh>(patterns.getContext(), ofVectors);
 }
 
 void fovea::attn::populateIntegerPowerPatterns(RewritePatternSet &patterns) {
@@ -362,11 +308,32 @@ void fovea::attn::populateScalarMathPatterns(RewritePatternSet &patterns) {
   constexpr bool ofVectors = false;
   populateElementaryMathPatterns(patterns, ofVectors);
   populateIntegerPowerPatterns(patterns);
-  add<arith::RemFOp>(patterns, emitRemainder, ofVectors);
-  add<math::PowFOp>(patterns, emitPowF, ofVectors);
-  add<math::SinhOp>(patterns, emitSinh, ofVectors);
-  add<math::CoshOp>(patterns, emitCosh, ofVectors);
-  add<math::AsinhOp>(patterns, emitAsinh, ofVectors);
-  add<math::AcoshOp>(patterns, emitAcosh, ofVectors);
-  add<math::AtanhOp>(patterns, emitAtanh, ofVectors);
+  Functions either{patterns, ofVectors, Of::Either};
+  either.add<math::PowFOp>(emitPowF);
+  either.add<math::ExpM1Op>(emitExpM1);
+  either.add<math::LogOp>(emitLog);
+  either.add<math::Log10Op>(emitLog10);
+  either.add<math::Log1pOp>(emitLog1p);
+  either.add<math::ErfcOp>(emitErfc);
+  either.add<math::AsinOp>(emitAsin);
+  either.add<math::AcosOp>(emitAcos);
+  either.add<math::SinhOp>(emitSinh);
+  either.add<math::CoshOp>(emitCosh);
+  either.add<math::AsinhOp>(emitAsinh);
+  either.add<math::AcoshOp>(emitAcosh);
+  either.add<math::AtanhOp>(emitAtanh);
+  Functions single{patterns, ofVectors, Of::F32};
+  single.add<arith::RemFOp>(emitRemainder);
+  Functions wide{patterns, ofVectors, Of::F64};
+  wide.add<math::ExpOp>(emitExp);
+  wide.add<math::Exp2Op>(emitExp2);
+  wide.add<math::Log2Op>(emitLog2);
+  wide.add<math::RsqrtOp>(emitRsqrt);
+  wide.add<math::SinOp>(emitSin);
+  wide.add<math::CosOp>(emitCos);
+  wide.add<math::AtanOp>(emitAtan);
+  wide.add<math::Atan2Op>(emitAtan2);
+  wide.add<math::CbrtOp>(emitCbrt);
+  wide.add<math::ErfOp>(emitErf);
+  wide.add<math::TanhOp>(emitTanh);
 }

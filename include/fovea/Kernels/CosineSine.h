@@ -15,7 +15,7 @@ namespace fovea::attn {
 
 /// The cosine and sine of `angle` plus some quarters of a turn: `angle` is at
 /// most an eighth of a turn, in radians, and the last two bits of the integer
-/// `quarters`, an i64 for each number, count the quarters.
+/// `quarters` for each number count the quarters.
 std::pair<mlir::Value, mlir::Value>
 emitCosineSine(KernelBuilder &builder, mlir::Value angle, mlir::Value quarters);
 

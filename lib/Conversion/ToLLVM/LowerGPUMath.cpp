@@ -8,17 +8,16 @@
 
 #include "fovea/Conversion/Passes.h"
 #include "fovea/Kernels/ElementaryMath.h"
-#include "fovea/Kernels/SoftmaxAlgebra.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Transforms/Passes.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Math/Transforms/Passes.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/ImplicitLocOpBuilder.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
 #include "llvm/ADT/TypeSwitch.h"
-#include <cmath>
 
 namespace fovea::attn {
 #define GEN_PASS_DEF_LOWERGPUMATHPASS
@@ -32,12 +31,20 @@ using namespace fovea::attn;
 static bool isComposed(Operation *op) {
   if (isa<arith::CeilDivSIOp, arith::CeilDivUIOp, arith::FloorDivSIOp>(op))
     return true;
-  return isa<arith::RemFOp, math::AcosOp, math::AcoshOp, math::AsinOp,
-             math::AsinhOp, math::Atan2Op, math::AtanOp, math::AtanhOp,
-             math::CbrtOp, math::CosOp, math::CoshOp, math::ErfOp, math::ErfcOp,
-             math::ExpM1Op, math::FPowIOp, math::Log1pOp, math::PowFOp,
-             math::SinOp, math::SinhOp, math::TanOp>(op) &&
-         op->getResult(0).getType().isF32();
+  if (op->getNumResults() != 1)
+    return false;
+  Type type = op->getResult(0).getType();
+  if (isa<math::Exp2Op, math::Log2Op, math::RsqrtOp>(op))
+    return type.isF64();
+  if (isa<arith::RemFOp>(op))
+    return type.isF32();
+  return isa<math::AcosOp, math::AcoshOp, math::AsinOp, math::AsinhOp,
+             math::Atan2Op, math::AtanOp, math::AtanhOp, math::CbrtOp,
+             math::CosOp, math::CoshOp, math::ErfOp, math::ErfcOp, math::ExpOp,
+             math::ExpM1Op, math::FPowIOp, math::LogOp, math::Log10Op,
+             math::Log1pOp, math::PowFOp, math::SinOp, math::SinhOp,
+             math::TanOp, math::TanhOp>(op) &&
+         (type.isF32() || type.isF64());
 }
 
 static LogicalResult compose(Operation *module) {
@@ -52,12 +59,6 @@ static LogicalResult compose(Operation *module) {
   arith::populateCeilFloorDivExpandOpsPatterns(patterns);
   populateScalarMathPatterns(patterns);
   math::populateExpansionPatterns(patterns, {"powf", "tan"});
-  populateMathPolynomialApproximationPatterns(patterns, [](StringRef name) {
-    return llvm::is_contained({"math.acos", "math.asin", "math.atan",
-                               "math.erf", "math.erfc", "math.expm1",
-                               "math.log1p"},
-                              name);
-  });
   GreedyRewriteConfig config;
   config.setStrictness(GreedyRewriteStrictness::ExistingAndNewOps);
   return applyOpPatternsGreedily(ops, std::move(patterns), config);
@@ -188,34 +189,13 @@ struct LowerGPUMathPass
                                            arguments)
           .getResult(0);
     };
-    auto constant = [&](double value) -> Value {
-      return arith::ConstantOp::create(b, b.getF32FloatAttr(value));
-    };
-    auto times = [&](Value value, double factor) -> Value {
-      return arith::MulFOp::create(b, value, constant(factor));
-    };
-    auto exp2 = [&](Value value) {
-      return call("llvm.nvvm.ex2.approx.ftz", value);
-    };
-    // Of numbers below the least normal one, too, which would be zero.
-    auto log2 = [&](Value value) {
-      return call("llvm.nvvm.lg2.approx.f", value);
-    };
     return TypeSwitch<Operation *, Value>(op)
-        .Case([&](math::Exp2Op) { return exp2(x); })
-        .Case([&](math::ExpOp) { return exp2(times(x, softmax::kLog2E)); })
-        .Case([&](math::Log2Op) { return log2(x); })
-        .Case([&](math::LogOp) { return times(log2(x), 1 / softmax::kLog2E); })
-        .Case([&](math::Log10Op) { return times(log2(x), std::log10(2.0)); })
+        .Case([&](math::Exp2Op) { return call("llvm.nvvm.ex2.approx.ftz", x); })
+        // Of numbers below the least normal one, too, which would be zero.
+        .Case([&](math::Log2Op) { return call("llvm.nvvm.lg2.approx.f", x); })
         .Case(
             [&](math::RsqrtOp) { return call("llvm.nvvm.rsqrt.approx.f", x); })
         .Case([&](math::SqrtOp) { return call("llvm.nvvm.sqrt.rn.f", x); })
-        .Case([&](math::TanhOp) -> Value {
-          Value power = exp2(times(x, 2 * softmax::kLog2E));
-          Value sum = arith::AddFOp::create(b, power, constant(1));
-          Value quotient = times(call("llvm.nvvm.rcp.approx.ftz.f", sum), 2);
-          return arith::SubFOp::create(b, constant(1), quotient);
-        })
         .Default([](Operation *) { return Value(); });
   }
 };

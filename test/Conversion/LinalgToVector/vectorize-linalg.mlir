@@ -341,7 +341,7 @@ func.func @divided_exactly(%x: memref<8x64xf32>, %s: memref<8xf32>) {
 
 // CHECK-LABEL: func.func @function(
 //   CHECK-NOT:   math.tanh %{{.*}} : vector
-//       CHECK:   math.fma {{.*}} : vector<16xf32>
+//       CHECK:   vector.fma {{.*}} : vector<16xf32>
 func.func @function(%x: memref<64xf32>) {
   linalg.map { math.tanh } ins(%x : memref<64xf32>) outs(%x : memref<64xf32>)
   return
@@ -494,7 +494,7 @@ func.func @masked_rows(%x: memref<8x64xf32>, %is: memref<8xi1>, %out: memref<8x6
 
 // CHECK-LABEL: func.func @every_other(
 //       CHECK:   vector.from_elements {{.*}} : vector<16xf32>
-//       CHECK:   math.fma {{.*}} : vector<16xf32>
+//       CHECK:   vector.fma {{.*}} : vector<16xf32>
 //       CHECK:   vector.store
 func.func @every_other(%x: memref<64xf32, strided<[2]>>, %out: memref<64xf32>) {
   linalg.map { math.tanh } ins(%x : memref<64xf32, strided<[2]>>) outs(%out : memref<64xf32>)

@@ -2,18 +2,18 @@
 
 // CHECK-LABEL: gpu.func @numbers
 // CHECK: llvm.call_intrinsic "llvm.nvvm.ex2.approx.ftz"
-// CHECK: %[[LOG:.*]] = llvm.call_intrinsic "llvm.nvvm.lg2.approx.f"
-// CHECK: arith.mulf %[[LOG]]
+// CHECK: llvm.call_intrinsic "llvm.nvvm.lg2.approx.f"
 // CHECK: llvm.call_intrinsic "llvm.nvvm.rsqrt.approx.f"
 // CHECK: llvm.call_intrinsic "llvm.nvvm.sqrt.rn.f"
 // CHECK: llvm.intr.fma
 // CHECK: llvm.intr.maxnum
-// CHECK: llvm.call_intrinsic "llvm.nvvm.rcp.approx.ftz.f"
+// A quotient of polynomials, whose last digit does not matter.
+// CHECK: arith.divf {{.*}} fastmath<afn> : f32
 // CHECK-NOT: math.
 gpu.module @kernels {
   gpu.func @numbers(%x: f32, %m: memref<7xf32>) kernel {
     %0 = math.exp2 %x : f32
-    %1 = math.log %0 : f32
+    %1 = math.log2 %0 : f32
     %2 = math.rsqrt %1 : f32
     %3 = math.sqrt %2 : f32
     %4 = math.fma %3, %x, %x : f32
@@ -113,9 +113,8 @@ gpu.module @kernels {
   // CHECK-LABEL: @narrow
   // CHECK-SAME: (%[[X:.*]]: bf16, %[[Y:.*]]: f16
   // CHECK: %[[WIDE:.*]] = arith.extf %[[X]] : bf16 to f32
-  // CHECK: arith.mulf %[[WIDE]]
-  // CHECK: %[[POWER:.*]] = llvm.call_intrinsic "llvm.nvvm.ex2.approx.ftz"
-  // CHECK: arith.truncf %[[POWER]] : f32 to bf16
+  // CHECK: arith.cmpf olt, %{{.*}}, %[[WIDE]] : f32
+  // CHECK: arith.truncf %{{.*}} : f32 to bf16
   // CHECK: %[[MORE:.*]] = llvm.intr.maxnum
   // CHECK: arith.truncf %[[MORE]] : f32 to f16
   gpu.func @narrow(%x: bf16, %y: f16, %m: memref<1xbf16>, %n: memref<1xf16>) kernel {
@@ -179,10 +178,38 @@ gpu.module @kernels {
 
 // -----
 
+// Functions of f64 are made of its instructions; a far angle of f32 is reduced where there is one.
 gpu.module @kernels {
-  gpu.func @double(%x: f64) kernel {
-    // expected-error@+1 {{'math.exp' op on 'f64' has no instruction on NVIDIA GPUs}}
+  // CHECK-LABEL: @double
+  // CHECK-NOT: math.
+  // CHECK-NOT: approx
+  // CHECK: gpu.return
+  gpu.func @double(%x: f64, %m: memref<1xf64>) kernel {
     %0 = math.exp %x : f64
+    %1 = math.log %0 : f64
+    %2 = math.sin %1 : f64
+    %3 = math.powf %2, %x : f64
+    %4 = math.tanh %3 : f64
+    %5 = math.erf %4 : f64
+    %6 = math.rsqrt %5 : f64
+    %7 = math.acos %6 : f64
+    %8 = math.log1p %7 : f64
+    %9 = math.tan %8 : f64
+    %10 = math.sinh %9 : f64
+    %c0 = arith.constant 0 : index
+    memref.store %10, %m[%c0] : memref<1xf64>
+    gpu.return
+  }
+
+  // CHECK-LABEL: @far
+  // CHECK: %[[IS_FAR:.*]] = arith.cmpf uge, {{.*}} : f64
+  // CHECK: scf.if %[[IS_FAR]]
+  // CHECK-COUNT-7: "llvm.roundeven.f64"
+  // CHECK: gpu.return
+  gpu.func @far(%x: f32, %m: memref<1xf32>) kernel {
+    %0 = math.cos %x : f32
+    %c0 = arith.constant 0 : index
+    memref.store %0, %m[%c0] : memref<1xf32>
     gpu.return
   }
 }

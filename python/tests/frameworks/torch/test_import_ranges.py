@@ -54,6 +54,29 @@ def test_unary(name):
     compare(UNARY[name], VALUES)
 
 
+@pytest.mark.parametrize("name", UNARY)
+@pytest.mark.parametrize(("type", "tolerance"), [(torch.float32, 2e-6), (torch.float64, 1e-13)])
+def test_unary_of_gpus(name, type, tolerance):
+    values = VALUES.to(type)
+    if type is torch.float64 and name in ("sin", "cos", "tan"):
+        # Beyond 2^50 these are NaN.
+        values = values[~(values.abs() > 2.0**50) | values.isinf()]
+    found = np.asarray(fovea.import_torch(Call(UNARY[name]), values, target="gpu-sim")(values))
+    expected = UNARY[name](values).numpy()
+    assert found.dtype == expected.dtype
+    if expected.dtype == bool:
+        np.testing.assert_array_equal(found, expected)
+    else:
+        np.testing.assert_allclose(found, expected, rtol=tolerance, atol=1e-37)
+
+
+def test_powers_of_gpus():
+    for type, tolerance in ((torch.float32, 1e-6), (torch.float64, 1e-12)):
+        x, y = LEFT.to(type), RIGHT.to(type)
+        found = np.asarray(fovea.import_torch(Call(torch.pow), x, y, target="gpu-sim")(x, y))
+        np.testing.assert_allclose(found, torch.pow(x, y).numpy(), rtol=tolerance, atol=1e-37)
+
+
 @pytest.mark.parametrize("name", BINARY)
 def test_binary(name):
     compare(BINARY[name], LEFT, RIGHT)

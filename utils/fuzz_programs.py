@@ -28,9 +28,10 @@ PROGRAMS_PER_PROCESS = 100
 
 def run(seed, options):
     """How a program ends: "right", "refused" or "wrong", and what there is to say."""
-    from programs.trial import Refused, Wrong
+    from programs.trial import Refused, Way, Wrong
 
-    trial = importlib.import_module(f"programs.of_{options.framework}").Trial(seed, options.target)
+    way = Way(options.target, options.element_type, options.train)
+    trial = importlib.import_module(f"programs.of_{options.framework}").Trial(seed, way)
     trial.canary = options.canary
     try:
         trial.run()
@@ -59,7 +60,8 @@ def worker(options):
 def run_process(options, first, count, deadline, counts):
     """One process of programs. Returns the seed behind the last one that it began."""
     command = [sys.executable, __file__, "--worker", "--seed", str(first), "--count", str(count)]
-    command += ["--framework", options.framework, "--target", options.target, "--deadline", str(deadline)] + ["--canary"] * options.canary
+    command += ["--framework", options.framework, "--target", options.target, "--deadline", str(deadline)]
+    command += ["--element-type", options.element_type] + ["--train"] * options.train + ["--canary"] * options.canary
     current, following = None, first
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
         assert process.stdout is not None
@@ -88,10 +90,14 @@ def main():
     parser.add_argument("--seed", type=int, default=1, help="of the first program")
     parser.add_argument("--framework", default="torch", choices=["torch", "jax"])
     parser.add_argument("--target", default="cpu", choices=["cpu", "gpu-sim", "reference"])
+    parser.add_argument("--element-type", default="f32", choices=["f32", "f16", "bf16"])
+    parser.add_argument("--train", action="store_true", help="PyTorch by torch.compile, results and gradients, rather than whole programs")
     parser.add_argument("--canary", action="store_true", help="judge wrongly, so that programs fail")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--deadline", type=float, default=float("inf"), help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.train and (options.framework, options.target) != ("torch", "cpu"):
+        parser.error("--train needs --framework torch and --target cpu")
     if options.worker:
         return worker(options)
 

@@ -200,7 +200,8 @@ def raise_attention(module: GraphModule) -> int:
         found, reasons = find_attention(each.graph)
         for reason in reasons:
             record_fallback(_CALLER, reason)
-        for attention in found:
+        # The last one first: operands of another may be the result of one.
+        for attention in reversed(found):
             if isinstance(attention, Multihead):
                 _replace_multihead(attention)
             else:

@@ -16,6 +16,8 @@ __all__ = ["DECOMPOSITIONS"]
 
 aten = torch.ops.aten
 
+NARROW = (torch.bfloat16, torch.float16)
+
 
 def _cumsum(x: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Tensor:
     """A scan. Of integers of known extents, sums of 1, 2, 4, ... elements: masks of transformers follow from these, and are
@@ -26,7 +28,7 @@ def _cumsum(x: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Tensor:
         return x.to(dtype)
     if dtype.is_floating_point or isinstance(x.shape[dim], torch.SymInt):
         # Narrow types are summed as PyTorch sums them.
-        sums = torch.float32 if dtype in (torch.bfloat16, torch.float16) else dtype
+        sums = torch.float32 if dtype in NARROW else dtype
         return NotImplemented if x.dtype == sums == dtype else aten.cumsum.default(x.to(dtype).to(sums), dim).to(dtype)
     x = x.movedim(dim, -1).to(dtype)
     reach = 1
@@ -46,7 +48,7 @@ def _gelu(x: Tensor, *, approximate: str = "none") -> Tensor:
 def _layer_norm(x: Tensor, shape: Sequence[int], weight: Tensor | None, bias: Tensor | None, eps: float) -> tuple[Tensor, ...]:
     """torch-mlir has the variance in float64."""
     dims = list(range(-len(shape), 0))
-    wide = x.to(torch.float32) if x.dtype in (torch.bfloat16, torch.float16) else x
+    wide = x.to(torch.float32) if x.dtype in NARROW else x
     mean = wide.mean(dims, keepdim=True)
     centred = wide - mean
     scale = torch.rsqrt((centred * centred).mean(dims, keepdim=True) + eps)
@@ -392,11 +394,40 @@ def _elu(x: Tensor, alpha: float = 1, scale: float = 1, input_scale: float = 1) 
 
 
 def _rms_norm(x: Tensor, shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None) -> Tensor:
-    """torch-mlir adds nothing where `eps` is not given."""
-    if eps is not None:
+    """torch-mlir adds nothing where `eps` is not given, and adds squares in the type of the elements."""
+    if eps is not None and x.dtype not in NARROW:
         return NotImplemented
-    wide = torch.float32 if x.dtype in (torch.bfloat16, torch.float16) else x.dtype
-    return aten.rms_norm.default(x, shape, weight, torch.finfo(wide).eps)
+    wide = x.to(torch.float32) if x.dtype in NARROW else x
+    weight = weight if weight is None else weight.to(wide.dtype)
+    return aten.rms_norm.default(wide, shape, weight, torch.finfo(wide.dtype).eps if eps is None else eps).to(x.dtype)
+
+
+# ----------------------------------------------------------------------------
+# Sums of narrow types, which PyTorch has in f32
+# ----------------------------------------------------------------------------
+
+def _in_f32(operation: Callable[..., Any]) -> Callable[..., Any]:
+    """An operation that adds or multiplies many elements; the results have the type that they have."""
+
+    def narrow(result: Any, dtype: torch.dtype) -> Any:
+        if isinstance(result, Tensor):
+            return result.to(dtype) if result.is_floating_point() else result
+        return tuple(narrow(each, dtype) for each in result)
+
+    def decomposition(x: Tensor, *arguments: Any, dtype: torch.dtype | None = None, **options: Any) -> Any:
+        dtype = dtype or x.dtype
+        if dtype not in NARROW:
+            return NotImplemented
+        # Elements are rounded to the type that is asked for before they are added.
+        return narrow(operation(x.to(dtype).to(torch.float32), *arguments, **options), dtype)
+
+    return decomposition
+
+
+def _index_put(x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False) -> Tensor:
+    if not accumulate or x.dtype not in NARROW:
+        return NotImplemented
+    return aten.index_put.default(x.to(torch.float32), indices, values.to(torch.float32), True).to(x.dtype)
 
 
 # ----------------------------------------------------------------------------
@@ -423,7 +454,7 @@ def _logcumsumexp(x: Tensor, dim: int) -> Tensor:
     if isinstance(x.shape[dim], torch.SymInt):
         raise NotImplementedError("logcumsumexp of an extent that is not known")
     type, x, reach = x.dtype, x.movedim(dim, -1), 1
-    if type in (torch.bfloat16, torch.float16):
+    if type in NARROW:
         x = x.to(torch.float32)
     while reach < x.shape[-1]:
         x = torch.cat([x[..., :reach], _logaddexp(x[..., reach:], x[..., :-reach])], -1)
@@ -510,6 +541,12 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     aten.nanmedian.default: _nanmedian, aten.nanmedian.dim: _nanmedian_dim,
     aten.clamp.Tensor: _clamp_tensor, aten.isclose.default: _isclose, aten.elu.default: _elu, aten.rms_norm.default: _rms_norm,
     aten.logaddexp.default: _logaddexp, aten.logaddexp2.default: _logaddexp2, aten.logcumsumexp.default: _logcumsumexp,
+    aten.index_put.default: _index_put,
+    **{operation: _in_f32(operation) for operation in (
+        aten.sum.default, aten.sum.dim_IntList, aten.mean.default, aten.mean.dim, aten.prod.default, aten.prod.dim_int,
+        aten.cumprod.default, aten.var.correction, aten.var_mean.correction, aten.linalg_vector_norm.default,
+        aten._embedding_bag_forward_only.default,
+    )},
     aten.floor_divide.default: _floor_divide, aten.div.Tensor_mode: _floor_divide, aten.div.Scalar_mode: _floor_divide,
     torch.ops.prims.view_of.default: _view_of, torch.ops.prims.copy_strided.default: _copy_strided,
 }  # fmt: skip

@@ -26,17 +26,16 @@ class Draw(draw.Draw):
         return np.random.default_rng(self.random.randrange(1000)).integers(most, size=shape)
 
 
-def narrow(arguments):
-    return [np.asarray(x, np.float32) for x in arguments]
+TYPES = {"f32": "float32", "f16": "float16", "bf16": "bfloat16"}
 
 
 class Trial(trial.Trial):
     draw = Draw
     refuses = (IndexError, TypeError, ValueError)
 
-    def __init__(self, seed, target):
+    def __init__(self, seed, way):
         self.generator = np.random.default_rng(seed)
-        super().__init__(seed, target)
+        super().__init__(seed, way)
 
     def make_argument(self, shape):
         with jax.enable_x64(True):
@@ -50,12 +49,20 @@ class Trial(trial.Trial):
     def call(self, *arguments):
         return trial.evaluate(self.steps, self.results, arguments)
 
+    def narrow(self, arguments):
+        return [np.asarray(x, TYPES[self.way.element_type]) for x in arguments]
+
     def run_eagerly(self, arguments):
         with jax.enable_x64(True):
             exact = self.call(*arguments)
-        single = self.call(*map(jax.numpy.asarray, narrow(arguments)))
+        single = self.call(*map(jax.numpy.asarray, self.narrow(arguments)))
         return [np.asarray(each) for each in single], [np.asarray(each) for each in exact]
 
+    def run_disturbed(self, arguments, change):
+        with jax.enable_x64(True):
+            results = trial.evaluate(self.steps, self.results, arguments, lambda value: change(value) if value.dtype.kind == "f" else value)
+        return [np.asarray(each) for each in results]
+
     def compile(self):
-        compiled = fovea.import_jax(self.call, *narrow(self.arguments), target=self.target)
-        return lambda arguments: compiled(*narrow(arguments))
+        compiled = fovea.import_jax(self.call, *self.narrow(self.arguments), target=self.way.target)
+        return lambda arguments: compiled(*self.narrow(arguments))

@@ -235,6 +235,19 @@ def test_sinks():
     assert [*compiled.calls[0]] == ["sink"]
 
 
+def test_attention_of_attention():
+    def twice(q, k, v):
+        out = scaled_dot_product_attention(q, k, v)
+        for each in (out, k):
+            out = softmax(out @ each.transpose(-1, -2) * 0.3, -1) @ each
+        return scaled_dot_product_attention(out, out, out, is_causal=True)
+
+    q, k, v = qkv(M=N)
+    compiled = Compiled(twice)
+    near(compiled(q, k, v), twice(q, k, v))
+    assert len(compiled.calls) == 4
+
+
 def test_masks_of_run_time():
     def attend(q, k, v, present, bias):
         scores = (q @ k.mT).masked_fill(~present[:, None, None], LOWEST) + bias

@@ -31,8 +31,22 @@ def test_programs_of_torch_in_the_emulator():
     check(10, "--target", "gpu-sim")
 
 
+def test_programs_of_torch_that_train():
+    check(40, "--train")
+
+
+def test_programs_of_narrow_types():
+    check(40, "--element-type", "bf16")
+    check(10, "--framework", "jax", "--element-type", "f16")
+
+
 def test_programs_of_jax():
     check(30, "--framework", "jax")
+
+
+def test_only_pytorch_trains():
+    done = fuzz("--framework", "jax", "--train")
+    assert done.returncode == 2 and "--train needs --framework torch and --target cpu" in done.stderr
 
 
 def test_comparison_compares():

@@ -70,10 +70,7 @@ def _attention(
     if enable_gqa:
         key, value = (each.repeat_interleave(query.shape[-3] // each.shape[-3], -3) for each in (key, value))
     if scale is None:
-        width = query.shape[-1]
-        if isinstance(width, torch.SymInt):
-            raise NotImplementedError("attention of heads whose width is not known, without a scale")
-        scale = 1 / math.sqrt(width)
+        scale = query.shape[-1] ** -0.5
     scores = torch.matmul(query * scale, key.transpose(-2, -1))
     if is_causal:
         scores = scores.masked_fill(torch.arange(query.shape[-2])[:, None] < torch.arange(key.shape[-2]), -math.inf)

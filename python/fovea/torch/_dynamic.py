@@ -182,6 +182,18 @@ def _write_extreme(graph: Graph, function: Any, first: Any, second: Any) -> Any:
     return found
 
 
+def _write_root(graph: Graph, node: Node) -> None:
+    """A power to 1/2 or -1/2 of an extent."""
+    root, power = node.args[0].args, node.args[1]
+    if power > 0:
+        node.target, node.args = aten.sqrt.int, root
+        return
+    with graph.inserting_before(node):
+        of_extent = graph.call_function(aten.sqrt.int, root)
+    of_extent.meta["val"] = node.args[0].meta["val"] ** 0.5
+    node.target, node.args = operator.truediv, (1.0, of_extent)
+
+
 def rewrite_extents(module: GraphModule) -> None:
     """Greater and lesser ones, remainders, and extents as numbers of tensors and their roots: torch-mlir has no word for
     them, or does not lower it."""
@@ -189,8 +201,8 @@ def rewrite_extents(module: GraphModule) -> None:
     for node in list(graph.nodes):
         if node.target is torch.sym_float:
             node.target = aten.Float.Scalar
-        elif node.target is operator.pow and node.args[1] == 0.5 and node.args[0].target is aten.Float.Scalar:
-            node.target, node.args = aten.sqrt.int, node.args[0].args
+        elif node.target is operator.pow and node.args[1] in (0.5, -0.5) and node.args[0].target is aten.Float.Scalar:
+            _write_root(graph, node)
         if node.target not in (torch.sym_max, torch.sym_min, operator.mod) or not isinstance(node.meta.get("val"), torch.SymInt):
             continue
         first, second = node.args

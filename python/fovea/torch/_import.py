@@ -180,7 +180,7 @@ def import_module(
             left = _find_left(importer.module)
             if left and not any(shapes):
                 left = _find_unknown(exported.graph) or left
-            reason = _find_reason(messages) or left or _first_line(error)
+            reason = _find_reason(messages) or _find_wordless(error, exported.graph) or left or _first_line(error)
             raise _fovea.FoveaError(f"torch-mlir does not import {type(model).__name__}: {reason}") from error
     types = [str(each).removeprefix("torch.") for each in found_types]
     # Of others the module says what they are.
@@ -206,6 +206,17 @@ def _find_unknown(graph: torch.fx.Graph) -> str | None:
             place = find_place(node.stack_trace, " at")
             return f"extents of results of {node.target}{place} are numbers of tensors, known only when it runs"
     return None
+
+
+def _find_wordless(error: Exception, graph: torch.fx.Graph) -> str | None:
+    """A function of extents that ended the import: nothing was lowered, and all that comes before it is left."""
+    what = r"(?:Unimplemented call_function: target=|Unsupported builtin function for symbolic types: )"
+    unknown = re.search(what + r"<(?:built-in )?function (\w+)", str(error))
+    if unknown is None:
+        return None
+    nodes = (each for each in graph.nodes if getattr(each.target, "__name__", None) == unknown[1])
+    places = (find_place(each.stack_trace, ", called at") for each in nodes)
+    return f"it has no word for {unknown[1]} of extents" + next(filter(None, places), "")
 
 
 def _find_fixed(error: Exception, names: Sequence[str], fixed: Mapping[str, str | None]) -> str | None:
@@ -272,10 +283,6 @@ def _find_left(module: Any) -> str | None:
 
 
 def _first_line(error: Exception) -> str:
-    what = r"(?:Unimplemented call_function: target=|Unsupported builtin function for symbolic types: )"
-    unknown = re.search(what + r"<(?:built-in )?function (\w+)", str(error))
-    if unknown:
-        return f"it has no word for {unknown[1]} of extents"
     if "operation 'with_effects'" in str(error):
         return "it has no word for operations that may fail when they run, such as those of torch.linalg that solve and factor"
     # What a decomposition says, and of which operation.

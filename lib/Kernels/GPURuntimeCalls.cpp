@@ -79,10 +79,13 @@ static SmallVector<Value> getDynamicSizes(OpBuilder &builder, Location loc,
 }
 
 int64_t GPURuntimeCalls::getElementBytes(MemRefType type) {
+  Type element = type.getElementType();
+  auto complex = dyn_cast<ComplexType>(element);
+  if (complex)
+    element = complex.getElementType();
+  int64_t bits = element.isIndex() ? 64 : element.getIntOrFloatBitWidth();
   // A truth value takes a byte.
-  int64_t bits =
-      type.getElementType().isIndex() ? 64 : type.getElementTypeBitWidth();
-  return llvm::divideCeil(bits, 8);
+  return (complex ? 2 : 1) * llvm::divideCeil(bits, 8);
 }
 
 Value GPURuntimeCalls::getNumBytes(OpBuilder &builder, Location loc,

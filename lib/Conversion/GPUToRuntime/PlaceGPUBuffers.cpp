@@ -82,8 +82,12 @@ struct PlaceGPUBuffersPass
 static Type findUnsizedBuffer(TypeRange types) {
   for (Type type : types) {
     auto buffer = dyn_cast<BaseMemRefType>(type);
-    if (buffer &&
-        (!buffer.hasRank() || !buffer.getElementType().isIntOrIndexOrFloat()))
+    if (!buffer)
+      continue;
+    Type element = buffer.getElementType();
+    if (auto complex = dyn_cast<ComplexType>(element))
+      element = complex.getElementType();
+    if (!buffer.hasRank() || !element.isIntOrIndexOrFloat())
       return type;
   }
   return {};

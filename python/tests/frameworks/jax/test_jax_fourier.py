@@ -55,15 +55,35 @@ def filtered(x):
     return fft.irfftn(x + 2j * x), fft.ifftn(x - 1j * x).real, fft.irfft(fft.rfft(x) * (jnp.arange(5) < 3))
 
 
+@pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("function", [convolved, computed, filtered])
-def test_complex_numbers(function):
-    check_program(function, normal(2, 6, 8), bound=4e-6)
+def test_complex_numbers(function, target):
+    check_program(function, normal(2, 6, 8), target=target, bound=4e-6)
     with jax.enable_x64(True):
-        check_program(function, jnp.asarray(np.random.default_rng(3).standard_normal((2, 6, 8))), bound=1e-14)
+        check_program(function, jnp.asarray(np.random.default_rng(3).standard_normal((2, 6, 8))), target=target, bound=1e-14)
 
 
-def test_gradients():
-    check_program(jax.grad(lambda x: (jnp.abs(fft.rfft(x)) ** 2).sum()), normal(3, 8), bound=1e-5)
+@pytest.mark.parametrize("target", TARGETS)
+def test_gradients(target):
+    check_program(jax.grad(lambda x: (jnp.abs(fft.rfft(x)) ** 2).sum()), normal(3, 8), target=target, bound=1e-5)
+
+
+def recurrent(x):
+    """A state of complex numbers, a table of these, functions of them, and what moves them."""
+    table = jnp.exp(1j * jnp.arange(8.0)).astype(jnp.complex64)
+
+    def step(state, row):
+        state = state * table + row
+        return state / (1 + jnp.abs(state).max()), (state.sum(), jnp.angle(state[0]), state[::-1].real)
+
+    state, rows = jax.lax.scan(step, jnp.zeros(8, jnp.complex64), x)
+    moved = jnp.where(state.real > 0, state, -state.conj())
+    return state, rows, jnp.exp(state), moved, jnp.cumsum(state), table[jnp.array([3, 1])] * state[:2]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_states_of_complex_numbers(target):
+    check_program(recurrent, normal(12, 8), target=target, bound=4e-6)
 
 
 def test_complex_arrays():
@@ -82,6 +102,3 @@ def test_errors():
     with pytest.raises(fovea.FoveaError, match="a Fourier transform of arrays whose extents are not known"):
         (batch,) = jax.export.symbolic_shape("b")
         fovea.import_jax(lambda x: fft.rfft(x).real, jax.ShapeDtypeStruct((batch, 8), jnp.float32))
-    # No buffer of a kernel has complex numbers.
-    with pytest.raises(fovea.FoveaError, match="buffers of GPUs have a rank and hold numbers"):
-        fovea.import_jax(convolved, normal(2, 6, 8), target="gpu-sim")

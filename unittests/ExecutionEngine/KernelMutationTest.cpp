@@ -254,6 +254,28 @@ func.func @gradients(%q: !q, %k: !k, %v: !k, %o: !q, %l: !l, %d: !q)
   return %r#0, %r#1, %r#2 : !q, !k, !k
 })"};
 
+/// Entries that name whole tiles of rows, some of them twice: so many that the
+/// places of tiles are taken again.
+constexpr Example kNamedTiles = {200, 330, 2, true, R"(
+!q = tensor<1x2x200x64xf16>
+!k = tensor<1x1x330x64xf16>
+!l = tensor<1x2x200xf32>
+!n = tensor<1x1x2x7xi32>
+func.func @gradients(%q: !q, %k: !k, %v: !k, %o: !q, %l: !l, %d: !q)
+    -> (!q, !k, !k) {
+  %iq = tensor.empty() : !q
+  %ik = tensor.empty() : !k
+  %chosen = arith.constant dense<[[[[0, 3, 5, 1, -1, 2, 2],
+      [5, 4, 1, 0, 3, 2, -1]]]]> : !n
+  %r:3 = attn.stream_backward query(%q : !q)
+      source(%k, %v : !k, !k) rows(%chosen : !n) unit = 64
+          ranges [affine_map<(b)[rows, n] -> (0, rows - 9)>] mask <causal>
+      forward(%o, %l : !q, !l) gradient(%d : !q)
+      outs(%iq, %ik, %ik : !q, !k, !k) {block = 128 : i64, scale = 0.125 : f64}
+      -> !q, !k, !k
+  return %r#0, %r#1, %r#2 : !q, !k, !k
+})"};
+
 /// Gradients of what a function of scores reads: a number of each distance.
 constexpr Example kCaptures = {130, 200, 1, true, R"(
 !q = tensor<1x1x130x64xf16>
@@ -658,6 +680,27 @@ TEST_P(SM90a, EveryBarrierOfGradientsIsMissed) {
   // The tiles of the first head find all places free.
   expectMissed("mbarrier.try_wait", {5});
   expectMissed("mbarrier.arrive");
+}
+
+TEST_P(SM90a, EveryInstructionOfListGradientsIsMissed) {
+  example = kNamedTiles;
+  spoiledValues = {};
+  // Not all queries of a tile read them.
+  spoiledKeys = {325};
+  spoiledGradients = {70};
+  // Where the lists of each tile begin, and what has queries or rows.
+  kernelName = "_kernel_4";
+  expectMissed("barrier.cta");
+  for (const char *kernel : {"_kernel_7", "_kernel_8"}) {
+    kernelName = kernel;
+    expectMissed("barrier.cta");
+    expectMissed("mbarrier.init.shared");
+    expectMissed("mbarrier.try_wait");
+    expectMissed("mbarrier.arrive");
+    expectMissed("cp.async.bulk");
+    // That mbarriers are there another fence says, too.
+    expectMissed("fence.proxy", {0});
+  }
 }
 
 /// Which part of the queries a block has, and what adds the parts up. No place

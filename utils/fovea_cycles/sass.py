@@ -93,11 +93,12 @@ def find_loop(code: list[Line], product: str) -> tuple[int, int] | None:
     return max(loops)[2:] if loops else None
 
 
-def find_main_loop(code: list[Line], product: str = "HGMMA", needed: tuple[str, ...] = ()) -> list[Instruction]:
+def find_main_loop(code: list[Line], product: str = "HGMMA", needed: tuple[str, ...] = ("SYNCS.ARRIVE",)) -> list[Instruction]:
     """The shortest way round the smallest loop with the most products; empty if there is none.
 
     What a kernel does rarely (masks, NaN) is behind branches that this way does not take. No branch
-    passes over instructions `needed`."""
+    passes over instructions whose names begin with one of `needed`: one lane of a warp says that a
+    tile is free."""
     if not (found := find_loop(code, product)):
         return []
     labels, (begin, end) = get_labels(code), found
@@ -114,7 +115,7 @@ def find_main_loop(code: list[Line], product: str = "HGMMA", needed: tuple[str, 
             target = labels.get(line.target or "")
             skipped = code[at + 1:target] if needed and target is not None else []
             if target is not None and at < target <= end and not any(
-                    isinstance(x, Instruction) and x.name in needed for x in skipped):
+                    isinstance(x, Instruction) and x.opcode.startswith(needed) for x in skipped):
                 ways.append((target, 1))
             if target is None or line.is_guarded:
                 ways.append((at + 1, 1))

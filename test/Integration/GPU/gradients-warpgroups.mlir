@@ -14,6 +14,12 @@
 // RUN: fovea-run %s --entry=parts --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
 // RUN: env FOVEA_SIMT=seed=7,eager fovea-run %s --entry=parts --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
 // RUN: fovea-run %s --entry=far_parts --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
+// RUN: fovea-run %s --entry=blocks --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
+// RUN: env FOVEA_SIMT=seed=3 fovea-run %s --entry=blocks --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
+// RUN: env FOVEA_SIMT=seed=8,eager fovea-run %s --entry=blocks --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
+// RUN: fovea-run %s --entry=block_lengths --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
+// RUN: env FOVEA_SIMT=seed=5,eager fovea-run %s --entry=block_lengths --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
+// RUN: fovea-run %s --entry=one_list --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
 // RUN: fovea-run %s --entry=near_and_far --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s --check-prefixes=CHECK,MORE
 // RUN: env FOVEA_SIMT=seed=5 fovea-run %s --entry=near_and_far --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s --check-prefixes=CHECK,MORE
 // RUN: env FOVEA_SIMT=seed=6,eager fovea-run %s --entry=near_and_far --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s --check-prefixes=CHECK,MORE
@@ -22,9 +28,10 @@
 // CHECK-NOT: differs
 
 // These are the kernels that run: two for each source. A source of which a row
-// has no order of readers, or a bias, keeps those of other chips.
+// has no order of readers, or a bias, keeps those of other chips; so does one
+// with lists that name less than whole tiles of rows, or rows with log weights.
 // RUN: fovea-opt %s --attn-nvvm-pipeline="chip=sm_90a host=false" | FileCheck %s --check-prefix=KERNELS
-// KERNELS-COUNT-20: nvvm.reqntid = array<i32: {{256|384|512}}, 1, 1>
+// KERNELS-COUNT-28: nvvm.reqntid = array<i32: {{256|384|512}}, 1, 1>
 // KERNELS-NOT: nvvm.reqntid = array<i32: {{256|384|512}}, 1, 1>
 
 // Narrow sums for queries leave registers for three consumers.
@@ -168,4 +175,78 @@ func.func @far_parts(%q: !fq, %s: !fs, %w: !fw, %o: !fq, %l: !fl, %d: !fq) -> (!
       forward(%o, %l : !fq, !fl) gradient(%d : !fq) outs(%iq, %is, %is : !fq, !fs, !fs) d_log_weights(%iw : !fw)
       {block = 64 : i64, scale = 3.125e-02 : f64} -> !fq, !fs, !fs, !fw
   return %r#0, %r#1, %r#2 : !fq, !fs, !fs
+}
+
+// Lists of 128 rows for blocks of 128 queries: two warpgroups of either. Some blocks are named twice, by no list, or later than a query
+// reads; a list is empty. Two ranges.
+!bq = tensor<2x4x330x128xbf16>
+!bk = tensor<2x2x450x128xbf16>
+!bv = tensor<2x2x450x40xbf16>
+!bo = tensor<2x4x330x40xbf16>
+!bl = tensor<2x4x330xf32>
+!bn = tensor<1x2x3x4xi32>
+func.func @blocks(%q: !bq, %k: !bk, %v: !bv, %o: !bo, %l: !bl, %d: !bo) -> (!bq, !bk, !bv) {
+  %lists = arith.constant dense<[[[[0, 3, -1, 1], [2, 2, 0, 1], [3, 1, -1, 0]], [[1, -1, -1, -1], [-1, -1, -1, -1], [0, 2, 1, 0]]]]> : !bn
+  %iq = tensor.empty() : !bq
+  %ik = tensor.empty() : !bk
+  %iv = tensor.empty() : !bv
+  %r:3 = attn.stream_backward query(%q : !bq)
+      source(%k, %v : !bk, !bv) rows(%lists : !bn) unit = 128
+          ranges [affine_map<(b)[rows, n] -> (0, b * 100 + 40)>, affine_map<(b)[rows, n] -> (b * 100 + 50, rows - 9)>] mask <causal>
+      forward(%o, %l : !bo, !bl) gradient(%d : !bo) outs(%iq, %ik, %iv : !bq, !bk, !bv)
+      {block = 128 : i64, scale = 3.125e-02 : f64} -> !bq, !bk, !bv
+  return %r#0, %r#1, %r#2 : !bq, !bk, !bv
+}
+
+// Batch entries with lists, keys and queries of their own; heads with lists of their own.
+!gq = tensor<3x2x150x32xf16>
+!gk = tensor<3x1x200x32xf16>
+!gl = tensor<3x2x150xf32>
+!gn = tensor<3x2x3x2xi32>
+func.func @block_lengths(%q: !gq, %k: !gk, %o: !gq, %l: !gl, %d: !gq) -> (!gq, !gk, !gk) {
+  %lists = arith.constant dense<[[[[0, 1], [3, 2], [1, 3]], [[0, -1], [1, 0], [2, 2]]],
+                                 [[[1, 2], [-1, 0], [3, 1]], [[2, 0], [1, 1], [0, 3]]],
+                                 [[[0, 1], [0, 1], [0, 1]], [[3, 2], [3, 2], [3, 2]]]]> : !gn
+  %keys = arith.constant dense<[200, 130, 0]> : tensor<3xi32>
+  %queries = arith.constant dense<[150, 64, 90]> : tensor<3xi32>
+  %iq = tensor.empty() : !gq
+  %ik = tensor.empty() : !gk
+  %r:3 = attn.stream_backward query(%q : !gq)
+      source(%k, %k : !gk, !gk) lengths(%keys : tensor<3xi32>) rows(%lists : !gn) unit = 64
+          ranges [affine_map<(b)[rows, n] -> (b * 20, rows)>] mask <causal, window = 90>
+      query_lengths(%queries : tensor<3xi32>) forward(%o, %l : !gq, !gl) gradient(%d : !gq) outs(%iq, %ik, %ik : !gq, !gk, !gk)
+      {block = 64 : i64, scale = 3.125e-02 : f64} -> !gq, !gk, !gk
+  return %r#0, %r#1, %r#2 : !gq, !gk, !gk
+}
+
+// One list for all queries, of blocks that are three tiles each, the last of which is cut, beside a source without lists.
+!aq = tensor<1x1x190x64xbf16>
+!ak = tensor<1x1x500x64xbf16>
+!al = tensor<1x1x190xf32>
+!an = tensor<1x1x1x3xi32>
+func.func @one_list(%q: !aq, %k: !ak, %o: !aq, %l: !al, %d: !aq) -> (!aq, !ak, !ak) {
+  %lists = arith.constant dense<[[[[2, 0, 1]]]]> : !an
+  %iq = tensor.empty() : !aq
+  %ik = tensor.empty() : !ak
+  %r:5 = attn.stream_backward query(%q : !aq)
+      source(%k, %k : !ak, !ak) rows(%lists : !an) unit = 192 ranges [affine_map<(b)[rows, n] -> (0, rows)>]
+      source(%k, %k : !ak, !ak) ranges [affine_map<(b)[rows, n] -> (192, 320)>]
+      forward(%o, %l : !aq, !al) gradient(%d : !aq) outs(%iq, %ik, %ik, %ik, %ik : !aq, !ak, !ak, !ak, !ak)
+      {scale = 3.125e-02 : f64} -> !aq, !ak, !ak, !ak, !ak
+  return %r#0, %r#1, %r#3 : !aq, !ak, !ak
+}
+
+// Rows and readers of 32, and log weights: kernels of other chips.
+func.func @others(%q: !aq, %k: !ak, %o: !aq, %l: !al, %d: !aq, %w: tensor<1x1x500xf32>) -> (!aq, !ak) {
+  %lists = arith.constant dense<[[[[2, 0, 1]]]]> : !an
+  %iq = tensor.empty() : !aq
+  %ik = tensor.empty() : !ak
+  %iw = tensor.empty() : tensor<1x1x500xf32>
+  %r:6 = attn.stream_backward query(%q : !aq)
+      source(%k, %k : !ak, !ak) log_weight(%w : tensor<1x1x500xf32>) rows(%lists : !an) unit = 64
+          ranges [affine_map<(b)[rows, n] -> (0, rows)>]
+      source(%k, %k : !ak, !ak) rows(%lists : !an) unit = 32 ranges [affine_map<(b)[rows, n] -> (0, rows)>]
+      forward(%o, %l : !aq, !al) gradient(%d : !aq) outs(%iq, %ik, %ik, %ik, %ik : !aq, !ak, !ak, !ak, !ak)
+      d_log_weights(%iw : tensor<1x1x500xf32>) {scale = 3.125e-02 : f64} -> !aq, !ak, !ak, !ak, !ak, tensor<1x1x500xf32>
+  return %r#0, %r#1 : !aq, !ak
 }

@@ -15,11 +15,21 @@
 // RUN: fovea-compile %s --entry=vq_window --target=nvvm --emit=ptx -o %t.window
 // RUN: not grep -E '\.extern \.func|__nv_|\.local|\.f64' %t.window
 // RUN: FileCheck %s --input-file=%t.window --check-prefixes=CHECK,VQ
+// Of lists that name whole tiles, on sm_90a, warpgroups multiply boxes.
+// RUN: fovea-compile %s --entry=lists --target=nvvm --emit=ptx --chip=sm_90a -o %t.lists
+// RUN: not grep -E '\.extern \.func|__nv_|\.local|\.f64|mma\.sync|ldmatrix|cp\.async\.c[ag]' %t.lists
+// RUN: FileCheck %s --input-file=%t.lists --check-prefix=LISTS
 
 // CHECK-DAG: mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32
 // CHECK-DAG: ex2.approx.ftz.f32
 // CHECK-DAG: .pragma "nounroll";
 // VQ-DAG: vote.sync.ballot
+
+// LISTS-COUNT-2: .reqntid 384, 1, 1
+// LISTS-DAG: cp.async.bulk.tensor.4d.shared::cluster.global
+// LISTS-DAG: mbarrier.arrive.expect_tx
+// LISTS-DAG: wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16
+// LISTS-DAG: wgmma.wait_group.sync.aligned 0
 
 !rows = tensor<1x8x?x64xbf16>
 !wide = tensor<1x8x?x128xf32>
@@ -56,4 +66,13 @@ func.func @vq_window(%q: !rows, %z: tensor<1x8x?xi32>, %v: !rows, %c: tensor<8x5
       outs(%i, %i, %i : !rows, !rows, !rows) d_state(%im, %ik, %ik : !mean, !kept, !kept)
       {block = 512 : i64, causal} -> !rows, !rows, !rows, !mean, !kept, !kept
   return %r#0, %r#1, %r#2, %r#3, %r#4, %r#5 : !rows, !rows, !rows, !mean, !kept, !kept
+}
+
+!lists = tensor<1x8x?x16xi32>
+func.func @lists(%q: !rows, %k: !rows, %v: !rows, %n: !lists, %o: !rows, %l: tensor<1x8x?xf32>, %d: !rows, %i: !rows) -> (!rows, !rows, !rows) {
+  %r:3 = attn.stream_backward query(%q : !rows) source(%k, %v : !rows, !rows) rows(%n : !lists) unit = 128
+      ranges [affine_map<(b)[rows, n] -> (0, rows)>] mask <causal>
+      forward(%o, %l : !rows, tensor<1x8x?xf32>) gradient(%d : !rows) outs(%i, %i, %i : !rows, !rows, !rows)
+      {block = 128 : i64, scale = 0.125 : f64} -> !rows, !rows, !rows
+  return %r#0, %r#1, %r#2 : !rows, !rows, !rows
 }

@@ -23,6 +23,10 @@ namespace {
 /// The tiles of one range, counted from the first one.
 enum Field { FirstRow, NumTiles, WholeBegin, WholeEnd, NumFields };
 
+/// What those who multiply a tile know of it.
+enum TileField { State, TileRow, TileRange, NumTileFields };
+enum { IsEnd, IsWhole, IsCut };
+
 /// What a block is for. Sums leave no registers for it.
 enum BlockNumber {
   NumQueries,
@@ -44,12 +48,17 @@ static int64_t getNumConsumers(StreamBackwardOp op, const StreamSource &source,
   constexpr int64_t kMostColumns = 64;
   int64_t columns = std::max(getWidth(source.keys), getWidth(source.values));
   int64_t most = !ofRows && columns <= kMostColumns ? 3 : 2;
+  // What a block of threads has, the same lists name or are for.
+  int64_t together = ofRows ? source.attr.getUnit() : op.getBlock();
+  while (source.rowList && together % (most * kWarpgroupRows) != 0)
+    --most;
   Value own = ofRows ? source.keys : op.getQuery();
   int64_t rows = getMemRefType(own).getDimSize(2);
   if (ShapedType::isDynamic(rows))
     return most;
   int64_t groups = llvm::divideCeil(rows, kWarpgroupRows);
-  return groups == 4 ? 2 : std::clamp<int64_t>(groups, 1, most);
+  // Two blocks of two are better than three and one.
+  return std::clamp<int64_t>(groups == 4 ? 2 : groups, 1, most);
 }
 
 /// Parts of the queries, each for a block of its own. Where there are many more
@@ -60,19 +69,21 @@ static int64_t getNumParts(StreamBackwardOp op, const StreamSource &source,
                            bool ofRows) {
   int64_t queries = getMemRefType(op.getQuery()).getDimSize(2);
   int64_t rows = getMemRefType(source.keys).getDimSize(2);
-  if (!ofRows || rows == 0 || ShapedType::isDynamic(queries) ||
-      ShapedType::isDynamic(rows))
+  if (!ofRows || source.rowList || rows == 0 ||
+      ShapedType::isDynamic(queries) || ShapedType::isDynamic(rows))
     return 1;
   return std::clamp<int64_t>(queries / rows / 2, 1, GradientBlock::kMostParts);
 }
 
 GradientBlock::GradientBlock(RowBuilder &host, StreamBackwardOp op,
-                             const StreamSource &source, bool ofRows)
+                             const StreamSource &source, bool ofRows,
+                             const ListsOfRows *listsOfRows)
     : host(host), op(op), source(source), ofRows(ofRows),
       numConsumers(getNumConsumers(op, source, ofRows)),
       ownRows(numConsumers * kWarpgroupRows),
       numParts(getNumParts(op, source, ofRows)),
-      k(op.getLoc(), host, (numConsumers + 1) * kWarpgroupSize), w(k) {}
+      k(op.getLoc(), host, (numConsumers + 1) * kWarpgroupSize), w(k),
+      listsOfRows(listsOfRows) {}
 
 int64_t GradientBlock::place(int64_t bytes) {
   int64_t offset = sharedBytes;
@@ -82,7 +93,7 @@ int64_t GradientBlock::place(int64_t bytes) {
 
 void GradientBlock::begin() {
   int64_t numRanges = source.attr.getRanges().size();
-  int64_t tablePlace = place(numRanges * NumFields * 4),
+  int64_t tablePlace = isListed() ? 0 : place(numRanges * NumFields * 4),
           numbersPlace = place(NumBlockNumbers * 4);
   Value own = ofRows ? source.keys : op.getQuery();
   Value batches = host.extent(op.getQuery(), 0),
@@ -110,14 +121,34 @@ void GradientBlock::begin() {
   firstOwn = k.toI32(k.mul(at[2], ownRows));
   ranges.emplace(k, op, source);
   ranges->setBatch(batch);
-  table = k.sharedBuffer(tablePlace, {numRanges, NumFields}, k.getI32Type());
   numbers = k.sharedBuffer(numbersPlace, {NumBlockNumbers}, k.getI32Type());
-  findTiles();
+  tiles = k.sharedBuffer(tilesPlace, {numTileFields}, k.getI32Type());
+  if (!isListed()) {
+    table = k.sharedBuffer(tablePlace, {numRanges, NumFields}, k.getI32Type());
+    findSpans();
+  }
   keepNumbers();
 }
 
+/// Adds up what blocks left for parts of the queries: in order, whichever was
+/// done first.
+void GradientBlock::addParts(Value sums, Value result) {
+  Values extents;
+  for (int64_t dim = 0; dim < 4; ++dim)
+    extents.push_back(host.extent(result, dim));
+  parallelLoop(host, extents, [&](ValueRange at) {
+    Value total;
+    for (int64_t number = 0; number < numParts; ++number) {
+      Value place = host.add(host.mul(at[0], numParts), number);
+      Value sum = host.loadScalar(sums, {place, at[1], at[2], at[3]});
+      total = total ? host.fadd(total, sum) : sum;
+    }
+    host.storeScalar(total, result, at);
+  });
+}
+
 /// A thread for each range finds its tiles.
-void GradientBlock::findTiles() {
+void GradientBlock::findSpans() {
   int64_t numRanges = source.attr.getRanges().size();
   k.ifThen(k.less(k.thread(), k.i32(numRanges)), [&] {
     Value range = k.toIndex(k.thread()), first = k.toIndex(firstOwn);
@@ -187,41 +218,93 @@ void GradientBlock::withKeptNumbers(function_ref<void()> body) {
   ranges->setNumbers(numQueries, length);
 }
 
-Values
-GradientBlock::forTiles(ValueRange inits,
-                        function_ref<Values(const Tile &, ValueRange)> body) {
-  Values carried = {k.i32(0)};
-  carried.append(inits.begin(), inits.end());
+void GradientBlock::placeTiles(int64_t numStages) {
+  numTileFields = numStages * NumTileFields;
+  tilesPlace = place(numTileFields * 4);
+}
+
+void GradientBlock::storeField(Value stage, int64_t field, Value number) {
+  Value at = k.toIndex(k.add(k.mul(stage, NumTileFields), field));
+  memref::StoreOp::create(k, number, tiles, at);
+}
+
+Value GradientBlock::loadField(Value stage, int64_t field) {
+  Value at = k.toIndex(k.add(k.mul(stage, NumTileFields), field));
+  return memref::LoadOp::create(k, tiles, at);
+}
+
+void GradientBlock::storeTile(const Tile &tile, Value stage) {
+  storeField(stage, State, k.select(tile.isCut, k.i32(IsCut), k.i32(IsWhole)));
+  storeField(stage, TileRow, tile.firstRow);
+  storeField(stage, TileRange, k.toI32(tile.range));
+}
+
+void GradientBlock::storeEnd(Value stage) {
+  storeField(stage, State, k.i32(IsEnd));
+}
+
+Value GradientBlock::isTile(Value stage) {
+  return k.less(k.i32(IsEnd), loadField(stage, State));
+}
+
+Value GradientBlock::isCut(Value stage) {
+  return k.equal(loadField(stage, State), k.i32(IsCut));
+}
+
+GradientBlock::Tile GradientBlock::loadPlace(const Tile &tile, Value stage) {
+  Tile place = tile;
+  place.range = k.toIndex(loadField(stage, TileRange));
+  place.firstRow = loadField(stage, TileRow);
+  return place;
+}
+
+Value GradientBlock::countTiles() {
   int64_t numRanges = source.attr.getRanges().size();
-  auto forHead = [&](Value head, ValueRange carried) -> Values {
-    return k.loop(
-        k.i32(0), k.i32(numRanges), 1, carried,
-        [&](Value number, ValueRange carried) {
-          Value range = k.toIndex(number);
-          Value fields[NumFields];
-          for (auto [i, field] : llvm::enumerate(fields))
-            field =
-                memref::LoadOp::create(k, table, ValueRange{range, k.index(i)});
-          return k.loop(k.i32(0), fields[NumTiles], 1, carried,
-                        [&](Value index, ValueRange carried) {
-                          Tile tile;
-                          tile.number = carried.front();
-                          tile.head = head;
-                          tile.range = range;
-                          tile.firstRow =
-                              k.add(fields[FirstRow], k.mul(index, kTile));
-                          tile.isCut = k.either(
-                              k.less(index, fields[WholeBegin]),
-                              k.less(k.sub(fields[WholeEnd], k.i32(1)), index));
-                          Values next = {k.add(tile.number, 1)};
-                          next.append(body(tile, carried.drop_front()));
-                          return next;
-                        });
-        });
+  Value count =
+      k.loop(k.i32(0), k.i32(numRanges), 1, {k.i32(0)},
+             [&](Value range, ValueRange count) -> Values {
+               Value at[] = {k.toIndex(range), k.index(NumTiles)};
+               return {k.add(count[0], memref::LoadOp::create(k, table, at))};
+             })[0];
+  return ofRows ? k.mul(count, k.max(k.sub(endHead, firstHead), 0)) : count;
+}
+
+Value GradientBlock::findTiles(function_ref<void(const Tile &)> body) {
+  Value none = k.i32(0);
+  if (!ofRows)
+    return isListed() ? forListedRows(none, body)
+                      : forSpans(k.toI32(head), none, body);
+  return k.loop(firstHead, endHead, 1, {none},
+                [&](Value head, ValueRange number) -> Values {
+                  return {isListed() ? forListedQueries(head, number[0], body)
+                                     : forSpans(head, number[0], body)};
+                })[0];
+}
+
+Value GradientBlock::forSpans(Value head, Value number,
+                              function_ref<void(const Tile &)> body) {
+  int64_t numRanges = source.attr.getRanges().size();
+  auto forRange = [&](Value range, ValueRange number) {
+    Value fields[NumFields];
+    for (auto [i, field] : llvm::enumerate(fields))
+      field = memref::LoadOp::create(k, table,
+                                     ValueRange{k.toIndex(range), k.index(i)});
+    return k.loop(k.i32(0), fields[NumTiles], 1, number,
+                  [&](Value index, ValueRange number) -> Values {
+                    Tile tile;
+                    tile.number = number.front();
+                    tile.head = head;
+                    tile.range = k.toIndex(range);
+                    tile.firstRow =
+                        k.add(fields[FirstRow], k.mul(index, kTile));
+                    tile.isCut = k.either(
+                        k.less(index, fields[WholeBegin]),
+                        k.less(k.sub(fields[WholeEnd], k.i32(1)), index));
+                    body(tile);
+                    return {k.add(tile.number, 1)};
+                  });
   };
-  carried = ofRows ? k.loop(firstHead, endHead, 1, carried, forHead)
-                   : forHead(k.toI32(head), carried);
-  return Values(ValueRange(carried).drop_front());
+  return k.loop(k.i32(0), k.i32(numRanges), 1, {number}, forRange)[0];
 }
 
 Value GradientBlock::loadLogWeight(Value row) {

@@ -9,6 +9,7 @@
 #ifndef FOVEA_LIB_CONVERSION_ATTNTOGPU_STREAM_GPUGRADIENTBLOCK_H
 #define FOVEA_LIB_CONVERSION_ATTNTOGPU_STREAM_GPUGRADIENTBLOCK_H
 
+#include "GPUListsOfRows.h"
 #include "GradientRanges.h"
 #include "fovea/Kernels/GPU/GPUKernelBuilder.h"
 #include "fovea/Kernels/GPU/WarpgroupBuilder.h"
@@ -26,6 +27,9 @@ public:
 
   /// Queries, or rows of a source, of a tile that passes.
   static constexpr int64_t kTile = kWarpgroupRows;
+  /// Numbers of f32 for each query: of a tile first one of all queries, then
+  /// the other, which are read at different times.
+  static constexpr int64_t kStatistics = 2;
   /// The most blocks that share the queries of the same rows.
   static constexpr int64_t kMostParts = 8;
   /// The most ranges: each has a thread that finds its tiles.
@@ -40,16 +44,32 @@ public:
 
 protected:
   GradientBlock(RowBuilder &host, StreamBackwardOp op,
-                const StreamSource &source, bool ofRows);
+                const StreamSource &source, bool ofRows,
+                const ListsOfRows *listsOfRows);
 
   int64_t place(int64_t bytes);
-  /// Goes into the kernel, and finds the tiles; a barrier must follow.
+  /// Goes into the kernel, and leaves there where tiles are; a barrier must
+  /// follow.
   void begin();
 
-  /// Goes through the tiles in the same order everywhere: head by head, and in
-  /// each range by range.
-  Values forTiles(ValueRange inits,
-                  llvm::function_ref<Values(const Tile &, ValueRange)> body);
+  // One thread finds the tiles, and says in shared memory what each is: what
+  // it needs for that takes no registers of the others.
+  void placeTiles(int64_t numStages);
+  /// Calls `body` with the tiles in the same order at all times: head by head,
+  /// and in each range by range. Returns how many there are.
+  Value findTiles(llvm::function_ref<void(const Tile &)> body);
+  void storeTile(const Tile &tile, Value stage);
+  /// How many tiles there are is not known before all of them are found: then
+  /// there is one that says so.
+  bool needsEnd() const { return isListed(); }
+  Value countTiles();
+  void storeEnd(Value stage);
+  Value isTile(Value stage);
+  Value isCut(Value stage);
+  /// The tile with its place.
+  Tile loadPlace(const Tile &tile, Value stage);
+
+  void addParts(Value sums, Value result);
 
   /// Runs `body` with the numbers of the block from shared memory: they take no
   /// registers of the code between.
@@ -74,6 +94,7 @@ protected:
   Value getGroup() { return k.div(k.thread(), kWarpgroupSize); }
   /// The head whose rows or queries the block has.
   Value getOwnHead() { return ofRows ? keyHead : head; }
+  bool isListed() const { return source.rowList != nullptr; }
 
   RowBuilder &host;
   StreamBackwardOp op;
@@ -93,11 +114,27 @@ protected:
   Values ownLogWeights; // of the thread's two rows
 
 private:
-  void findTiles();
+  void findSpans();
   void keepNumbers();
+  Value forSpans(Value head, Value number,
+                 llvm::function_ref<void(const Tile &)> body);
 
-  Value numbers, table;     // in shared memory
-  Value firstHead, endHead; // that share the rows, of 32 bits
+  // Tiles that lists name (GPUGradientLists.cpp).
+  Value addListed(Tile tile, const GradientRanges::Span &read,
+                  const GradientRanges::Span &common, Value number,
+                  llvm::function_ref<void(const Tile &)> body);
+  Value forListedRows(Value number,
+                      llvm::function_ref<void(const Tile &)> body);
+  Value forListedQueries(Value head, Value number,
+                         llvm::function_ref<void(const Tile &)> body);
+
+  void storeField(Value stage, int64_t field, Value number);
+  Value loadField(Value stage, int64_t field);
+
+  Value numbers, table, tiles;    // in shared memory
+  Value firstHead, endHead;       // that share the rows, of 32 bits
+  const ListsOfRows *listsOfRows; // or null
+  int64_t tilesPlace = 0, numTileFields = 0;
 };
 
 } // namespace fovea::attn

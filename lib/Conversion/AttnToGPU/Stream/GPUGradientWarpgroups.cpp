@@ -12,7 +12,7 @@
 // and with what passes, X and Y:
 //
 //   producer    copies A and B once, and X and Y of each tile, as far ahead as
-//               there are places
+//               there are places; says what each tile is
 //   consumers   have 64 rows of A and B each; for every tile:
 //                 start S = A X^T and T = B Y^T
 //                 P = 2^(c S - lse)             while T is summed
@@ -28,7 +28,6 @@
 
 #include "GPUGradientWarpgroups.h"
 #include "GPUGradientBlock.h"
-#include "fovea/Kernels/GPU/GPULaunch.h"
 #include "fovea/Kernels/GPU/GPUTileProduct.h"
 #include "fovea/Kernels/GPU/GPUUnbounded.h"
 #include "fovea/Kernels/GPU/RowAlignment.h"
@@ -37,84 +36,16 @@
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "llvm/Support/MathExtras.h"
-#include <limits>
 
 using namespace mlir;
 using namespace fovea::attn;
 using Values = KernelBuilder::Values;
 
-/// Numbers of f32 for each query: of a tile first one of all queries, then the
-/// other, which are read at different times.
-static constexpr int64_t kStatistics = 2;
-static constexpr int64_t kTile = GradientBlock::kTile;
-/// Sums of a thread fit the registers beside those of a tile.
-static constexpr int64_t kMostWidth = 128;
-
-static FloatType getProductType(StreamBackwardOp op) {
-  return cast<FloatType>(getMemRefType(op.getQuery()).getElementType());
-}
-
-bool fovea::attn::canUseWarpgroups(StreamBackwardOp op,
-                                   const StreamSource &source) {
-  FloatType type = getProductType(op);
-  ArrayRef<AffineMap> ranges = source.attr.getRanges();
-  if (type.getWidth() != 16 || !op.getScores().empty() || source.bias ||
-      ranges.empty() || ranges.size() > GradientBlock::kMostRanges ||
-      !llvm::all_of(ranges, ascends))
-    return false;
-  // The queries of a warpgroup have one block.
-  if (op.getBlock() % kWarpgroupRows != 0)
-    return false;
-  // A few queries would leave most of a warpgroup idle.
-  int64_t queries = getMemRefType(op.getQuery()).getDimSize(2);
-  if (!ShapedType::isDynamic(queries) && queries <= kWarpgroupRows / 2)
-    return false;
-  auto hasBoxes = [&](Value operand) {
-    int64_t width = getWidth(operand);
-    if (width == 0 || width % 8 != 0 || width > kMostWidth)
-      return false;
-    return getMemRefType(operand).getElementType() == type &&
-           getCopyBytes(operand, 2) == kChunkBytes;
-  };
-  // Rows of f32 are rounded to buffers of their own.
-  auto canBeRounded = [&](Value operand) {
-    int64_t width = getWidth(operand);
-    return getMemRefType(operand).getElementType().isF32() && width > 0 &&
-           width % 8 == 0 && width <= kMostWidth;
-  };
-  return hasBoxes(op.getQuery()) && hasBoxes(op.getDOutput()) &&
-         (hasBoxes(source.keys) || canBeRounded(source.keys)) &&
-         (hasBoxes(source.values) || canBeRounded(source.values));
-}
-
-static constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-Value fovea::attn::emitQueryStatistics(RowBuilder &b, StreamBackwardOp op,
-                                       Value deltas) {
-  Value lse = op.getLse();
-  Value batches = b.extent(lse, 0), heads = b.extent(lse, 1),
-        numQueries = b.extent(lse, 2);
-  Value tiles = b.ceilDiv(numQueries, kTile);
-  Value statistics =
-      b.allocate({batches, heads, tiles}, {kStatistics, kTile}, b.getF32Type());
-  Value extents[] = {batches, heads, b.mul(tiles, kTile)};
-  parallelLoop(b, extents, [&](ValueRange at) {
-    Value query = b.min(at[2], b.sub(numQueries, b.index(1)));
-    Value from[] = {at[0], at[1], query};
-    Value sum = b.loadScalar(lse, from);
-    Value readsSome = arith::CmpFOp::create(b, arith::CmpFPredicate::UNE, sum,
-                                            b.scalar(-kInfinity));
-    Value exists = b.both(b.less(at[2], numQueries), readsSome);
-    Value shift = b.select(exists, b.fmul(sum, b.scalar(-softmax::kLog2E)),
-                           b.scalar(-kInfinity));
-    Value delta = b.select(exists, b.loadScalar(deltas, from), b.scalar(0.0));
-    for (auto [i, number] : llvm::enumerate(Values{shift, delta}))
-      b.storeScalar(
-          number, statistics,
-          {at[0], at[1], b.div(at[2], kTile), b.index(i), b.rem(at[2], kTile)});
-  });
-  return statistics;
-}
+/// What lies in registers while sums for values are started early fits beside
+/// sums of so many columns.
+static constexpr int64_t kMostEarlyColumns = 128;
+/// A block with one consumer leaves registers for who finds its tiles.
+static constexpr WarpgroupRegisters kRegistersOfOne = {56, 240};
 
 namespace {
 /// Both operands of what a block has, or of what passes: keys and values, or
@@ -133,7 +64,8 @@ struct Operands {
 class GradientWarpgroups : GradientBlock {
 public:
   GradientWarpgroups(RowBuilder &host, StreamBackwardOp op,
-                     const StreamSource &source, Value statistics, bool ofRows);
+                     const StreamSource &source, Value statistics, bool ofRows,
+                     const ListsOfRows *listsOfRows);
 
   /// The sums of dS X go to `first`, those of P Y to `second`, which is null
   /// for queries.
@@ -144,6 +76,7 @@ public:
 private:
   Operands getOperands(bool areRows, int64_t rows);
   void produce();
+  void copyTile(const Tile &tile);
   void copy(const Operands &operands, int64_t i, Value target, Value barrier,
             Value head, Value row, int64_t rows);
 
@@ -156,6 +89,13 @@ private:
   Values loadStatistics(Value stage, int64_t which);
   void store(ValueRange sums, Value memref, double factor, bool adds);
 
+  /// Whether one consumer starts both products of a tile before the other does:
+  /// then one multiplies while the other makes weights. Short products leave
+  /// gaps that others fill as it comes.
+  bool takesTurns() {
+    return numConsumers == 2 &&
+           own.columns[0] + own.columns[1] > kMostEarlyColumns;
+  }
   Value getStage(const Tile &tile) { return k.rem(tile.number, numStages); }
   Value getParity(const Tile &tile) {
     return k.rem(k.div(tile.number, numStages), 2);
@@ -185,11 +125,12 @@ private:
 
 GradientWarpgroups::GradientWarpgroups(RowBuilder &host, StreamBackwardOp op,
                                        const StreamSource &source,
-                                       Value statistics, bool ofRows)
-    : GradientBlock(host, op, source, ofRows), type(getProductType(op)),
-      statistics(statistics) {
+                                       Value statistics, bool ofRows,
+                                       const ListsOfRows *listsOfRows)
+    : GradientBlock(host, op, source, ofRows, listsOfRows),
+      type(getProductType(op)), statistics(statistics) {
   own = getOperands(/*areRows=*/ofRows, ownRows);
-  isEarly = ofRows && own.columns[0] + own.columns[1] <= kMostWidth;
+  isEarly = ofRows && own.columns[0] + own.columns[1] <= kMostEarlyColumns;
   passing = getOperands(/*areRows=*/!ofRows, kTile);
   for (int64_t i : {0, 1})
     own.places[i] = place(getBoxedBytes(ownRows, own.columns[i]));
@@ -200,6 +141,7 @@ GradientWarpgroups::GradientWarpgroups(RowBuilder &host, StreamBackwardOp op,
         place(numStages * getBoxedBytes(kTile, passing.columns[i]));
   statisticsPlace = ofRows ? place(numStages * kTile * kStatistics * 4) : 0;
   barrierPlace = place((1 + 2 * numStages) * 8);
+  placeTiles(numStages);
 }
 
 /// With maps for boxes of `rows` rows.
@@ -231,25 +173,37 @@ void GradientWarpgroups::produce() {
   for (int64_t i : {0, 1})
     copy(own, i, own.addresses[i], loaded, k.toI32(getOwnHead()), firstOwn,
          ownRows);
-  int64_t statisticsBytes = kTile * kStatistics * 4;
-  forTiles({}, [&](const Tile &tile, ValueRange) -> Values {
-    Value stage = getStage(tile), barrier = getBarrier(full, stage);
-    w.wait(getBarrier(free, stage), k.sub(k.i32(1), getParity(tile)));
-    w.arriveExpecting(barrier,
-                      passing.getBytes(kTile) + (ofRows ? statisticsBytes : 0));
-    for (int64_t i : {0, 1})
-      copy(passing, i, getAddress(i, stage), barrier,
-           ofRows ? tile.head : k.toI32(keyHead), tile.firstRow, kTile);
-    if (ofRows)
-      w.copyBytes(w.advance(w.getShared(statisticsPlace),
-                            k.mul(stage, statisticsBytes)),
-                  statistics,
-                  {batch, k.toIndex(tile.head),
-                   k.toIndex(k.div(tile.firstRow, kTile)), k.index(0),
-                   k.index(0)},
-                  barrier, statisticsBytes);
-    return {};
+  auto awaitFree = [&](const Tile &tile) {
+    w.wait(getBarrier(free, getStage(tile)), k.sub(k.i32(1), getParity(tile)));
+  };
+  Tile end;
+  end.number = findTiles([&](const Tile &tile) {
+    awaitFree(tile);
+    storeTile(tile, getStage(tile));
+    copyTile(tile);
   });
+  if (!needsEnd())
+    return;
+  awaitFree(end);
+  storeEnd(getStage(end));
+  w.arrive(getBarrier(full, getStage(end)));
+}
+
+void GradientWarpgroups::copyTile(const Tile &tile) {
+  int64_t statisticsBytes = kTile * kStatistics * 4;
+  Value stage = getStage(tile), barrier = getBarrier(full, stage);
+  w.arriveExpecting(barrier,
+                    passing.getBytes(kTile) + (ofRows ? statisticsBytes : 0));
+  for (int64_t i : {0, 1})
+    copy(passing, i, getAddress(i, stage), barrier,
+         ofRows ? tile.head : k.toI32(keyHead), tile.firstRow, kTile);
+  if (ofRows)
+    w.copyBytes(
+        w.advance(w.getShared(statisticsPlace), k.mul(stage, statisticsBytes)),
+        statistics,
+        {batch, k.toIndex(tile.head), k.toIndex(k.div(tile.firstRow, kTile)),
+         k.index(0), k.index(0)},
+        barrier, statisticsBytes);
 }
 
 //===----------------------------------------------------------------------===//
@@ -271,9 +225,10 @@ Values GradientWarpgroups::markHidden(const Tile &tile, ValueRange weights) {
   return changeIf(k, tile.isCut, weights, [&] {
     Values next;
     rarely([&] {
+      Tile own = loadPlace(tile, getStage(tile));
       for (auto [i, weight] : llvm::enumerate(weights)) {
         Value offset = k.add(getPairColumn(), int64_t(i / 4 * 8 + i % 2));
-        next.push_back(k.select(reads(tile, i % 4 / 2, offset), weight,
+        next.push_back(k.select(reads(own, i % 4 / 2, offset), weight,
                                 getHiddenWeight(k)));
       }
     });
@@ -319,6 +274,7 @@ void GradientWarpgroups::clearHidden(const Tile &tile, Values &sums,
     if (products)
       done = w.waitProducts(0, *products);
     rarely([&] {
+      Tile own = loadPlace(tile, getStage(tile));
       SmallVector<SharedRows> boxes[2];
       Value isFound = k.i1(false);
       for (int64_t i = 0; i < numParts; ++i) {
@@ -333,7 +289,7 @@ void GradientWarpgroups::clearHidden(const Tile &tile, Values &sums,
           Values part(ValueRange(sums).slice(first, count));
           takeUnbounded(
               k, boxes[i], getPairColumn(), part,
-              [&](int64_t half, Value row) { return reads(tile, half, row); });
+              [&](int64_t half, Value row) { return reads(own, half, row); });
           next.append(part);
           first += count;
         }
@@ -383,17 +339,22 @@ Values GradientWarpgroups::addTile(Tile tile, ValueRange sums) {
     logWeights = ownLogWeights;
     tile.isCut = k.either(tile.isCut, hasHidden);
   } else if (source.logWeight) {
-    Value isCut = tile.isCut;
+    Value isCut = tile.isCut, firstRow = loadPlace(tile, stage).firstRow;
     for (int64_t column = 0; column < kTile / 4; ++column) {
       Value offset = k.add(getPairColumn(), column / 2 * 8 + column % 2);
-      logWeights.push_back(loadLogWeight(k.add(tile.firstRow, offset)));
+      logWeights.push_back(loadLogWeight(k.add(firstRow, offset)));
       isCut = k.either(isCut, isMinusInfinity(logWeights.back()));
     }
     tile.isCut = k.anyThread(isCut);
   }
-  w.wait(getBarrier(full, stage), getParity(tile));
+  // Numbers of barriers take no registers of the loop.
+  Value turn = takesTurns() ? k.recompute(getGroup()) : Value();
+  if (turn)
+    w.awaitTurn(turn);
   w.beginProducts();
   Values scores = startProducts(0, stage), products = startProducts(1, stage);
+  if (turn)
+    w.giveTurn(k.rem(k.add(turn, 1), numConsumers));
   scores = w.waitProducts(1, scores);
   Values shifts = loadStatistics(stage, 0), deltas;
   if (isEarly)
@@ -510,9 +471,34 @@ Values GradientWarpgroups::consume() {
   }
   int64_t width = passing.columns[0] + (ofRows ? passing.columns[1] : 0);
   Values sums(width / 2, k.scalar(0.0));
-  return forTiles(sums, [&](const Tile &tile, ValueRange sums) {
-    return addTile(tile, sums);
-  });
+  sums.insert(sums.begin(), k.i32(0));
+  if (takesTurns())
+    k.ifThen(k.equal(getGroup(), k.i32(numConsumers - 1)),
+             [&] { w.giveTurn(k.i32(0)); });
+  Value count = needsEnd() ? Value() : countTiles();
+  auto awaitTile = [&](Value number) {
+    Tile tile;
+    tile.number = number;
+    w.wait(getBarrier(full, getStage(tile)), getParity(tile));
+    return getStage(tile);
+  };
+  sums = k.loopWhile(
+      sums,
+      [&](ValueRange carried) {
+        return count ? k.less(carried.front(), count)
+                     : isTile(awaitTile(carried.front()));
+      },
+      [&](ValueRange carried) {
+        Tile tile;
+        Value number = tile.number = carried.front();
+        if (count)
+          awaitTile(number);
+        tile.isCut = isCut(getStage(tile));
+        Values next = {k.add(number, 1)};
+        next.append(addTile(tile, carried.drop_front()));
+        return next;
+      });
+  return Values(ValueRange(sums).drop_front());
 }
 
 void GradientWarpgroups::emit(Value first, Value second, bool adds) {
@@ -538,8 +524,9 @@ void GradientWarpgroups::emit(Value first, Value second, bool adds) {
   });
   k.barrier();
   int64_t firstProducer = numConsumers * kWarpgroupSize;
-  WarpgroupRegisters registers =
-      numConsumers == 3 ? kRegistersOfThree : kRegistersAlone;
+  WarpgroupRegisters registers = numConsumers == 3   ? kRegistersOfThree
+                                 : numConsumers == 2 ? kRegistersAlone
+                                                     : kRegistersOfOne;
   k.ifThenElse(
       k.less(k.thread(), k.i32(firstProducer)),
       [&] {
@@ -575,20 +562,7 @@ void GradientWarpgroups::emitRows(Value first, Value second) {
   }
   emit(sums[0], sums[1], /*adds=*/false);
   for (auto [i, result] : llvm::enumerate(results)) {
-    Values extents;
-    for (int64_t dim = 0; dim < 4; ++dim)
-      extents.push_back(host.extent(result, dim));
-    // In order, whichever block was done first.
-    parallelLoop(
-        host, extents, [&, &from = sums[i], &to = result](ValueRange at) {
-          Value total;
-          for (int64_t number = 0; number < numParts; ++number) {
-            Value place = host.add(host.mul(at[0], numParts), number);
-            Value sum = host.loadScalar(from, {place, at[1], at[2], at[3]});
-            total = total ? host.fadd(total, sum) : sum;
-          }
-          host.storeScalar(total, to, at);
-        });
+    addParts(sums[i], result);
     memref::DeallocOp::create(host, sums[i]);
   }
 }
@@ -596,13 +570,15 @@ void GradientWarpgroups::emitRows(Value first, Value second) {
 void fovea::attn::emitQueryGradients(RowBuilder &host, StreamBackwardOp op,
                                      const StreamSource &source,
                                      Value statistics, Value sums, bool adds) {
-  GradientWarpgroups(host, op, source, statistics, /*ofRows=*/false)
+  GradientWarpgroups(host, op, source, statistics, /*ofRows=*/false,
+                     /*listsOfRows=*/nullptr)
       .emit(sums, Value(), adds);
 }
 
 void fovea::attn::emitRowGradients(RowBuilder &host, StreamBackwardOp op,
                                    const StreamSource &source, Value statistics,
+                                   const ListsOfRows *listsOfRows,
                                    Value keySums, Value valueSums) {
-  GradientWarpgroups(host, op, source, statistics, /*ofRows=*/true)
+  GradientWarpgroups(host, op, source, statistics, /*ofRows=*/true, listsOfRows)
       .emitRows(keySums, valueSums);
 }

@@ -10,12 +10,17 @@
 #ifndef FOVEA_LIB_CONVERSION_ATTNTOGPU_STREAM_GPUGRADIENTWARPGROUPS_H
 #define FOVEA_LIB_CONVERSION_ATTNTOGPU_STREAM_GPUGRADIENTWARPGROUPS_H
 
+#include "GPUListsOfRows.h"
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
 #include "fovea/Kernels/RowBuilder.h"
 
 namespace fovea::attn {
 
-/// Whether kernels of sm_90a can compute the gradients of a source.
+/// The type that gradients are multiplied in.
+mlir::FloatType getProductType(StreamBackwardOp op);
+
+/// Whether kernels of sm_90a can compute the gradients of a source. What lists
+/// name are whole tiles, which are copied as others are.
 bool canUseWarpgroups(StreamBackwardOp op, const StreamSource &source);
 
 /// What the queries of attn.stream_backward bring along to all kernels of
@@ -30,10 +35,12 @@ mlir::Value emitQueryStatistics(RowBuilder &host, StreamBackwardOp op,
 void emitQueryGradients(RowBuilder &host, StreamBackwardOp op,
                         const StreamSource &source, mlir::Value statistics,
                         mlir::Value sums, bool adds);
-/// Emits the kernel for `dK = scale dS^T Q` and `dV = P^T dO` of one source.
+/// Emits the kernel for `dK = scale dS^T Q` and `dV = P^T dO` of one source;
+/// `listsOfRows`, which counts each entry, says who reads them if it has lists.
 void emitRowGradients(RowBuilder &host, StreamBackwardOp op,
                       const StreamSource &source, mlir::Value statistics,
-                      mlir::Value keySums, mlir::Value valueSums);
+                      const ListsOfRows *listsOfRows, mlir::Value keySums,
+                      mlir::Value valueSums);
 
 } // namespace fovea::attn
 

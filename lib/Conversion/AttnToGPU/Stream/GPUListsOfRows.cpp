@@ -15,8 +15,7 @@
 //   sort    as `count`: each thread puts the lists there
 //
 // Threads take lists in order, and no two write to the same place: so the order
-// is always the same, without atomic operations. A list that names a tile more
-// than once is there once.
+// is always the same, without atomic operations.
 //
 //===----------------------------------------------------------------------===//
 
@@ -56,9 +55,10 @@ int64_t ListsOfRows::getMostTiles() {
 }
 
 ListsOfRows::ListsOfRows(RowBuilder &host, StreamBackwardOp op,
-                         const StreamSource &source)
-    : b(host), op(op), source(source), lists(source.rowList),
-      batches(b.extent(lists, 0)), heads(b.extent(lists, 1)),
+                         const StreamSource &source, bool countsEntries)
+    : b(host), op(op), source(source), countsEntries(countsEntries),
+      lists(source.rowList), batches(b.extent(lists, 0)),
+      heads(b.extent(lists, 1)),
       tiles(b.ceilDiv(b.extent(source.keys, 2), kTile)) {
   int64_t block = op.getBlock();
   blocks = block ? b.ceilDiv(b.extent(op.getQuery(), 2), block) : b.index(1);
@@ -67,7 +67,9 @@ ListsOfRows::ListsOfRows(RowBuilder &host, StreamBackwardOp op,
   counts = b.allocate({batches, heads, numChunks, tiles}, {}, b.getI32Type());
   last = b.allocate({batches, heads, numChunks, tiles}, {}, b.getI32Type());
   ends = b.allocate({batches, heads, b.add(tiles, 1)}, {}, b.getI64Type());
-  Value mostTiles = b.min(b.mul(b.extent(lists, 3), getMostTiles()), tiles);
+  Value mostTiles = b.mul(b.extent(lists, 3), getMostTiles());
+  if (!countsEntries)
+    mostTiles = b.min(mostTiles, tiles);
   sorted = b.allocate({batches, heads, b.mul(blocks, mostTiles)}, {},
                       b.getI32Type());
   countLists();
@@ -111,7 +113,9 @@ void ListsOfRows::forChunks(
       k.loop(k.add(begin, k.rem(behind, numThreads)),
              k.select(isRow, end, zero), kNumThreads, [&](Value tile) {
                Values place = placeOf(tile);
-               Value isKnown = k.equal(k.loadIndex(last, place), block);
+               Value isKnown = countsEntries
+                                   ? k.i1(false)
+                                   : k.equal(k.loadIndex(last, place), block);
                k.ifThen(k.equal(isKnown, k.i1(false)), [&] {
                  Value count = k.loadIndex(counts, place);
                  k.storeIndex(block, last, place);
@@ -181,16 +185,32 @@ void ListsOfRows::sortLists() {
       /*clears=*/false);
 }
 
+std::pair<Value, Value> ListsOfRows::getListPlace(KernelBuilder &k, Value batch,
+                                                  Value head) const {
+  return {k.broadcastIndex(lists, 0, batch), getListHead(k, op, lists, head)};
+}
+
+std::pair<Value, Value> ListsOfRows::getNumbers(KernelBuilder &k, Value batch,
+                                                Value head,
+                                                Value firstRow) const {
+  Value tile = k.div(firstRow, k.index(kTile));
+  auto [ofBatch, ofHead] = getListPlace(k, batch, head);
+  return {k.loadIndex(ends, {ofBatch, ofHead, tile}),
+          k.loadIndex(ends, {ofBatch, ofHead, k.add(tile, 1)})};
+}
+
+Value ListsOfRows::loadBlock(KernelBuilder &k, Value batch, Value head,
+                             Value number) const {
+  auto [ofBatch, ofHead] = getListPlace(k, batch, head);
+  return k.loadIndex(sorted, {ofBatch, ofHead, number});
+}
+
 Values
 ListsOfRows::forBlocks(KernelBuilder &k, Value batch, Value head,
                        Value firstRow, ValueRange sums,
                        function_ref<Values(Value, ValueRange)> body) const {
-  Value tile = k.div(firstRow, k.index(kTile));
-  Value at[] = {k.broadcastIndex(lists, 0, batch),
-                getListHead(k, op, lists, head)};
-  Value begin = k.loadIndex(ends, {at[0], at[1], tile});
-  Value end = k.loadIndex(ends, {at[0], at[1], k.add(tile, 1)});
+  auto [begin, end] = getNumbers(k, batch, head, firstRow);
   return k.loop(begin, end, 1, sums, [&](Value i, ValueRange sums) {
-    return body(k.loadIndex(sorted, {at[0], at[1], i}), sums);
+    return body(loadBlock(k, batch, head, i), sums);
   });
 }

@@ -25,9 +25,10 @@ public:
   using Values = KernelBuilder::Values;
 
   /// Emits the kernels that sort the lists of `source`. What they leave is in
-  /// buffers of the host's code, which `free` gives back.
-  ListsOfRows(RowBuilder &host, StreamBackwardOp op,
-              const StreamSource &source);
+  /// buffers of the host's code, which `free` gives back. A list that names a
+  /// tile more than once is there once, or as often if they count each entry.
+  ListsOfRows(RowBuilder &host, StreamBackwardOp op, const StreamSource &source,
+              bool countsEntries);
   void free();
 
   /// Runs `body` for each block of queries whose list, for a head, names some
@@ -35,8 +36,15 @@ public:
   Values forBlocks(KernelBuilder &k, Value batch, Value head, Value firstRow,
                    ValueRange sums,
                    llvm::function_ref<Values(Value, ValueRange)> body) const;
+  /// The same one by one: which numbers they have, and a block by its number.
+  std::pair<Value, Value> getNumbers(KernelBuilder &k, Value batch, Value head,
+                                     Value firstRow) const;
+  Value loadBlock(KernelBuilder &k, Value batch, Value head,
+                  Value number) const;
 
 private:
+  std::pair<Value, Value> getListPlace(KernelBuilder &k, Value batch,
+                                       Value head) const;
   int64_t getMostTiles();
   /// Goes through the lists of a chunk, in order, and calls `body` for those
   /// tiles of the thread that a list names, with how many lists did before.
@@ -52,6 +60,7 @@ private:
   RowBuilder &b;
   StreamBackwardOp op;
   StreamSource source;
+  bool countsEntries;
   Value lists;                   // [B', H', blocks', entries]
   Value batches, heads, blocks;  // of lists
   Value tiles, chunk, numChunks; // of rows; blocks of a chunk

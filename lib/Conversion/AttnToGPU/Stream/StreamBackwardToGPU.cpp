@@ -72,6 +72,9 @@ private:
 
   /// The source in the type of the queries, which warpgroups multiply.
   StreamSource narrow(const StreamSource &source, Values &buffers);
+  bool hasWarpgroups(const Source &source) {
+    return warpgroups && canUseWarpgroups(op, source.forward);
+  }
   void emitSource(const Source &source, Value querySums, bool isFirst);
   /// Goes into a kernel with a block of threads for each point.
   GPUKernelBuilder makeBuilder() {
@@ -481,13 +484,15 @@ void StreamBackwardLoops::emitSource(const Source &source, Value querySums,
   Values buffers;
   bool isListed = source.forward.rowList != nullptr;
   const ScoreDerivatives *score = this->score ? &*this->score : nullptr;
-  if (!isListed && warpgroups && canUseWarpgroups(op, source.forward)) {
+  if (hasWarpgroups(source)) {
     StreamSource narrowed = narrow(source.forward, buffers);
     if (!statistics)
       statistics = emitQueryStatistics(b, op, deltas);
     emitQueryGradients(b, op, narrowed, statistics, querySums,
                        /*adds=*/!isFirst);
-    emitRowGradients(b, op, narrowed, statistics, source.keys, source.values);
+    emitRowGradients(b, op, narrowed, statistics,
+                     isListed ? &*listsOfRows : nullptr, source.keys,
+                     source.values);
   } else {
     auto emitSums = [&](Value keySums, Value valueSums) {
       if (isListed)
@@ -535,7 +540,8 @@ void StreamBackwardLoops::emit() {
         admission = nullptr;
     }
     if (source.forward.rowList)
-      listsOfRows.emplace(b, op, source.forward);
+      listsOfRows.emplace(b, op, source.forward,
+                          /*countsEntries=*/hasWarpgroups(source));
     emitSource(source, querySums, /*isFirst=*/i == 0);
     if (!captureSums.empty())
       emitCaptureGradients(b, op, source.forward, getOfSource(scores, i),

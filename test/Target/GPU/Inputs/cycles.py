@@ -59,6 +59,17 @@ def lists(block, unit, entries):
             f"      outs(%o : {q}) {{block = {block} : i64, scale = 8.838835e-02 : f64}} -> {q}\n  return %y : {q}\n}}\n")
 
 
+def list_gradients(block, unit, entries):
+    q, k, l = "tensor<1x8x4096x128xbf16>", "tensor<1x2x4096x128xbf16>", "tensor<1x8x4096xf32>"
+    r = f"tensor<1x2x{4096 // block}x{entries}xi32>"
+    return (f"func.func @f(%q: {q}, %k: {k}, %v: {k}, %r: {r}, %o: {q}, %l: {l}, %d: {q}) -> ({q}, {k}, {k}) {{\n"
+            f"  %y:3 = attn.stream_backward query(%q : {q}) source(%k, %v : {k}, {k}) rows(%r : {r}) unit = {unit}\n"
+            f"      ranges [affine_map<(b)[rows, n] -> (0, rows)>] mask <causal>\n"
+            f"      forward(%o, %l : {q}, {l}) gradient(%d : {q}) outs(%q, %k, %v : {q}, {k}, {k})\n"
+            f"      {{block = {block} : i64, scale = 8.838835e-02 : f64}} -> {q}, {k}, {k}\n"
+            f"  return %y#0, %y#1, %y#2 : {q}, {k}, {k}\n}}\n")
+
+
 KERNELS = {f"dense, causal, D = {width}": dense(width) for width in (64, 128, 256)}
 KERNELS["dense with log weights, D = 128"] = dense(
     128, "log_weight(%w : tensor<1x2x?xf32>)", "w", "tensor<1x2x?xf32>")
@@ -68,6 +79,8 @@ KERNELS["lists of blocks of 64 rows for 128 queries, D = 128"] = lists(128, 64, 
 KERNELS["lists of single rows for 128 queries, D = 128"] = lists(128, 1, 1024)
 # Two kernels each, in this order.
 GRADIENTS = {f"gradients for {{}}, dense, causal, D = {width}": gradients(width) for width in (64, 128)}
+GRADIENTS |= {f"gradients for {{}}, lists of blocks of {size} rows for {size} queries, D = 128": list_gradients(size, size, 16)
+              for size in (128, 64)}
 
 
 def single(is_coded):

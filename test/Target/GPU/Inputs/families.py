@@ -207,7 +207,7 @@ for name, entry, text in examples():
         continue
     codes["sm_80"] = ptx
     # Kernels of their own have narrow products only; gradients do without those of sm_80.
-    if ("m16n8k16" in ptx or "backward" in name) and "wgmma" in (ptx := compile_for("sm_90a", entry, text)):
+    if ("m16n8k16" in ptx or re.search("backward|gradients", name)) and "wgmma" in (ptx := compile_for("sm_90a", entry, text)):
         codes["sm_90a"] = ptx
     for chip, ptx in codes.items():
         entries = len(re.findall(r"^\.visible \.entry|^\.entry", ptx, re.M))

@@ -1,0 +1,102 @@
+//===- GPUGradientInputs.cpp - What gradients on sm_90a take --------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "GPUGradientBlock.h"
+#include "GPUGradientWarpgroups.h"
+#include "fovea/Kernels/GPU/GPULaunch.h"
+#include "fovea/Kernels/GPU/RowAlignment.h"
+#include "fovea/Kernels/SoftmaxAlgebra.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include <limits>
+
+using namespace mlir;
+using namespace fovea::attn;
+using Values = KernelBuilder::Values;
+
+static constexpr int64_t kTile = GradientBlock::kTile;
+/// Sums of a thread fit the registers beside those of a tile.
+static constexpr int64_t kMostWidth = 128;
+
+FloatType fovea::attn::getProductType(StreamBackwardOp op) {
+  return cast<FloatType>(getMemRefType(op.getQuery()).getElementType());
+}
+
+/// Whether each entry of a source's lists names whole tiles of rows, which
+/// stand where they are stored. Gradients of log weights go through lists that
+/// are counted once; a pool has queries of all batch entries.
+static bool areTiles(StreamBackwardOp op, const StreamSource &source) {
+  int64_t batches = getMemRefType(op.getQuery()).getDimSize(0);
+  return source.attr.getUnit() % kTile == 0 &&
+         !source.attr.getHasListedPositions() && !source.logWeight &&
+         getMemRefType(source.keys).getDimSize(0) == batches;
+}
+
+bool fovea::attn::canUseWarpgroups(StreamBackwardOp op,
+                                   const StreamSource &source) {
+  FloatType type = getProductType(op);
+  ArrayRef<AffineMap> ranges = source.attr.getRanges();
+  if (type.getWidth() != 16 || !op.getScores().empty() || source.bias ||
+      ranges.empty() || ranges.size() > GradientBlock::kMostRanges ||
+      !llvm::all_of(ranges, ascends))
+    return false;
+  if (source.rowList && !areTiles(op, source))
+    return false;
+  // The queries of a warpgroup have one block.
+  if (op.getBlock() % kWarpgroupRows != 0)
+    return false;
+  // A few queries would leave most of a warpgroup idle.
+  int64_t queries = getMemRefType(op.getQuery()).getDimSize(2);
+  if (!ShapedType::isDynamic(queries) && queries <= kWarpgroupRows / 2)
+    return false;
+  auto hasBoxes = [&](Value operand) {
+    int64_t width = getWidth(operand);
+    if (width == 0 || width % 8 != 0 || width > kMostWidth)
+      return false;
+    return getMemRefType(operand).getElementType() == type &&
+           getCopyBytes(operand, 2) == kChunkBytes;
+  };
+  // Rows of f32 are rounded to buffers of their own.
+  auto canBeRounded = [&](Value operand) {
+    int64_t width = getWidth(operand);
+    return getMemRefType(operand).getElementType().isF32() && width > 0 &&
+           width % 8 == 0 && width <= kMostWidth;
+  };
+  return hasBoxes(op.getQuery()) && hasBoxes(op.getDOutput()) &&
+         (hasBoxes(source.keys) || canBeRounded(source.keys)) &&
+         (hasBoxes(source.values) || canBeRounded(source.values));
+}
+
+static constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+Value fovea::attn::emitQueryStatistics(RowBuilder &b, StreamBackwardOp op,
+                                       Value deltas) {
+  Value lse = op.getLse();
+  Value batches = b.extent(lse, 0), heads = b.extent(lse, 1),
+        numQueries = b.extent(lse, 2);
+  Value tiles = b.ceilDiv(numQueries, kTile);
+  Value statistics =
+      b.allocate({batches, heads, tiles}, {GradientBlock::kStatistics, kTile},
+                 b.getF32Type());
+  Value extents[] = {batches, heads, b.mul(tiles, kTile)};
+  parallelLoop(b, extents, [&](ValueRange at) {
+    Value query = b.min(at[2], b.sub(numQueries, b.index(1)));
+    Value from[] = {at[0], at[1], query};
+    Value sum = b.loadScalar(lse, from);
+    Value readsSome = arith::CmpFOp::create(b, arith::CmpFPredicate::UNE, sum,
+                                            b.scalar(-kInfinity));
+    Value exists = b.both(b.less(at[2], numQueries), readsSome);
+    Value shift = b.select(exists, b.fmul(sum, b.scalar(-softmax::kLog2E)),
+                           b.scalar(-kInfinity));
+    Value delta = b.select(exists, b.loadScalar(deltas, from), b.scalar(0.0));
+    for (auto [i, number] : llvm::enumerate(Values{shift, delta}))
+      b.storeScalar(
+          number, statistics,
+          {at[0], at[1], b.div(at[2], kTile), b.index(i), b.rem(at[2], kTile)});
+  });
+  return statistics;
+}

@@ -23,7 +23,7 @@ from . import _fovea
 from ._declarations import FUNCTIONS
 from ._rewriting import Writer
 
-__all__ = ["TARGET", "OwnCall", "declare", "define", "flatten", "insert_definitions", "wrap", "write_call"]
+__all__ = ["TARGET", "OwnCall", "add_definition", "declare", "define", "flatten", "insert_definitions", "wrap", "write_call"]
 
 #: The target of XLA: the name that `jax.export` and dumps of XLA show.
 TARGET = "fovea"
@@ -258,6 +258,11 @@ def write_call(writer: Writer, op: Any) -> list[Any]:
     declare(ir, writer.module, symbol, types, outputs)
     found = writer.make_all("func.call", outputs, operands, {"callee": ir.FlatSymbolRefAttr.get(symbol)}).results
     return [batches.part(new, ir.RankedTensorType(old.type)) for old, new in zip(op.results, found, strict=True)]
+
+
+def add_definition(symbol: str, text: str) -> None:
+    """What takes the place of the declaration of a symbol."""
+    _DEFINITIONS[symbol] = text
 
 
 def insert_definitions(text: str) -> str:

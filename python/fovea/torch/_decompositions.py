@@ -12,6 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ._scans import extremum_so_far, log_sum_exp_so_far
+
 __all__ = ["DECOMPOSITIONS"]
 
 aten = torch.ops.aten
@@ -449,7 +451,7 @@ def _logcumsumexp(x: Tensor, dim: int) -> Tensor:
     if x.dim() == 0:
         return x.clone()
     if isinstance(x.shape[dim], torch.SymInt):
-        raise NotImplementedError("logcumsumexp of an extent that is not known")
+        return log_sum_exp_so_far(x, dim)
     type, x, reach = x.dtype, x.movedim(dim, -1), 1
     if type in NARROW:
         x = x.to(torch.float32)
@@ -470,7 +472,7 @@ def _extremum_so_far(x: Tensor, dim: int, compare: Callable[[Tensor, Tensor], Te
     if x.dim() == 0:
         return x.clone(), index
     if isinstance(x.shape[dim], torch.SymInt):
-        raise NotImplementedError("cummax and cummin of an extent that is not known")
+        return extremum_so_far(x, dim, "max" if compare is torch.ge else "min")
     x, reach = x.movedim(dim, -1), 1
     index = torch.arange(x.shape[-1]).expand(x.shape)
     while reach < x.shape[-1]:

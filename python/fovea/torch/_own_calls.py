@@ -8,6 +8,7 @@ torch-mlir keeps such an operator by its name: a call of a declared function tak
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -17,6 +18,8 @@ from torch.fx import Graph, Node
 
 from .. import _fovea
 from .._own_calls import OwnCall, declare, define, flatten, wrap
+from .._scans import Scan
+from ._scans import find_scan
 
 __all__ = ["find_calls", "lower_with_calls"]
 
@@ -67,11 +70,14 @@ def _find_call(node: Node) -> OwnCall:
     return define(node.target._schema.name.removeprefix("fovea::"), run, names, types)
 
 
-def find_calls(graph: Graph) -> list[OwnCall]:
+def find_calls(graph: Graph) -> list[OwnCall | Scan]:
     """Of the package's own operators, in their order."""
-    found = []
+    found: list[OwnCall | Scan] = []
     for node in graph.nodes:
-        if node.op == "call_function" and getattr(node.target, "namespace", None) == "fovea":
+        scan = find_scan(node)
+        if scan is not None:
+            found.append(scan)
+        elif node.op == "call_function" and getattr(node.target, "namespace", None) == "fovea":
             try:
                 found.append(_find_call(node))
             except (ValueError, _fovea.FoveaError) as error:
@@ -80,7 +86,7 @@ def find_calls(graph: Graph) -> list[OwnCall]:
 
 
 def _is_own(op: Any) -> bool:
-    return op.name == "torch.operator" and str(op.attributes["name"]).strip('"').startswith("torch.fovea.")
+    return op.name == "torch.operator" and str(op.attributes["name"]).strip('"').startswith(("torch.fovea.", "torch.fovea_scan."))
 
 
 def _find_tensors(values: Sequence[Any]) -> Iterator[Any]:
@@ -94,15 +100,15 @@ def _find_tensors(values: Sequence[Any]) -> Iterator[Any]:
 def _to_builtin(type: Any) -> str:
     """!torch.vtensor<[2,3],f32> as tensor<2x3xf32>."""
     extents, element = str(type).removeprefix("!torch.vtensor<[").removesuffix(">").split("],")
-    # Integers of torch have signs.
-    return f"tensor<{''.join(f'{extent}x' for extent in extents.split(',') if extent)}{element.removeprefix('s')}>"
+    # Integers of torch say whether they have signs.
+    return f"tensor<{''.join(f'{extent}x' for extent in extents.split(',') if extent)}{re.sub('^[su]i', 'i', element)}>"
 
 
-def _replace(ir: Any, module: Any, op: Any, call: OwnCall) -> None:
+def _replace(ir: Any, module: Any, op: Any, call: OwnCall | Scan) -> None:
     operands = list(_find_tensors(op.operands))
     results = [each for each in op.results if "[0]" not in str(each.type)]
     inputs, outputs = ([_to_builtin(each.type) for each in values] for values in (operands, results))
-    symbol = wrap(call, inputs, outputs)
+    symbol = call.define(inputs, outputs) if isinstance(call, Scan) else wrap(call, inputs, outputs)
     declare(ir, module, symbol, [each.type for each in operands], [each.type for each in results])
     with ir.InsertionPoint(op), op.location:
         callee = {"callee": ir.FlatSymbolRefAttr.get(symbol)}
@@ -112,7 +118,7 @@ def _replace(ir: Any, module: Any, op: Any, call: OwnCall) -> None:
     op.erase()
 
 
-def lower_with_calls(ir: Any, module: Any, calls: Sequence[OwnCall], legal: Sequence[str], failed: Callable[[], bool]) -> None:
+def lower_with_calls(ir: Any, module: Any, calls: Sequence[OwnCall | Scan], legal: Sequence[str], failed: Callable[[], bool]) -> None:
     """torch-mlir's lowering, for a module that has the operators of `calls` in their order. `failed` says whether an error was
     reported that is not of calls, which its last check does not know."""
     from torch_mlir.passmanager import PassManager

@@ -293,8 +293,29 @@ def test_greatest_so_far():
     function = lambda x: (*x.cummax(1), *x.cummin(-1), *x.cummax(0), *(x > 2).int().cummin(1))  # noqa: E731
     for found, expected in zip(fovea.import_torch(Call(function), x)(x), function(x), strict=True):
         np.testing.assert_array_equal(found, expected)
-    with pytest.raises(fovea.FoveaError, match="cummax and cummin of an extent that is not known"):
-        fovea.import_torch(Call(lambda x: x.cummax(1)), x, dynamic=(1,))
+
+
+SO_FAR = {
+    "logcumsumexp": lambda x: (x.logcumsumexp(1), x.logcumsumexp(0) + 1),
+    "large": lambda x: ((x * 1e4).logcumsumexp(-1), (x - 1e30).logcumsumexp(1)),
+    "cummax": lambda x: (*x.cummax(1), *x.cummax(-1)),
+    "cummin": lambda x: (*x.cummin(-2), *x.cummin(0)),
+    "integers": lambda x: (*(x > 0).cummin(1), *(x > 0).cummax(1), *(20 * torch.nan_to_num(x, 0, 0, 0)).abs().to(torch.uint8).cummax(0)),
+    "f64": lambda x: (x.double().logcumsumexp(0), *x.double().cummin(1)),
+    "narrow": lambda x: (x.bfloat16().cummax(1)[0].float(), x.half().logcumsumexp(1).float()),
+}
+
+
+@pytest.mark.parametrize("name", SO_FAR)
+@pytest.mark.parametrize("target", ["cpu", "gpu-sim"])
+def test_what_came_before_of_unknown_extents(name, target):
+    compiled = fovea.import_torch(Call(SO_FAR[name]), torch.randn(4, 5, 3), dynamic=(0, 1), target=target)
+    for shape in ((4, 5, 3), (2, 19, 3), (1, 1, 3)):
+        x = torch.randn(shape).round(decimals=1)
+        x[0, 0, 0], x[-1, -1, 1], x[0, 0, 1] = np.nan, -np.inf, np.inf
+        for found, expected in zip(map(np.asarray, compiled(x)), SO_FAR[name](x), strict=True):
+            assert found.dtype == expected.numpy().dtype
+            np.testing.assert_allclose(found, expected, rtol=2e-3 if name == "narrow" else 2e-6, atol=1e-6)
 
 
 COMPARISONS = (torch.eq, torch.ne, torch.lt, torch.le, torch.gt, torch.ge)

@@ -13,6 +13,7 @@
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "llvm/Support/MathExtras.h"
 #include "llvm/Support/SaveAndRestore.h"
+#include <algorithm>
 #include <limits>
 
 using namespace mlir;
@@ -102,9 +103,16 @@ void GradientBlock::begin() {
         blocks = host.ceilDiv(host.extent(own, 2), ownRows);
   // Without heads there are no key heads to divide by.
   Value headsOfKey = host.max(host.div(heads, host.max(keyHeads, 1)), 1);
-  Values at = beginBlocks(
-      k, {batches, ofRows ? keyHeads : heads, blocks, host.index(numParts)},
-      sharedBytes);
+  Values extents = {batches, ofRows ? keyHeads : heads, blocks,
+                    host.index(numParts)};
+  // Blocks that share queries take very different times: the longest ones of
+  // all heads go first. Others go head by head, which read the same rows.
+  auto goesFirst = extents.begin() + 2;
+  if (numParts > 1)
+    std::rotate(extents.begin(), goesFirst, goesFirst + 1);
+  Values at = beginBlocks(k, extents, sharedBytes);
+  if (numParts > 1)
+    std::rotate(at.begin(), at.begin() + 1, at.begin() + 3);
   part = at[3];
   batch = at[0];
   head = at[1];

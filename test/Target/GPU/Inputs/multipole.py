@@ -80,8 +80,8 @@ def count_tiles_of_queries(ranges, keys, is_joint):
 
 
 def count_tiles_of_rows(ranges, rows, queries, parts):
-    """For each block of 128 rows and each part of the queries, from the first tile of queries that reads some of the rows
-    to the last one. With several parts the last rows are first."""
+    """For each block of 128 rows, and in it for each part of the queries, from the first tile of queries that reads some
+    of the rows to the last one. With several parts the last rows are first."""
     counts = []
     spans = [[read(tile * queries // GROUP) for tile in range(N // queries)] for read in ranges]
     for first in range(0, rows, 128):
@@ -93,14 +93,14 @@ def count_tiles_of_rows(ranges, rows, queries, parts):
         counts.append([sum(count * (part + 1) // parts - count * part // parts for count in read) for part in range(parts)])
     if parts > 1:
         counts.reverse()
-    return [count for block in counts for count in block]
+    return counts
 
 
-def schedule(counts, heads, loop):
+def schedule(counts, loop):
     """Milliseconds until the last block is done."""
     free = [0] * cycles.MULTIPROCESSORS
     time_of_tile = loop.results[MIDDLE.name].cycles
-    for count in counts * heads:
+    for count in counts:
         heapq.heapreplace(free, free[0] + count * time_of_tile)
     return max(free) / CYCLES_PER_MS
 
@@ -134,7 +134,7 @@ def estimate(H, G):
     keys = loop.shape.keys
     add("forward: summaries, by bytes", sum(count_bytes(text) for name, text in launches if name not in loops) / BYTES_PER_MS)
     counts = [a + b for a, b in zip(count_tiles_of_queries(near, keys, False), count_tiles_of_queries(far, keys, True))]
-    add("forward: attention", schedule(counts, H, loop))
+    add("forward: attention", schedule(counts * H, loop))
 
     launches, loops, _ = measure(artefacts.multipole_backward(D, N, GROUP, RANK, H, G))
     order = [name for name, _ in launches if name in loops]
@@ -145,13 +145,17 @@ def estimate(H, G):
     of_queries, of_rows = "backward: gradients for queries, {}", "backward: gradients for rows, {}"
     for field, ranges, number, pair in (("near", near, N, order[:2]), ("far", far, rows, order[2:])):
         queries, others = (loops[name] for name in pair)
-        add(of_queries.format(field), schedule(count_tiles_of_queries(ranges, queries.shape.keys, False), H, queries))
+        add(of_queries.format(field), schedule(count_tiles_of_queries(ranges, queries.shape.keys, False) * H, queries))
         parts_of_rows = blocks[pair[1]] // (G * math.ceil(number / 128))
-        counts = [count * (H // G) for count in count_tiles_of_rows(ranges, number, others.shape.keys, parts_of_rows)]
-        add(of_rows.format(field), schedule(counts, G, others))
+        counts = [[count * (H // G) for count in block]
+                  for block in count_tiles_of_rows(ranges, number, others.shape.keys, parts_of_rows)]
+        # Parts of the same rows of all heads come before others, otherwise all rows of a head.
+        counts = [block * G for block in counts] if parts_of_rows > 1 else counts * G
+        counts = [count for block in counts for count in block]
+        add(of_rows.format(field), schedule(counts, others))
     add("backward: all other kernels, by bytes", sum(count_bytes(text) for name, text in launches if name not in loops) / BYTES_PER_MS)
     spills = sum(loop.spills for loop in loops.values())
-    even = sum(counts) * G * others.results[MIDDLE.name].cycles / cycles.MULTIPROCESSORS / CYCLES_PER_MS
+    even = sum(counts) * others.results[MIDDLE.name].cycles / cycles.MULTIPROCESSORS / CYCLES_PER_MS
     note = (f"far rows: {max(counts)} tiles in one block, {even:.2f} ms if all multiprocessors had as many; "
             f"{spills} loads and stores of spilled registers")
     return parts, note

@@ -208,6 +208,7 @@ struct FuseElementwisePass
       populateReadPairsPatterns(pairs);
       walkAndApplyPatterns(getOperation(), std::move(pairs));
       RewritePatternSet parts(&getContext());
+      populateInsertPairsPatterns(parts);
       tensor::populateDecomposeTensorConcatPatterns(parts);
       // Extents of parts are known before the parts are.
       memref::populateResolveRankedShapedTypeResultDimsPatterns(parts);

@@ -65,6 +65,9 @@ bool isOfPairs(mlir::OpOperand &operand);
 /// Has elementwise operations read every other element as one of a pair.
 void populateReadPairsPatterns(mlir::RewritePatternSet &patterns);
 
+/// Has what computes pairs write them to concatenations of their rows.
+void populateInsertPairsPatterns(mlir::RewritePatternSet &patterns);
+
 /// Has elementwise operations read the parts of complex numbers as pairs.
 void pairComplexOperands(mlir::Operation *root);
 

@@ -15,7 +15,8 @@
 //   affine_map<(.., i) -> (.., i, 1)> of x as [.., D / 2, 2]
 //
 // and a stack of two becomes an elementwise operation with such a result, which
-// chooses by `linalg.index`. Vectors then have both elements of each pair.
+// chooses by `linalg.index`. Vectors then have both elements of each pair. What
+// is concatenated with other columns has a place among them, seen as pairs.
 //
 //===----------------------------------------------------------------------===//
 
@@ -26,6 +27,7 @@
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Dialect/Utils/ReshapeOpsUtils.h"
 #include "mlir/IR/PatternMatch.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
 
 using namespace mlir;
 using namespace fovea::attn;
@@ -283,9 +285,95 @@ static LogicalResult readPairs(linalg::GenericOp op,
   return success();
 }
 
+/// The operation that computes the pairs whose rows `value` has, where one
+/// operation alone reads these, before which that can stand.
+static linalg::GenericOp findJoinedPairs(Value value) {
+  auto joined = value.getDefiningOp<tensor::CollapseShapeOp>();
+  if (!joined || !joined->hasOneUse() || !joined.getSrc().hasOneUse() ||
+      joined.getSrcType().getShape().back() != 2 ||
+      joined.getReassociationIndices() !=
+          joinLastTwo(joined.getSrcType().getRank()))
+    return {};
+  auto pairs = joined.getSrc().getDefiningOp<linalg::GenericOp>();
+  return pairs && pairs.getNumResults() == 1 && isPure(pairs) &&
+                 pairs->getBlock() == joined->user_begin()->getBlock() &&
+                 pairs.getDpsInits()[0].getDefiningOp<tensor::EmptyOp>()
+             ? pairs
+             : linalg::GenericOp();
+}
+
+/// Concatenates rows of pairs with others, as a rotary embedding of some
+/// columns does: the others, and then, to the result as pairs, the pairs. What
+/// computes either can write to its place in the result, which comes before.
+static LogicalResult insertPairs(tensor::ConcatOp op,
+                                 PatternRewriter &rewriter) {
+  int64_t last = op.getRank() - 1;
+  auto computed = llvm::map_to_vector(op.getInputs(), findJoinedPairs);
+  if (static_cast<int64_t>(op.getDim()) != last ||
+      llvm::none_of(computed, [](linalg::GenericOp each) { return each; }))
+    return failure();
+  SmallVector<int64_t> columns = {0};
+  for (Value part : op.getInputs()) {
+    int64_t count = cast<RankedTensorType>(part.getType()).getDimSize(last);
+    if (ShapedType::isDynamic(count) || count % 2 != 0)
+      return failure();
+    columns.push_back(columns.back() + count);
+  }
+  Location loc = op.getLoc();
+  auto insert = [&](Value part, Value into, int64_t column) -> Value {
+    SmallVector<OpFoldResult> sizes =
+        tensor::getMixedSizes(rewriter, loc, part);
+    SmallVector<OpFoldResult> offsets(sizes.size(), rewriter.getIndexAttr(0)),
+        strides(sizes.size(), rewriter.getIndexAttr(1));
+    offsets[last] = rewriter.getIndexAttr(column);
+    return tensor::InsertSliceOp::create(rewriter, loc, part, into, offsets,
+                                         sizes, strides);
+  };
+  SmallVector<OpFoldResult> sizes =
+      tensor::getMixedSizes(rewriter, loc,
+                            computed.front() ? computed.front().getDpsInits()[0]
+                                             : op.getInputs().front());
+  sizes.resize(last + 1);
+  sizes[last] = rewriter.getIndexAttr(columns.back());
+  Value whole = tensor::EmptyOp::create(rewriter, loc, sizes,
+                                        op.getType().getElementType());
+  for (auto [part, pairs, column] :
+       llvm::zip(op.getInputs(), computed, columns))
+    if (!pairs)
+      whole = insert(part, whole, column);
+  SmallVector<ReassociationIndices> groups = joinLastTwo(last + 2);
+  auto type = cast<RankedTensorType>(whole.getType());
+  SmallVector<int64_t> shape(type.getShape());
+  shape[last] /= 2;
+  shape.push_back(2);
+  sizes[last] = rewriter.getIndexAttr(shape[last]);
+  sizes.push_back(rewriter.getIndexAttr(2));
+  whole = tensor::ExpandShapeOp::create(rewriter, loc, type.clone(shape), whole,
+                                        groups, sizes);
+  SmallVector<Operation *> joined;
+  for (auto [part, pairs, column] :
+       llvm::zip(op.getInputs(), computed, columns)) {
+    if (!pairs)
+      continue;
+    joined.push_back(part.getDefiningOp());
+    rewriter.moveOpBefore(pairs, op);
+    whole = insert(pairs.getResult(0), whole, column / 2);
+  }
+  whole = tensor::CollapseShapeOp::create(rewriter, loc, type, whole, groups);
+  rewriter.replaceOpWithNewOp<tensor::CastOp>(op, op.getType(), whole);
+  for (Operation *each : joined)
+    rewriter.eraseOp(each);
+  return success();
+}
+
 void fovea::attn::populateStackPatterns(RewritePatternSet &patterns) {
   patterns.add(stackConcat);
   patterns.add(stackInsertions);
+}
+
+void fovea::attn::populateInsertPairsPatterns(RewritePatternSet &patterns) {
+  // Before all concatenations become insertions.
+  patterns.add(insertPairs, /*benefit=*/2);
 }
 
 void fovea::attn::populateReadPairsPatterns(RewritePatternSet &patterns) {

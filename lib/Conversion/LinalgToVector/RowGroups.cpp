@@ -123,26 +123,67 @@ int64_t RowGroup::countElements(linalg::LinalgOp op, ArrayRef<unsigned> rows) {
   return count;
 }
 
+namespace {
+/// Where a view begins in an array along each dimension, and how far it goes.
+struct Part {
+  Value array;
+  SmallVector<OpFoldResult> offsets, sizes;
+};
+} // namespace
+
+/// What `view` is a part of; rows of pairs are parts of rows.
+static std::optional<Part> findPart(Value view) {
+  auto subview = view.getDefiningOp<memref::SubViewOp>();
+  if (!subview || !subview.hasUnitStride() ||
+      subview.getSourceType().getRank() != subview.getType().getRank())
+    return std::nullopt;
+  Part part{subview.getSource(), subview.getMixedOffsets(),
+            subview.getMixedSizes()};
+  auto pairs = part.array.getDefiningOp<memref::ExpandShapeOp>();
+  if (!pairs || part.sizes.size() < 2)
+    return part;
+  SmallVector<ReassociationIndices> groups = pairs.getReassociationIndices();
+  int64_t last = pairs.getResultType().getRank() - 1,
+          count = pairs.getResultType().getDimSize(last);
+  std::optional<int64_t> offset = getConstantIntValue(part.offsets[last - 1]),
+                         size = getConstantIntValue(part.sizes[last - 1]);
+  if (static_cast<int64_t>(groups.size()) != last ||
+      groups.back().size() != 2 || !offset || !size ||
+      !isConstantIntValue(part.offsets[last], 0) ||
+      !isConstantIntValue(part.sizes[last], count))
+    return part;
+  Builder b(view.getContext());
+  part.array = pairs.getSrc();
+  part.offsets.pop_back();
+  part.offsets.back() = b.getIndexAttr(*offset * count);
+  part.sizes.pop_back();
+  part.sizes.back() = b.getIndexAttr(*size * count);
+  return part;
+}
+
 /// Whether two views are the same rows of a buffer, but other elements of them.
 static bool arePartsOfRows(Value one, Value other, unsigned numRowDims) {
-  auto first = one.getDefiningOp<memref::SubViewOp>();
-  auto second = other.getDefiningOp<memref::SubViewOp>();
-  if (!first || !second || first.getSource() != second.getSource() ||
-      first.getSourceType().getRank() != first.getType().getRank() ||
-      first.getType().getRank() != second.getType().getRank() ||
-      !first.hasUnitStride() || !second.hasUnitStride())
+  std::optional<Part> first = findPart(one), second = findPart(other);
+  if (!first || !second || first->array != second->array)
     return false;
   bool isApart = false;
-  for (int64_t dim = 0; dim < first.getType().getRank(); ++dim) {
-    int64_t low = first.getStaticOffsets()[dim],
-            size = first.getStaticSizes()[dim];
-    int64_t otherLow = second.getStaticOffsets()[dim],
-            otherSize = second.getStaticSizes()[dim];
-    if (ShapedType::isDynamicShape({low, size, otherLow, otherSize}))
+  for (size_t dim = 0; dim < first->sizes.size(); ++dim) {
+    OpFoldResult low = first->offsets[dim], size = first->sizes[dim];
+    OpFoldResult otherLow = second->offsets[dim],
+                 otherSize = second->sizes[dim];
+    if (dim < numRowDims) {
+      if (!isEqualConstantIntOrValue(low, otherLow) ||
+          !isEqualConstantIntOrValue(size, otherSize))
+        return false;
+      continue;
+    }
+    std::optional<int64_t> at = getConstantIntValue(low),
+                           count = getConstantIntValue(size),
+                           otherAt = getConstantIntValue(otherLow),
+                           otherCount = getConstantIntValue(otherSize);
+    if (!at || !count || !otherAt || !otherCount)
       return false;
-    if (dim < numRowDims && (low != otherLow || size != otherSize))
-      return false;
-    isApart |= low + size <= otherLow || otherLow + otherSize <= low;
+    isApart |= *at + *count <= *otherAt || *otherAt + *otherCount <= *at;
   }
   return isApart;
 }

@@ -132,3 +132,83 @@ func.func @complex(%x: tensor<8x4x32x2xf32>, %table: tensor<8x32xcomplex<f32>>) 
   } -> tensor<8x4x32x2xf32>
   return %r : tensor<8x4x32x2xf32>
 }
+
+// Where other columns are beside them, pairs are written to the result as well,
+// once the others are. Both are one loop over rows.
+
+// CHECK-LABEL: func.func @partial(
+//       CHECK:   %[[PASSED:.*]] = tensor.extract_slice %{{.*}}[0, 16]
+//       CHECK:   %[[WHOLE:.*]] = tensor.insert_slice %[[PASSED]] into %{{.*}}[0, 16]
+//       CHECK:   %[[AS_PAIRS:.*]] = tensor.expand_shape %[[WHOLE]] {{.*}} into tensor<512x32x2xf32>
+//       CHECK:   %[[PAIRS:.*]] = linalg.generic {{.*}} outs(%{{.*}} : tensor<512x8x2xf32>)
+//       CHECK:   tensor.insert_slice %[[PAIRS]] into %[[AS_PAIRS]][0, 0, 0]
+// KERNEL-LABEL: func.func @partial(
+//       KERNEL:   memref.alloc(
+//   KERNEL-NOT:   memref.alloc(
+//       KERNEL:   return
+// KERNEL-LABEL: func.func private @partial_parallel_0(
+//       KERNEL:   vector.store %{{.*}} vector<16xf32>
+//       KERNEL:   vector.deinterleave
+//       KERNEL:   vector.interleave
+//   KERNEL-NOT:   @partial_parallel_1
+func.func @partial(%x: tensor<512x64xf32>, %c: tensor<512x16xf32>) -> tensor<512x64xf32> {
+  %even = tensor.extract_slice %x[0, 0] [512, 8] [1, 2] : tensor<512x64xf32> to tensor<512x8xf32>
+  %odd = tensor.extract_slice %x[0, 1] [512, 8] [1, 2] : tensor<512x64xf32> to tensor<512x8xf32>
+  %passed = tensor.extract_slice %x[0, 16] [512, 48] [1, 1] : tensor<512x64xf32> to tensor<512x48xf32>
+  %e = tensor.empty() : tensor<512x8xf32>
+  %negative = linalg.negf ins(%odd : tensor<512x8xf32>) outs(%e : tensor<512x8xf32>) -> tensor<512x8xf32>
+  %first = tensor.expand_shape %negative [[0], [1, 2]] output_shape [512, 8, 1] : tensor<512x8xf32> into tensor<512x8x1xf32>
+  %second = tensor.expand_shape %even [[0], [1, 2]] output_shape [512, 8, 1] : tensor<512x8xf32> into tensor<512x8x1xf32>
+  %stack = tensor.concat dim(2) %first, %second : (tensor<512x8x1xf32>, tensor<512x8x1xf32>) -> tensor<512x8x2xf32>
+  %turned = tensor.collapse_shape %stack [[0], [1, 2]] : tensor<512x8x2xf32> into tensor<512x16xf32>
+  %w = tensor.empty() : tensor<512x16xf32>
+  %p = linalg.mul ins(%turned, %c : tensor<512x16xf32>, tensor<512x16xf32>) outs(%w : tensor<512x16xf32>) -> tensor<512x16xf32>
+  %r = tensor.concat dim(1) %p, %passed : (tensor<512x16xf32>, tensor<512x48xf32>) -> tensor<512x64xf32>
+  return %r : tensor<512x64xf32>
+}
+
+// Any number of rows.
+
+// CHECK-LABEL: func.func @partial_of_any(
+//       CHECK:   %[[PASSED:.*]] = tensor.extract_slice %{{.*}}[0, 16]
+//       CHECK:   %[[WHOLE:.*]] = tensor.insert_slice %[[PASSED]] into %{{.*}}[0, 16]
+//       CHECK:   %[[AS_PAIRS:.*]] = tensor.expand_shape %[[WHOLE]] {{.*}} into tensor<?x32x2xf32>
+//       CHECK:   %[[PAIRS:.*]] = linalg.generic {{.*}} outs(%{{.*}} : tensor<?x8x2xf32>)
+//       CHECK:   tensor.insert_slice %[[PAIRS]] into %[[AS_PAIRS]][0, 0, 0]
+// KERNEL-LABEL: func.func @partial_of_any(
+//       KERNEL:   memref.alloc(
+//   KERNEL-NOT:   memref.alloc(
+//       KERNEL:   return
+// KERNEL-LABEL: func.func private @partial_of_any_parallel_0(
+//       KERNEL:   vector.store %{{.*}} vector<16xf32>
+//       KERNEL:   vector.deinterleave
+//       KERNEL:   vector.interleave
+//   KERNEL-NOT:   @partial_of_any_parallel_1
+func.func @partial_of_any(%x: tensor<?x64xf32>) -> tensor<?x64xf32> {
+  %c0 = arith.constant 0 : index
+  %m = tensor.dim %x, %c0 : tensor<?x64xf32>
+  %even = tensor.extract_slice %x[0, 0] [%m, 8] [1, 2] : tensor<?x64xf32> to tensor<?x8xf32>
+  %odd = tensor.extract_slice %x[0, 1] [%m, 8] [1, 2] : tensor<?x64xf32> to tensor<?x8xf32>
+  %passed = tensor.extract_slice %x[0, 16] [%m, 48] [1, 1] : tensor<?x64xf32> to tensor<?x48xf32>
+  %e = tensor.empty(%m) : tensor<?x8xf32>
+  %negative = linalg.negf ins(%odd : tensor<?x8xf32>) outs(%e : tensor<?x8xf32>) -> tensor<?x8xf32>
+  %first = tensor.expand_shape %negative [[0], [1, 2]] output_shape [%m, 8, 1] : tensor<?x8xf32> into tensor<?x8x1xf32>
+  %second = tensor.expand_shape %even [[0], [1, 2]] output_shape [%m, 8, 1] : tensor<?x8xf32> into tensor<?x8x1xf32>
+  %stack = tensor.concat dim(2) %first, %second : (tensor<?x8x1xf32>, tensor<?x8x1xf32>) -> tensor<?x8x2xf32>
+  %turned = tensor.collapse_shape %stack [[0], [1, 2]] : tensor<?x8x2xf32> into tensor<?x16xf32>
+  %r = tensor.concat dim(1) %turned, %passed : (tensor<?x16xf32>, tensor<?x48xf32>) -> tensor<?x64xf32>
+  return %r : tensor<?x64xf32>
+}
+
+// A row of an odd number of columns is no row of pairs.
+
+// CHECK-LABEL: func.func @beside_one(
+//   CHECK-NOT:   tensor.expand_shape {{.*}}x2xf32>
+//       CHECK:   tensor.insert_slice %{{.*}} : tensor<512x16xf32> into tensor<512x17xf32>
+func.func @beside_one(%x: tensor<512x8x2xf32>, %y: tensor<512x1xf32>) -> tensor<512x17xf32> {
+  %e = tensor.empty() : tensor<512x8x2xf32>
+  %n = linalg.negf ins(%x : tensor<512x8x2xf32>) outs(%e : tensor<512x8x2xf32>) -> tensor<512x8x2xf32>
+  %p = tensor.collapse_shape %n [[0], [1, 2]] : tensor<512x8x2xf32> into tensor<512x16xf32>
+  %r = tensor.concat dim(1) %p, %y : (tensor<512x16xf32>, tensor<512x1xf32>) -> tensor<512x17xf32>
+  return %r : tensor<512x17xf32>
+}

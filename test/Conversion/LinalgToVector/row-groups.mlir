@@ -140,6 +140,44 @@ func.func @halves(%x: memref<640x256xf32>) -> memref<640x256xf32> {
   return %out : memref<640x256xf32>
 }
 
+// So are rows of pairs and what is beside them, but where these overlap.
+
+// CHECK-LABEL: func.func @pairs(
+//       CHECK:   scf.forall
+//   CHECK-NOT:   scf.forall
+//       CHECK:   return
+func.func @pairs(%x: memref<640x96xf32>, %y: memref<640x16x2xf32>) -> memref<640x128xf32> {
+  %out = memref.alloc() : memref<640x128xf32>
+  %first = memref.subview %out[0, 0] [640, 96] [1, 1] : memref<640x128xf32> to memref<640x96xf32, strided<[128, 1]>>
+  linalg.exp ins(%x : memref<640x96xf32>) outs(%first : memref<640x96xf32, strided<[128, 1]>>)
+  %pairs = memref.expand_shape %out [[0], [1, 2]] output_shape [640, 64, 2] : memref<640x128xf32> into memref<640x64x2xf32>
+  %second = memref.subview %pairs[0, 48, 0] [640, 16, 2] [1, 1, 1] : memref<640x64x2xf32> to memref<640x16x2xf32, strided<[128, 2, 1], offset: 96>>
+  linalg.generic {indexing_maps = [affine_map<(i, j, k) -> (i, j, 1)>, affine_map<(i, j, k) -> (i, j, k)>], iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%y : memref<640x16x2xf32>) outs(%second : memref<640x16x2xf32, strided<[128, 2, 1], offset: 96>>) {
+  ^bb0(%a: f32, %o: f32):
+    %r = arith.negf %a : f32
+    linalg.yield %r : f32
+  }
+  return %out : memref<640x128xf32>
+}
+
+// CHECK-LABEL: func.func @overlapping_pairs(
+// CHECK-COUNT-2: scf.forall
+func.func @overlapping_pairs(%x: memref<640x98xf32>, %y: memref<640x16x2xf32>) -> memref<640x128xf32> {
+  %out = memref.alloc() : memref<640x128xf32>
+  %first = memref.subview %out[0, 0] [640, 98] [1, 1] : memref<640x128xf32> to memref<640x98xf32, strided<[128, 1]>>
+  linalg.exp ins(%x : memref<640x98xf32>) outs(%first : memref<640x98xf32, strided<[128, 1]>>)
+  %pairs = memref.expand_shape %out [[0], [1, 2]] output_shape [640, 64, 2] : memref<640x128xf32> into memref<640x64x2xf32>
+  %second = memref.subview %pairs[0, 48, 0] [640, 16, 2] [1, 1, 1] : memref<640x64x2xf32> to memref<640x16x2xf32, strided<[128, 2, 1], offset: 96>>
+  linalg.generic {indexing_maps = [affine_map<(i, j, k) -> (i, j, 1)>, affine_map<(i, j, k) -> (i, j, k)>], iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%y : memref<640x16x2xf32>) outs(%second : memref<640x16x2xf32, strided<[128, 2, 1], offset: 96>>) {
+  ^bb0(%a: f32, %o: f32):
+    %r = arith.negf %a : f32
+    linalg.yield %r : f32
+  }
+  return %out : memref<640x128xf32>
+}
+
 // Parts that overlap, or are of other rows, are not.
 
 // CHECK-LABEL: func.func @overlapping(

@@ -72,15 +72,16 @@ SLICES = {
   %odd = tensor.collapse_shape %odd1 [[0], [1], [2, 3]] : {ones} into {half}
 """,
 }
-# Rows of an array with other columns beside them, of which the last may be the first of a pair.
-BESIDE = ((0, 0), (1, 0), (0, 1), (3, 2))
+# Rows of an array with other columns beside them, of which the last may be the first of a pair. Pairs have places beside
+# even numbers of columns.
+BESIDE = ((0, 0), (1, 0), (0, 1), (3, 2), (0, 48), (16, 0), (2, 6))
 
 TEXT = """
 #x = affine_map<(i, h, j) -> (i, h, j)>
 #angle = affine_map<(i, h, j) -> (i, j)>
 #twice = affine_map<(i, j, k) -> (i, j, k)>
 #first = affine_map<(i, j, k) -> (i, j)>
-func.func @f(%x: {given}, %cos: {table}, %sin: {table}) -> {whole} {{
+func.func @f(%x: {given}, %cos: {table}, %sin: {table}) -> RESULT {{
   %zero = arith.constant 0 : index
   %m = tensor.dim %x, %zero : {given}
   %empty = tensor.empty(SIZE) : {half}
@@ -104,7 +105,19 @@ def run(index, case):
     types = {name: tensor(shape, dtype) for name, shape in shapes.items()}
     body = SLICES[case["slices"]] + FORMS[case["form"]]
     text = (TEXT + body).format(E=dtype, h=half, width=width, before=before, **types)
-    text += f"  return %r : {types['whole']}\n}}\n"
+    result, type_of_result = "%r", types["whole"]
+    if case["passes"]:
+        # As a rotary embedding of some columns passes the others on.
+        names, parts = [], []
+        for name, first, count in (("%low", 0, before), ("%r", before, width), ("%high", before + width, after)):
+            if count:
+                names.append(name)
+                parts.append(tensor([m, 3, count], dtype))
+            if count and name != "%r":
+                text += f"  {name} = tensor.extract_slice %x[0, 0, {first}] [%m, 3, {count}] [1, 1, 1] : {types['given']} to {parts[-1]}\n"
+        result, type_of_result = "%all", types["given"]
+        text += f"  %all = tensor.concat dim(2) {', '.join(names)} : ({', '.join(parts)}) -> {type_of_result}\n"
+    text = text.replace("RESULT", type_of_result) + f"  return {result} : {type_of_result}\n}}\n"
     if m is None:
         text = text.replace("SIZE", "%m")
     else:
@@ -113,6 +126,8 @@ def run(index, case):
     even, odd = exact[..., ::2], exact[..., 1::2]
     c, s = (each.astype(np.float64)[:, None] for each in (cos, sin))
     expected = np.stack((even * c - odd * s, even * s + odd * c), -1).reshape(exact.shape)
+    if case["passes"]:
+        expected = np.concatenate((x[..., :before], expected, x[..., before + width :]), -1)
     what = f"case {index} {case}"
     kernel = check.library.compile(text, cpu=case["cpu"])
     found = check.call(kernel, [x, cos, sin], what)[0]
@@ -124,6 +139,7 @@ def run(index, case):
 check.matrix({
     "form": list(FORMS), "slices": list(SLICES), "width": [2, 6, 16, 18, 32, 64, 66, 130], "beside": BESIDE, "rows": [1, 5, 40],
     "dtype": ["f32", "f64", "bf16", "f16"], "cpu": check.usable_cpus(), "dynamic": [False, True],
+    "passes": [False, True],
 }, 11, run)  # fmt: skip
 
 

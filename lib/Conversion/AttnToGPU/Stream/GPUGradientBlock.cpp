@@ -107,7 +107,7 @@ void GradientBlock::begin() {
                     host.index(numParts)};
   // Blocks that share queries take very different times: the longest ones of
   // all heads go first. Others go head by head, which read the same rows.
-  auto goesFirst = extents.begin() + 2;
+  Value *goesFirst = extents.begin() + 2;
   if (numParts > 1)
     std::rotate(extents.begin(), goesFirst, goesFirst + 1);
   Values at = beginBlocks(k, extents, sharedBytes);

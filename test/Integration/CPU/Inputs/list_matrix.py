@@ -35,6 +35,21 @@ FACTORS = {
     "cpu": check.usable_cpus(),
     "dynamic": [False, True],
 }
+# Entries that name whole tiles of a GPU with warpgroups.
+TILES = {
+    **FACTORS,
+    "N": [64, 97, 130, 200, 261],
+    "M": [100, 130, 250, 330],
+    "block": [0, 64, 128],
+    "unit": [64, 128, 192],
+    "entries": [1, 2, 5],
+    "width": [(16, 16), (64, 80), (96, 64), (128, 128)],
+    "listed": [False],
+    "ranges": ["(0, rows)", "(b * 20, rows - 3)"],
+    "terms": [""],
+    "score": [False],
+    "dtype": ["bf16", "f16"],
+}
 SCORE = """    score {{
     ^bb0(%x: {0}, %xb: index, %xh: index, %xi: index, %xj: index):
       %d = arith.subi %xj, %xi : index
@@ -151,7 +166,7 @@ def source_text(program, source, mask):
 def run(index, case, gradient=False):
     rng, case = np.random.default_rng(index), {**case, "gradient": gradient}
     (B, H, G), (D, E), N, dtype = (case[key] for key in ("heads", "width", "N", "dtype"))
-    M = int(rng.choice([1, 15, 47, 130]))
+    M = case.get("M") or int(rng.choice([1, 15, 47, 130]))
     q = normal(rng, (B, H, N, D), dtype)
     sources = [make_source(rng, case, M, index)]
     if case["other"]:
@@ -218,5 +233,6 @@ def run(index, case, gradient=False):
 
 
 check.matrix(FACTORS, 2, run)
-check.matrix(FACTORS, 3, lambda index, case: run(index, case, gradient=True))
+for factors, seed in ((FACTORS, 3), (TILES, 4)):
+    check.matrix(factors, seed, lambda index, case: run(index, case, gradient=True))
 check.finish()

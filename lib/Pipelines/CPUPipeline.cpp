@@ -38,6 +38,7 @@ void fovea::buildCPUPipeline(OpPassManager &pm, const CPUInfo &cpu,
     // Attention of several layers may read one bias.
     pm.addPass(createCSEPass());
   }
+  pm.addNestedPass<func::FuncOp>(attn::createWidenSumsPass());
   pm.addNestedPass<func::FuncOp>(attn::createPrepareProductsPass());
   pm.addPass(createCanonicalizerPass());
   pm.addNestedPass<func::FuncOp>(attn::createFindMasksPass());

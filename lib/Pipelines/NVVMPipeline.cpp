@@ -45,6 +45,7 @@ static void addKernelPasses(OpPassManager &pm, const GPUInfo &gpu,
   pm.addPass(createInlinerPass());
   if (options.raise)
     pm.addNestedPass<func::FuncOp>(attn::createRaiseAttentionPass());
+  pm.addNestedPass<func::FuncOp>(attn::createWidenSumsPass());
   bool callsLibrary = options.products == attn::MatrixProducts::Library;
   if (callsLibrary)
     pm.addNestedPass<func::FuncOp>(attn::createPrepareProductsPass());

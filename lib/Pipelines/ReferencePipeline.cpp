@@ -18,6 +18,7 @@ using namespace mlir;
 
 void fovea::buildReferencePipeline(OpPassManager &pm) {
   addInputPasses(pm);
+  pm.addNestedPass<func::FuncOp>(attn::createWidenSumsPass());
   pm.addPass(createCanonicalizerPass());
   pm.addNestedPass<func::FuncOp>(attn::createExpandTreeSelectPass());
   pm.addNestedPass<func::FuncOp>(attn::createExpandConvPass());

@@ -36,9 +36,11 @@ class OperationWriter(LoopWriter):
         return self.make("tensor.splat", [type], [number, *(each for each in sizes if not isinstance(each, int))])
 
     def apply(self, block: Any, arguments: Sequence[Any]) -> Any:
-        """The result of a region of scalars for each element of tensors, or None."""
+        """The result of a region of scalars for each element of tensors, or None. Tensors of another type than the
+        arguments of the block have it compute in theirs."""
         type = self.ir.RankedTensorType(arguments[0].type)
         known = dict(zip(block.arguments, arguments))
+        types = {self.scalar_type(each): self.scalar_type(argument) for each, argument in known.items()}
 
         def find(value: Any) -> Any:
             if value in known:
@@ -60,7 +62,8 @@ class OperationWriter(LoopWriter):
                 new = op.operation.clone()
                 for number, operand in enumerate(operands):
                     new.operands[number] = operand
-                new.results[0].set_type(self.ir.RankedTensorType.get(type.shape, self.scalar_type(op.results[0])))
+                element = self.scalar_type(op.results[0])
+                new.results[0].set_type(self.ir.RankedTensorType.get(type.shape, types.get(element, element)))
                 known[op.results[0]] = new.results[0]
             else:
                 return None
@@ -91,26 +94,40 @@ class OperationWriter(LoopWriter):
     # ---- Rows after rows ----
 
     def accumulate(self, tensor: Any, initial: Any, block: Any, dim: int, is_backward: bool) -> Any:
-        """What windows begin with counts once, as XLA has it."""
+        """What windows begin with counts once, as XLA has it, which keeps sums of narrow numbers in f32, too."""
         type = self.ir.RankedTensorType(tensor.type)
+        element = self.ir.F32Type.get() if self.is_narrow_sum(block) else type.element_type
+
+        def convert(value: Any, name: str, element: Any) -> Any:
+            found = self.ir.RankedTensorType(value.type)
+            is_same = found.element_type == element
+            return value if is_same else self.make(name, [self.ir.RankedTensorType.get(found.shape, element)], [value])
+
         sizes: list[Any] = [self.extent(tensor, each) for each in range(type.rank)]
         count, sizes[dim] = sizes[dim], 1
         unknown = self.ir.ShapedType.get_dynamic_size()
-        shape = self.ir.RankedTensorType.get([each if isinstance(each, int) else unknown for each in sizes], type.element_type)
+        shape = self.ir.RankedTensorType.get([each if isinstance(each, int) else unknown for each in sizes], element)
         is_possible = True
 
         def step(number: Any, sums: Any, before: Any) -> list[Any]:
             nonlocal is_possible
             place = self.combine("subtract", self.combine("subtract", count, 1), number) if is_backward else number
             offsets = [place if each == dim else 0 for each in range(type.rank)]
-            found = self.apply(block, [before, self.extract(tensor, offsets, sizes)])
+            found = self.apply(block, [before, convert(self.extract(tensor, offsets, sizes), "arith.extf", element)])
             if found is None:
                 is_possible = False
                 return [sums, before]
-            return [self.insert(found, sums, offsets, sizes), found]
+            return [self.insert(convert(found, "arith.truncf", type.element_type), sums, offsets, sizes), found]
 
-        sums, _ = self.loop(count, [tensor, self.spread(initial, shape, sizes)], step)
+        first = convert(initial, "arith.extf", element)
+        sums, _ = self.loop(count, [tensor, self.spread(first, shape, sizes)], step)
         return sums if is_possible else None
+
+    def is_narrow_sum(self, block: Any) -> bool:
+        """Whether all that a block does is to add or to multiply two numbers of bf16 or f16."""
+        names = [each.operation.name for each in block.operations]
+        is_narrow = self.scalar_type(block.arguments[0]) in (self.ir.BF16Type.get(), self.ir.F16Type.get())
+        return is_narrow and names in (["stablehlo.add", "stablehlo.return"], ["stablehlo.multiply", "stablehlo.return"])
 
     # ---- Scatter ----
 

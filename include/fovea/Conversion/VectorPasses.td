@@ -94,6 +94,40 @@ def DecomposeLinalgPass : Pass<"attn-decompose-linalg", "::mlir::func::FuncOp"> 
   ];
 }
 
+def WidenSumsPass : Pass<"attn-widen-sums", "::mlir::func::FuncOp"> {
+  let summary = "add and multiply many elements of f16 and bf16 in f32";
+  let description = [{
+    A sum of `bf16` stops to grow when it is 256 times its elements. PyTorch and XLA
+    keep sums in `f32`, and so do kernels of products and convolutions, which stay. Other
+    reductions of tensors that add or multiply start, run and end in `f32`, and are
+    rounded once:
+
+    ```mlir
+    %s = linalg.reduce ins(%x : tensor<900x40xbf16>) outs(%zero : tensor<40xbf16>) dimensions = [0]
+           (%a: bf16, %b: bf16) {
+             %c = arith.addf %a, %b : bf16
+             linalg.yield %c : bf16
+           }
+    ```
+
+    ==>
+
+    ```mlir
+    %0 = linalg.generic ... ins(%x : tensor<900x40xbf16>) outs(%zeros : tensor<40xf32>) {
+         ^bb0(%a: bf16, %b: f32):
+           %1 = arith.extf %a : bf16 to f32
+           %c = arith.addf %1, %b : f32
+           linalg.yield %c : f32
+         } -> tensor<40xf32>
+    %s = arith.truncf %0 : tensor<40xf32> to tensor<40xbf16>
+    ```
+  }];
+  let dependentDialects = [
+    "::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect",
+    "::mlir::tensor::TensorDialect"
+  ];
+}
+
 def PrepareProductsPass : Pass<"attn-prepare-products", "::mlir::func::FuncOp"> {
   let summary = "have products on tensors read factors as stored, and convolutions be products";
   let description = [{

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ._rewriting import SIGNED, read_list, read_number
-from ._stablehlo_loops import LoopWriter
+from ._scan_loops import ScanWriter
 
 __all__ = ["OperationWriter"]
 
@@ -23,9 +23,18 @@ _ELEMENTWISE = {
         "select shift_left shift_right_arithmetic shift_right_logical sign sine sqrt subtract tan tanh xor"
     ).split()
 }
+#: Those of arith, of numbers and of integers with signs.
+_FLOATS = {
+    "stablehlo.add": "arith.addf", "stablehlo.multiply": "arith.mulf", "stablehlo.maximum": "arith.maximumf",
+    "stablehlo.minimum": "arith.minimumf",
+}  # fmt: skip
+_INTEGERS = {
+    "stablehlo.add": "arith.addi", "stablehlo.multiply": "arith.muli", "stablehlo.maximum": "arith.maxsi",
+    "stablehlo.minimum": "arith.minsi",
+}  # fmt: skip
 
 
-class OperationWriter(LoopWriter):
+class OperationWriter(ScanWriter):
     """Products, scatter and cumulative sums."""
 
     # ---- Pieces ----
@@ -94,40 +103,59 @@ class OperationWriter(LoopWriter):
     # ---- Rows after rows ----
 
     def accumulate(self, tensor: Any, initial: Any, block: Any, dim: int, is_backward: bool) -> Any:
-        """What windows begin with counts once, as XLA has it, which keeps sums of narrow numbers in f32, too."""
+        """What windows begin with counts once, as XLA has it."""
+        found = self.accumulate_elements(tensor, initial, block, dim, is_backward)
+        if found is not None:
+            return found
         type = self.ir.RankedTensorType(tensor.type)
-        element = self.ir.F32Type.get() if self.is_narrow_sum(block) else type.element_type
-
-        def convert(value: Any, name: str, element: Any) -> Any:
-            found = self.ir.RankedTensorType(value.type)
-            is_same = found.element_type == element
-            return value if is_same else self.make(name, [self.ir.RankedTensorType.get(found.shape, element)], [value])
-
         sizes: list[Any] = [self.extent(tensor, each) for each in range(type.rank)]
         count, sizes[dim] = sizes[dim], 1
         unknown = self.ir.ShapedType.get_dynamic_size()
-        shape = self.ir.RankedTensorType.get([each if isinstance(each, int) else unknown for each in sizes], element)
+        shape = self.ir.RankedTensorType.get([each if isinstance(each, int) else unknown for each in sizes], type.element_type)
         is_possible = True
 
         def step(number: Any, sums: Any, before: Any) -> list[Any]:
             nonlocal is_possible
             place = self.combine("subtract", self.combine("subtract", count, 1), number) if is_backward else number
             offsets = [place if each == dim else 0 for each in range(type.rank)]
-            found = self.apply(block, [before, convert(self.extract(tensor, offsets, sizes), "arith.extf", element)])
+            found = self.apply(block, [before, self.extract(tensor, offsets, sizes)])
             if found is None:
                 is_possible = False
                 return [sums, before]
-            return [self.insert(convert(found, "arith.truncf", type.element_type), sums, offsets, sizes), found]
+            return [self.insert(found, sums, offsets, sizes), found]
 
-        first = convert(initial, "arith.extf", element)
-        sums, _ = self.loop(count, [tensor, self.spread(first, shape, sizes)], step)
+        sums, _ = self.loop(count, [tensor, self.spread(initial, shape, sizes)], step)
         return sums if is_possible else None
 
-    def is_narrow_sum(self, block: Any) -> bool:
-        """Whether all that a block does is to add or to multiply two numbers of bf16 or f16."""
-        names = [each.operation.name for each in block.operations]
-        is_narrow = self.scalar_type(block.arguments[0]) in (self.ir.BF16Type.get(), self.ir.F16Type.get())
-        return is_narrow and names in (["stablehlo.add", "stablehlo.return"], ["stablehlo.multiply", "stablehlo.return"])
+    def accumulate_elements(self, tensor: Any, initial: Any, block: Any, dim: int, is_backward: bool) -> Any:
+        """The same by elements, where the block is one operation of arith. XLA keeps sums of narrow numbers in f32, too."""
+        type = self.ir.RankedTensorType(tensor.type)
+        element, (first, *others) = type.element_type, [each.operation for each in block.operations]
+        kind = _FLOATS if str(element) in ("f64", "f32", "f16", "bf16") else _INTEGERS
+        is_known = kind is _FLOATS or (isinstance(element, self.ir.IntegerType) and element.is_signless and element.width > 1)
+        name = kind.get(first.name)
+        if not is_known or name is None or len(others) != 1 or {*first.operands} != {*block.arguments}:
+            return None
+        is_wide = str(element) in ("f16", "bf16") and name in ("arith.addf", "arith.mulf")
+        state = self.ir.F32Type.get() if is_wide else element
+
+        def widen(number: Any) -> Any:
+            return self.make("arith.extf", [state], [number]) if is_wide else number
+
+        count, start = self.extent(tensor, dim), widen(self.make("tensor.extract", [element], [initial]))
+
+        def step(at: list[Any], before: Any, sums: Any) -> list[Any]:
+            if is_backward:
+                at = [*at]
+                at[dim] = self.combine("subtract", self.combine("subtract", count, 1), at[dim])
+            after = self.make(name, [state], [before, widen(self.read(tensor, at))])
+            narrow = self.make("arith.truncf", [element], [after]) if is_wide else after
+            return [self.write(narrow, sums, at), after]
+
+        sizes = [each for each in self.sizes(tensor) if not isinstance(each, int)]
+        sums = self.make("tensor.empty", [type], sizes)
+        found = self.scan(tensor, dim, [sums], state, lambda place, sums: start, step, lambda place, state, sums: [sums])
+        return found[0]
 
     # ---- Scatter ----
 

@@ -38,15 +38,6 @@ class TMTensorWriter(SortWriter):
             known.update(zip(op.results, new.results))
         raise AssertionError("a region without an end")
 
-    def read(self, tensor: Any, place: Sequence[Any]) -> Any:
-        return self.make("tensor.extract", [self.scalar_type(tensor)], [tensor, *map(self.value, place)])
-
-    def write(self, element: Any, tensor: Any, place: Sequence[Any]) -> Any:
-        return self.make("tensor.insert", [tensor.type], [element, tensor, *map(self.value, place)])
-
-    def sizes(self, tensor: Any) -> list[Any]:
-        return [self.extent(tensor, dim) for dim in range(self.ir.RankedTensorType(tensor.type).rank)]
-
     # ---- Scatter ----
 
     def write_tm_tensor_scatter(self, op: Any) -> Any:
@@ -88,15 +79,12 @@ class TMTensorWriter(SortWriter):
     # ---- Scan ----
 
     def write_tm_tensor_scan(self, op: Any) -> Any:
-        """What came before and the present element, combined. A row is carried: what came before, of the dimensions after
-        the scanned one, so that elements are read in their order. Sums of f32 are carried as f64, as PyTorch's are."""
+        """What came before and the present element, combined. Sums of f32 are carried as f64, as PyTorch's are."""
         tensor, output, total = op.operands
         dim = self.ir.IntegerAttr(op.attributes["dimension"]).value
         is_inclusive = self.ir.BoolAttr(op.attributes["inclusive"]).value
-        sizes, block, type, f64 = self.sizes(tensor), op.regions[0].blocks[0], self.scalar_type(tensor), self.ir.F64Type.get()
+        block, type, f64 = op.regions[0].blocks[0], self.scalar_type(tensor), self.ir.F64Type.get()
         is_wide = str(type) == "f32" and block.operations[0].operation.name == "arith.addf" and len(block.operations) == 2
-        inner = sizes[dim + 1 :]
-        row_type = self.ir.RankedTensorType.get(self.ir.RankedTensorType(total.type).shape[dim:], f64 if is_wide else type)
 
         def widen(element: Any) -> Any:
             return self.make("arith.extf", [f64], [element]) if is_wide else element
@@ -104,38 +92,16 @@ class TMTensorWriter(SortWriter):
         def narrow(element: Any) -> Any:
             return self.make("arith.truncf", [type], [element]) if is_wide else element
 
-        def combine(element: Any, before: Any) -> Any:
-            return self.make("arith.addf", [f64], [widen(element), before]) if is_wide else self.run(block, [element, before])
+        def step(at: list[Any], before: Any, outputs: Any, totals: Any) -> list[Any]:
+            element = self.read(tensor, at)
+            after = self.make("arith.addf", [f64], [widen(element), before]) if is_wide else self.run(block, [element, before])
+            return [self.write(narrow(after if is_inclusive else before), outputs, at), totals, after]
 
-        def step(at: list[Any], element: Any, outputs: Any, before: Any) -> tuple[Any, Any]:
-            after = combine(element, before)
-            return self.write(narrow(after if is_inclusive else before), outputs, at), after
-
-        def scan_line(place: list[Any], outputs: Any, totals: Any) -> list[Any]:
-            def step_one(number: Any, outputs: Any, before: Any) -> list[Any]:
-                at = [*place, number]
-                return [*step(at, self.read(tensor, at), outputs, before)]
-
-            outputs, last = self.loop(sizes[dim], [outputs, widen(self.read(totals, place))], step_one)
-            return [outputs, self.write(narrow(last), totals, place)]
-
-        def scan_rows(place: list[Any], outputs: Any, totals: Any) -> list[Any]:
-            row = self.make("tensor.empty", [row_type], [each for each in inner if not isinstance(each, int)])
-            (row,) = self.loops(inner, [row], lambda at, row: [self.write(widen(self.read(totals, [*place, *at])), row, at)])
-
-            def step_all(number: Any, outputs: Any, row: Any) -> list[Any]:
-                def step_one(at: list[Any], outputs: Any, row: Any) -> list[Any]:
-                    whole = [*place, number, *at]
-                    outputs, after = step(whole, self.read(tensor, whole), outputs, self.read(row, at))
-                    return [outputs, self.write(after, row, at)]
-
-                return self.loops(inner, [outputs, row], step_one)
-
-            outputs, row = self.loop(sizes[dim], [outputs, row], step_all)
-            last = self.loops(inner, [totals], lambda at, totals: [self.write(narrow(self.read(row, at)), totals, [*place, *at])])
-            return [outputs, *last]
-
-        return self.loops(sizes[:dim], [output, total], scan_rows if inner else scan_line)
+        return self.scan(
+            tensor, dim, [output, total], f64 if is_wide else type,
+            first=lambda place, outputs, totals: widen(self.read(totals, place)), step=step,
+            last=lambda place, state, outputs, totals: [outputs, self.write(narrow(state), totals, place)],
+        )  # fmt: skip
 
     # ---- Sort ----
 

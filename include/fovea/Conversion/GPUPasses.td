@@ -122,6 +122,10 @@ def LoopsToGPUPass : Pass<"attn-loops-to-gpu", "::mlir::func::FuncOp"> {
     rows, becomes a launch of one block. Its threads go through the loop together,
     share the iterations of parallel loops inside, and wait for each other after
     each.
+
+    Of a nest of such loops, those whose iterations touch elements of their own of
+    all that is written are brought around the others, and have a thread for each:
+    sums of what came before have one for each line.
   }];
   let dependentDialects = [
     "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",

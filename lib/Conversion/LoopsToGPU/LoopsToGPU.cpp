@@ -8,6 +8,7 @@
 
 #include "GPUSerialLoops.h"
 #include "GuardLaunches.h"
+#include "IndependentLines.h"
 #include "SinkLoads.h"
 #include "fovea/Conversion/Passes.h"
 #include "fovea/Kernels/GPU/GPUKernelBuilder.h"
@@ -62,7 +63,14 @@ struct LoopsToGPUPass : fovea::attn::impl::LoopsToGPUPassBase<LoopsToGPUPass> {
     SmallVector<memref::CopyOp> copies;
     SmallVector<scf::ForallOp> foralls;
     llvm::SetVector<scf::ForOp> serialLoops;
-    SmallVector<scf::ForOp> loopsOfNumbers;
+    SmallVector<scf::ForOp> loopsOfNumbers, nests;
+    getOperation().walk<WalkOrder::PreOrder>([&](scf::ForOp loop) {
+      if (!loop->getParentOfType<scf::ForOp>() && !isInKernel(loop) &&
+          !loop->getParentOfType<scf::ParallelOp>() &&
+          !loop->getParentOfType<scf::ForallOp>())
+        nests.push_back(loop);
+    });
+    llvm::for_each(nests, separateLines);
     getOperation().walk<WalkOrder::PreOrder>([&](Operation *op) {
       if (isa<gpu::LaunchOp, scf::ParallelOp, scf::ForallOp>(op))
         return WalkResult::skip();

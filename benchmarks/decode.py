@@ -9,7 +9,8 @@
 Prints a table: the time of one call, the share of the time that reading keys and
 values takes in the same round (a dot product of as many bytes with themselves, by
 NumPy's BLAS), and how much longer PyTorch's scaled_dot_product_attention takes,
-where there is PyTorch. Several threads, which read together, are compared with one,
+where there is PyTorch. --tokens-first compares keys and values in [B,M,H,D] memory
+with the others. Several threads, which read together, are compared with one,
 as is their reading, and calls with terms with the plain one on the rows that they
 read. --picture draws the time over the number of keys. Exit status 1: results differ
 from those of NumPy.
@@ -63,10 +64,14 @@ def parse_arguments():
     parser.add_argument("--megabytes", type=float, default=67.1, help="of keys and values together")
     parser.add_argument("--keys", nargs="+", type=int, help="of each key head, instead of megabytes")
     parser.add_argument("--picture", type=pathlib.Path, help="an SVG file: times over keys")
+    parser.add_argument("--tokens-first", action="store_true", help="keys and values in [B,M,H,D] memory, beside [B,H,M,D]")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=11)
     parser.add_argument("--least", action="store_true", help="the fastest call of each instead of medians: what others disturb least")
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    if arguments.tokens_first and any(width != value_width for _, width, value_width in arguments.widths):
+        parser.error("--tokens-first: found values that are columns of the keys, which have one head, needed one number of columns")
+    return arguments
 
 
 def make_arrays(dtype, widths, group, queries, keys):
@@ -207,6 +212,10 @@ def measure_case(name, widths, group, queries, keys, term, arguments):
 
     read_all, read_one = make_reads(lines, arguments.threads)
     calls = {"own": lambda: attend(arguments.threads), "read": read_all}
+    if arguments.tokens_first:
+        heads_first = list(arrays)
+        calls["heads first"] = lambda: function(*heads_first, **options, out=out)
+        arrays[1:] = [np.ascontiguousarray(array.swapaxes(1, 2)).swapaxes(1, 2) for array in arrays[1:]]
     if arguments.threads > 1:
         calls.update({"one thread": lambda: attend(1), "one reads": read_one})
     if term != "plain":
@@ -229,6 +238,8 @@ def measure_case(name, widths, group, queries, keys, term, arguments):
     ]  # fmt: skip
     if arguments.threads > 1:
         row += [f"{ratios['one thread']:.2f}x", f"{ratios['one reads'] / ratios['read']:.2f}x"]
+    if arguments.tokens_first:
+        row.append(f"{ratios['heads first']:.2f}x")
     if arguments.terms != ["plain"]:
         row[1:1] = [term]
         row.append(f"{1 / ratios['plain']:.2f}x" if term != "plain" else "")
@@ -241,6 +252,8 @@ def main():
     header = ["type", "D", "heads of a group", "queries", "keys", "ms", "of the read's time", "GFLOP/s", "PyTorch takes"]
     if arguments.threads > 1:
         header += ["one thread takes", "of reading one takes"]
+    if arguments.tokens_first:
+        header.append("heads first takes")
     if arguments.terms != ["plain"]:
         header[1:1] = ["term"]
         header.append("of plain on these rows")

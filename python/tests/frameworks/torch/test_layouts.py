@@ -3,6 +3,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Strides of results and gradients: those that `torch.empty_like` gives what they are like."""
 
+import subprocess
+import sys
+
 import pytest
 import torch
 from torch._subclasses import FakeTensorMode
@@ -236,3 +239,36 @@ def test_states_of_vq():
         assert torch.equal(one, other)
     assert expected["turned"][0].stride() == strides_like(q, 5)
     assert [each.stride() for each in expected["turned"][2:]] == [q.stride(), v.stride()]
+
+
+# As in test_strides.py: there is memory to compile in, but none for a copy of keys or values, 256 MB each.
+PROGRAM = """
+import resource, sys
+import torch
+import fovea.torch
+
+torch.set_num_threads(1)
+fovea.set_num_threads(1)
+tokens = 2**18
+shape, last = ((1, 4, 64, tokens), (2, 3)) if sys.argv[1] == "scattered" else ((1, tokens, 4, 64), (1, 2))
+q = torch.zeros(1, 4, 1, 64)
+k, v = (torch.zeros(shape).transpose(*last) for _ in "kv")
+attend = fovea.torch.dense if sys.argv[2] == "dense" else torch.nn.functional.scaled_dot_product_attention
+used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + 240 * 2**20, resource.getrlimit(resource.RLIMIT_AS)[1]))
+try:
+    with fovea.torch.sdpa(), torch.no_grad():
+        attend(q, k, v)
+    print("in place")
+except (MemoryError, RuntimeError):
+    print("copied")
+"""
+
+
+@pytest.mark.parametrize("function", ["dense", "sdpa"])
+@pytest.mark.parametrize("arrays, expected", [("tokens first", "in place"), ("scattered", "copied")])
+def test_memory_of_a_decode_step(arrays, expected, function):
+    command = [sys.executable, "-c", PROGRAM, arrays, function]
+    process = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert process.returncode == 0, process.stderr
+    assert process.stdout.strip() == expected

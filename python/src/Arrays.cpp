@@ -156,11 +156,21 @@ bool ArrayView::loadBuffer(nb::handle object, StringRef name) {
     nb::object type = nb::getattr(object, "dtype", nb::none());
     if (type.is_none())
       return false;
-    if (toText(type) != "bfloat16")
-      raiseValueError(name + ": found element type " + toText(type) +
-                      ", needed bfloat16, float16, float32, float64, bool or "
-                      "an integer");
-    nb::object bits = object.attr("view")("uint16");
+    // Asking a type for its name takes as long as all else: one that was found
+    // before is kept, for good.
+    static PyObject *known = nullptr, *bitsType = nullptr;
+    if (type.ptr() != known) {
+      if (toText(type) != "bfloat16")
+        raiseValueError(name + ": found element type " + toText(type) +
+                        ", needed bfloat16, float16, float32, float64, bool or "
+                        "an integer");
+      if (!known)
+        known = type.inc_ref().ptr();
+    }
+    if (!bitsType)
+      bitsType =
+          nb::module_::import_("numpy").attr("dtype")("uint16").release().ptr();
+    nb::object bits = object.attr("view")(nb::handle(bitsType));
     if (PyObject_GetBuffer(bits.ptr(), &buffer, flags) != 0)
       throw nb::python_error();
     // The buffer keeps `bits` alive, and that its array.

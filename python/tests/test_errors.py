@@ -10,6 +10,7 @@ import math
 import re
 import resource
 
+import ml_dtypes
 import numpy as np
 import pytest
 from conftest import make, make_biases, make_weights
@@ -108,6 +109,16 @@ def test_score_terms_of_half_types():
         lambda: fovea.dense(*arrays, bias=bias),
         "bias: found element type float64, needed float16 or float32",
     )
+
+
+def test_types_that_packages_add():
+    """One that is read is not taken for another afterwards."""
+    narrow = q.astype(ml_dtypes.bfloat16)
+    expected = fovea.dense(narrow, narrow, narrow)
+    for type in (ml_dtypes.float8_e4m3fn, ml_dtypes.int4):
+        with pytest.raises(ValueError, match=f"k: found element type {np.dtype(type)}, needed bfloat16"):
+            fovea.dense(narrow, q.astype(type), narrow)
+        assert np.array_equal(fovea.dense(narrow, narrow, narrow), expected)
 
 
 def test_extents_near_the_limit():

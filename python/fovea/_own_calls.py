@@ -265,6 +265,12 @@ def add_definition(symbol: str, text: str) -> None:
     _DEFINITIONS[symbol] = text
 
 
+#: Declarations, in either form.
+_DECLARED = re.compile(
+    r'^ *func\.func private @(fovea_\w+)\(.*$|^ *"func\.func"\(\) <\{.*sym_name = "(fovea_\w+)".*\(\{\s*\}\) : \(\) -> \(\)$', re.MULTILINE
+)
+
+
 def insert_definitions(text: str) -> str:
     """A module whose declared functions of calls are defined."""
-    return re.sub(r"^ *func\.func private @(fovea_\w+)\(.*$", lambda found: _DEFINITIONS[found[1]], text, flags=re.MULTILINE)
+    return _DECLARED.sub(lambda found: _DEFINITIONS[found[1] or found[2]], text)

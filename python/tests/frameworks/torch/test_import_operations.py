@@ -303,6 +303,8 @@ SO_FAR = {
     "integers": lambda x: (*(x > 0).cummin(1), *(x > 0).cummax(1), *(20 * torch.nan_to_num(x, 0, 0, 0)).abs().to(torch.uint8).cummax(0)),
     "f64": lambda x: (x.double().logcumsumexp(0), *x.double().cummin(1)),
     "narrow": lambda x: (x.bfloat16().cummax(1)[0].float(), x.half().logcumsumexp(1).float()),
+    # Of which the modules of torch-mlir have the generic form.
+    "sorted": lambda x: (x.sort(1)[0], *x.cummax(1)),
 }
 
 

@@ -119,3 +119,14 @@ def test_other_errors_stay():
     """Calls do not hide what torch-mlir does not import."""
     with pytest.raises(fovea.FoveaError, match=r"torch-mlir does not import Call: it has no linalg for aten.special_bessel_j0"):
         fovea.import_torch(Call(lambda q, k, v: torch.special.bessel_j0(dense(q, k, v))), Q, K, V)
+
+
+def test_beside_what_torch_mlir_has_no_linalg_for():
+    """Then its modules have the generic form."""
+    x = torch.randn(1, 2, 6, 8)
+
+    class Model(torch.nn.Module):
+        def forward(self, x):
+            return fovea.torch.dense(x, x, x, causal=True).sort(-1)[0]
+
+    np.testing.assert_allclose(fovea.import_torch(Model(), x)(x), Model()(x), rtol=1e-5, atol=1e-6)

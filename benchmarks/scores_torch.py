@@ -6,7 +6,7 @@
 
     PYTHONPATH=build/python .venv-frameworks/bin/python benchmarks/scores_torch.py
 
-On one thread, in turns: `fovea.torch.dense`; `flex_attention`, compiled, which has no gradient on CPUs;
+On one thread, in turns: `fovea.torch.dense`; `fovea.torch.flex_attention`; `flex_attention`, compiled, which has no gradient on CPUs;
 `scaled_dot_product_attention` with the function's terms in a tensor of all entries, which soft-caps cannot be; and
 the formula with tensors of all scores. Prints medians, and the largest difference from Fovea. What fails says so.
 """
@@ -83,6 +83,7 @@ def make_calls(row, q, k, v):
     mask = row.block_mask and row.block_mask()
     calls = {
         "fovea": lambda: fovea.torch.dense(q, k, v, **row.options),
+        "fovea flex": lambda: fovea.torch.flex_attention(q, k, v, row.flex, mask),
         "flex": lambda: compiled(q, k, v, score_mod=row.flex, block_mask=mask),
         "sdpa": lambda: torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=row.bias),
         "formula": lambda: formula(q, k, v, row),
@@ -120,7 +121,7 @@ def main():
     fovea.set_num_threads(1)
     torch.manual_seed(0)
     q, k, v, d_out = (torch.randn(1, arguments.heads, arguments.tokens, arguments.width) for _ in range(4))
-    columns = ["fovea", "flex", "sdpa", "formula"]
+    columns = ["fovea", "fovea flex", "flex", "sdpa", "formula"]
     print("| pass | function |", " | ".join(f"{name}, ms" for name in columns), "| largest difference |")
     print("|---" * (len(columns) + 3) + "|")
     for name, row in make_rows(arguments.heads, arguments.tokens).items():

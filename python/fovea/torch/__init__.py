@@ -15,6 +15,7 @@ from . import nn as nn
 from ._caches import *
 from ._decode import *
 from ._fallbacks import *
+from ._flex import *
 from ._functions import *
 from ._sdpa import *
 from ._swap import *

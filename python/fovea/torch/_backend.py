@@ -18,6 +18,7 @@ from torch.nn.functional import linear
 from ._constant_masks import evaluate_masks
 from ._fallbacks import record_fallback
 from ._find_attention import Attention, Multihead, Term, find_attention
+from ._flex import Flex
 from ._functions import dense
 from ._graph_nodes import is_writer, name_of, shape_of, value_of
 from ._masks import soft_cap, to_log_weight
@@ -117,6 +118,17 @@ def _replace_multihead(found: Multihead) -> None:
     node.target, node.args, node.kwargs = attend_multihead, (*first, *(given[name] for name in names)), {}
 
 
+def _replace_flex(module: GraphModule, found: Flex) -> None:
+    graph, node = module.graph, found.node
+    name = f"fovea_{found.node.name}"
+    module.add_submodule(name, found.module)
+    with graph.inserting_before(node):
+        new = graph.call_module(name, found.arguments)
+    new.meta.update({key: each for key, each in node.meta.items() if key in ("example_value", "stack_trace", "nn_module_stack")})
+    node.replace_all_uses_with(new)
+    _erase(node)
+
+
 def _write_term(graph: Any, term: Term, heads: Any) -> Node:
     node = term.node
     if term.is_flat and len(shape_of(node)) == 3:
@@ -204,6 +216,8 @@ def raise_attention(module: GraphModule) -> int:
         for attention in reversed(found):
             if isinstance(attention, Multihead):
                 _replace_multihead(attention)
+            elif isinstance(attention, Flex):
+                _replace_flex(each, attention)
             else:
                 _replace(each, attention)
         if found:

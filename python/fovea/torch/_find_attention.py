@@ -20,6 +20,7 @@ import torch
 from torch.fx import Graph, Node
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
+from ._flex import FLEX, Flex, find_flex
 from ._graph_nodes import is_writer, name_of, shape_of, value_of, writers_between, writers_of
 
 __all__ = ["Attention", "Multihead", "NoAttention", "Term", "find_attention"]
@@ -545,9 +546,19 @@ def _find_multihead(node: Node) -> Multihead:
     return Multihead(node, given)
 
 
-def find_attention(graph: Graph) -> tuple[list[Attention | Multihead], list[str]]:
+def _find_flex(node: Node) -> Flex:
+    query = value_of(node.args[0])
+    if query.device.type != "cpu":
+        raise NoAttention(f"found tensors on {query.device.type}, needed tensors on the CPU")
+    try:
+        return find_flex(node)
+    except ValueError as reason:
+        raise NoAttention(str(reason)) from reason
+
+
+def find_attention(graph: Graph) -> tuple[list[Attention | Multihead | Flex], list[str]]:
     """All attention of a graph; and of calls and soft-maxes that are not, why."""
-    found: list[Attention | Multihead] = []
+    found: list[Attention | Multihead | Flex] = []
     reasons: dict[Node, str] = {}
     for node in graph.nodes:
         if name_of(node) == "softmax":
@@ -555,6 +566,9 @@ def find_attention(graph: Graph) -> tuple[list[Attention | Multihead], list[str]
         try:
             if name_of(node) == MULTIHEAD:
                 found.append(_find_multihead(node))
+                continue
+            if node.target is FLEX:
+                found.append(_find_flex(node))
                 continue
             attention = _find_call(node) if name_of(node) == CALL else _find_in_products(node)
         except NoAttention as reason:

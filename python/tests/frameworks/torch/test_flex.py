@@ -1,0 +1,177 @@
+# Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""FlexAttention: in graphs of torch.compile, and as a function with gradients on CPUs."""
+
+import pytest
+import torch
+from test_backend import Compiled, near, reasons
+from torch.nn.attention import flex_attention as flex
+
+import fovea.torch
+
+B, H, N, D = 2, 4, 150, 16
+SLOPES = torch.rand(H)
+TABLE = torch.randn(H, 2 * 256 + 1)
+DOCUMENTS = torch.arange(256) // 40
+VISIBLE = torch.rand(256, 256, generator=torch.Generator().manual_seed(2)) < 0.5
+SHIFT = torch.tensor(3)
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    torch._dynamo.reset()
+    fovea.torch.explain_fallbacks(clear=True)
+
+
+def tensors(N=N, M=None, G=H, E=D, B=B, dtype=torch.float32):
+    generator = torch.Generator().manual_seed(1)
+    shapes = (B, H, N, D), (B, G, M or N, D), (B, G, M or N, E)
+    return [torch.randn(*shape, generator=generator).to(dtype) for shape in shapes]
+
+
+SCORES = {
+    "alibi": lambda s, b, h, i, j: s + SLOPES[h] * (j - i),
+    "soft-cap": lambda s, b, h, i, j: 5 * torch.tanh(s / 5),
+    "table": lambda s, b, h, i, j: s + TABLE[h, i - j + 256],
+    "many": lambda s, b, h, i, j: torch.where(
+        (i - j).abs() % 7 < 3, s * torch.sigmoid(s).clamp(0.1, 0.9), torch.relu(s) + torch.sin(s) + i.float() / 99 + (i // 3 + b) * 0.1
+    ),
+}
+
+MASKS = {
+    "causal": lambda b, h, i, j: i >= j,
+    "window": lambda b, h, i, j: (i - j < 30) & (i - j > -9),
+    "documents": lambda b, h, i, j: (DOCUMENTS[i] == DOCUMENTS[j]) | (j == 0),
+    "heads": lambda b, h, i, j: (h % 2 == 0) & torch.logical_not(i < j) | (b == 1) & (j < 70),
+    "tensor": lambda b, h, i, j: VISIBLE[i, j],
+    "number of a tensor": lambda b, h, i, j: i + SHIFT >= j,
+    "rows without keys": lambda b, h, i, j: (i >= 20) & (j < 100),
+}
+
+
+def exact(q, k, v, score=None, mask=None, scale=None):
+    """By arrays of all scores."""
+    places = [torch.arange(extent).reshape([-1 if axis == at else 1 for at in range(4)]) for axis, extent in
+              enumerate((q.shape[0], q.shape[1], q.shape[2], k.shape[2]))]  # fmt: skip
+    k, v = (each.repeat_interleave(q.shape[1] // each.shape[1], 1) for each in (k, v))
+    scores = q @ k.mT * (scale or q.shape[-1] ** -0.5)
+    scores = scores if score is None else score(scores, *places)
+    admitted = torch.tensor(True) if mask is None else mask(*places)
+    return scores.masked_fill(~admitted, -torch.inf).softmax(-1).nan_to_num(0) @ v
+
+
+def block_mask(mask, N=N, M=None):
+    return flex.create_block_mask(mask, B, H, N, M or N, device="cpu")
+
+
+@pytest.mark.parametrize("score", [None, *SCORES])
+@pytest.mark.parametrize("mask", [None, *MASKS])
+def test_compiled(score, mask):
+    q, k, v = tensors()
+    score, mask = SCORES.get(score), MASKS.get(mask)
+    blocks = mask and block_mask(mask)
+    compiled = Compiled(lambda q, k, v: flex.flex_attention(q, k, v, score, blocks))
+    near(compiled(q, k, v), exact(q, k, v, score, mask), 2e-5)
+    assert reasons() == []
+
+
+@pytest.mark.parametrize("score", [None, "soft-cap", "table"])
+@pytest.mark.parametrize("mask", [None, "window", "documents", "rows without keys"])
+def test_gradients(score, mask):
+    score, mask = SCORES.get(score), MASKS.get(mask)
+    blocks = mask and block_mask(mask)
+    given = [x.requires_grad_() for x in tensors(E=D)]
+    weights = torch.randn(B, H, N, D)
+    found, expected = (
+        torch.autograd.grad((function(*given) * weights).sum(), given)
+        for function in (lambda *x: fovea.torch.flex_attention(*x, score, blocks), lambda *x: exact(*x, score, mask))
+    )
+    for one, other in zip(found, expected, strict=True):
+        near(one, other, 1e-4)
+
+
+def test_models_train():
+    """Captured parameters have gradients, in a model that is compiled."""
+
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.project, self.slopes = torch.nn.Linear(D, 3 * D), torch.nn.Parameter(SLOPES.clone())
+            self.attend = fovea.torch.flex_attention
+
+        def forward(self, x):
+            q, k, v = self.project(x).chunk(3, -1)
+            return self.attend(q, k, v, lambda s, b, h, i, j: s + self.slopes[h] * (j - i), BLOCKS)
+
+    BLOCKS = block_mask(MASKS["causal"])
+    model, (x, *_) = Model(), tensors()
+    gradients = []
+    for attend in (fovea.torch.flex_attention, lambda q, k, v, score, _: exact(q, k, v, score, MASKS["causal"])):
+        model.attend = attend
+        run = torch.compile(model, backend="fovea", options={"rest": "eager"}) if not gradients else model
+        gradients.append(torch.autograd.grad(run(x).square().sum(), list(model.parameters())))
+    for one, other in zip(*gradients, strict=True):
+        near(one, other, 1e-4)
+
+
+@pytest.mark.parametrize("N, M", [(1, 200), (130, 257), (257, 130)])
+def test_queries_are_counted_from_the_first(N, M):
+    q, k, v = tensors(N, M)
+    mask = lambda b, h, i, j: j <= i + 20  # noqa: E731
+    found = fovea.torch.flex_attention(q, k, v, SCORES["alibi"], block_mask(mask, N, M))
+    near(found, exact(q, k, v, SCORES["alibi"], mask), 2e-5)
+
+
+@pytest.mark.parametrize("dtype, bound", [(torch.bfloat16, 2e-2), (torch.float16, 3e-3), (torch.float64, 1e-12)])
+def test_types_heads_and_widths(dtype, bound):
+    q, k, v = tensors(G=2, E=24, dtype=dtype)
+    found = fovea.torch.flex_attention(q, k, v, SCORES["soft-cap"], block_mask(MASKS["causal"]), 0.3, enable_gqa=True)
+    assert found.dtype == dtype
+    near(found.double(), exact(q.double(), k.double(), v.double(), SCORES["soft-cap"], MASKS["causal"], 0.3), bound)
+
+
+def test_blocks_are_those_that_are_listed():
+    """Full blocks are read without the function, and blocks that no row lists are not read."""
+    q, k, v = tensors()
+    counts = torch.tensor([1, 2, 0], dtype=torch.int32).reshape(1, 1, 3)
+    indices = torch.tensor([[2, 0, 1], [0, 1, 2], [0, 1, 2]], dtype=torch.int32).reshape(1, 1, 3, 3)
+    full, places = torch.tensor([1, 0, 1], dtype=torch.int32).reshape(1, 1, 3), indices.flip(-1).contiguous()
+    listed = torch.tensor([[0, 2, 1], [1, 1, 0], [0, 0, 2]])
+    for functions in (None, MASKS["window"]):
+        blocks = flex.BlockMask.from_kv_blocks(counts, indices, full, places, (64, 64), functions, seq_lengths=(N, N))
+
+        def mask(b, h, i, j, functions=functions):
+            block = listed[i // 64, j // 64]
+            return (block > 0) & ((block > 1) | (functions(b, h, i, j) if functions else torch.tensor(True)))
+
+        near(fovea.torch.flex_attention(q, k, v, block_mask=blocks), exact(q, k, v, None, mask), 2e-5)
+
+
+def test_lengths_compile_once():
+    compiled = Compiled(lambda q, k, v, blocks: flex.flex_attention(q, k, v, SCORES["alibi"], blocks), dynamic=True)
+    for length in (300, 420, 150, 700):
+        q, k, v = tensors(length)
+        near(compiled(q, k, v, block_mask(MASKS["causal"], length)), exact(q, k, v, SCORES["alibi"], MASKS["causal"]), 2e-5)
+    assert compiled.graphs == 1 and reasons() == []
+
+
+def test_many_functions():
+    q, k, v = tensors(20)
+    for number in range(12):
+        score = eval(f"lambda s, b, h, i, j: s * {number}")
+        near(fovea.torch.flex_attention(q, k, v, score), exact(q, k, v, score), 2e-5)
+
+
+def test_what_is_left_says_why():
+    q, k, v = tensors()
+    score = lambda s, b, h, i, j: torch.erf(s)  # noqa: E731
+    found = Compiled(lambda q, k, v: flex.flex_attention(q, k, v, score))
+    near(found(q, k, v), exact(q, k, v, score), 2e-5)
+    (reason,) = reasons()
+    assert "found erf, which functions of scores do not have" in reason
+    found = Compiled(lambda q, k, v: flex.flex_attention(q, k, v, return_lse=True)[1])
+    near(found(q, k, v), (q @ k.mT * D**-0.5).logsumexp(-1))
+    assert "its logsumexp is read" in reasons()[-1]
+    with pytest.raises(ValueError, match="key: found 2 heads beside 4 of query, needed enable_gqa=True"):
+        fovea.torch.flex_attention(*tensors(G=2))

@@ -104,33 +104,27 @@ Value fovea::attn::emitCos(MathBuilder &b, ValueRange x) {
   return emitCircular(b, x[0]).first;
 }
 
-/// That of the distance to an angle whose tangent is 0, 1 or infinite; S.
-/// Moshier, Cephes Mathematical Library.
+/// That of the distance to an angle whose tangent is 0, 1 or infinite: what is
+/// left has a tangent t of at most tan(pi / 8), and atan(t) = t + t^3 P(t^2).
+/// The relative error of that is 3e-9, or 4e-18.
 Value fovea::attn::emitAtan(MathBuilder &b, ValueRange operands) {
   Value size = b.size(operands[0]), one = b.splat(1.0);
   Value isFar = b.is(Is::OGT, size, 2.414213562373095);
-  Value isMiddle = b.is(Is::OGT, size, b.byType(0.4142135623730950, 0.66));
+  Value isMiddle = b.is(Is::OGT, size, 0.4142135623730950);
   auto byPlace = [&](Value far, Value middle, Value near) {
     return b.select(isFar, far, b.select(isMiddle, middle, near));
   };
   Value above = byPlace(b.splat(-1.0), b.fsub(size, one), size);
   Value below = byPlace(size, b.fadd(size, one), one);
-  Value t = b.quotient(above, below), square = b.fmul(t, t), series;
-  if (b.isF64()) {
-    series = b.polynomial(
-        square, {-6.485021904942025371773e1, -1.228866684490136173410e2,
-                 -7.500855792314704667340e1, -1.615753718733365076637e1,
-                 -8.750608600031904122785e-1});
-    series = b.quotient(
-        series,
-        b.polynomial(square,
-                     {1.945506571482613964425e2, 4.853903996359136964868e2,
-                      4.328810604912902668951e2, 1.650270098316988542046e2,
-                      2.485846490142306297962e1, 1.0}));
-  } else {
-    series = b.polynomial(square, {-3.33329491539e-1, 1.99777106478e-1,
-                                   -1.38776856032e-1, 8.05374449538e-2});
-  }
+  Value t = b.quotient(above, below), square = b.fmul(t, t);
+  Value series = b.polynomialByType(
+      square,
+      {-0x1.555554p-2, 0x1.99973p-3, -0x1.24202ep-3, 0x1.b80f88p-4,
+       -0x1.08432cp-4},
+      {-0x1.5555555555555p-2, 0x1.9999999999953p-3, -0x1.249249248d7dcp-3,
+       0x1.c71c71c303dbbp-4, -0x1.745d165dc9713p-4, 0x1.3b1392d519db1p-4,
+       -0x1.110e87b4357d2p-4, 0x1.e19a0bfa3eef9p-5, -0x1.ac7a5a79b3f26p-5,
+       0x1.74dccfb93fffp-5, -0x1.1b311bb48c215p-5, 0x1.0acd9e91a5a35p-6});
   Value angle = b.fma(b.fmul(t, square), series, t);
   // The digits of pi / 2 that f64 has no place for.
   if (b.isF64()) {

@@ -14,13 +14,12 @@ using namespace fovea::attn;
 
 std::pair<Value, Value>
 fovea::attn::emitCosineSine(KernelBuilder &k, Value angle, Value quarters) {
-  // Of f32 those of S. Moshier, Cephes Mathematical Library; of f64 Taylor, of
+  // Of f32 with errors of 1.2e-8 and 6e-10 up to pi / 4; of f64 Taylor, of
   // which the first terms left out are below 5e-17.
-  SmallVector<double> sineTerms = {1.0, -1.6666654611e-1, 8.3321608736e-3,
-                                   -1.9515295891e-4};
-  SmallVector<double> cosineTerms = {1.0, -0.5, 4.166664568298827e-2,
-                                     -1.388731625493765e-3,
-                                     2.443315711809948e-5};
+  SmallVector<double> sineTerms = {1.0, -0x1.555552p-3, 0x1.110c28p-7,
+                                   -0x1.9ac98ep-13};
+  SmallVector<double> cosineTerms = {1.0, -0.5, 0x1.555554p-5, -0x1.6c12d2p-10,
+                                     0x1.9bd88p-16};
   if (k.getStateType().isF64()) {
     sineTerms = cosineTerms = {1.0};
     for (int n = 1; n <= 8; ++n) {

@@ -128,8 +128,19 @@ struct Logarithm {
 };
 } // namespace
 
+/// Absolute errors of s^3 P(s^2) are 1e-10, or 2e-18.
+ArrayRef<double> fovea::attn::getLogarithmTerms(bool isF64) {
+  static constexpr double kSingle[] = {0x1.555556p-1, 0x1.9999ecp-2,
+                                       0x1.245c4p-2, 0x1.ddcf72p-3};
+  static constexpr double kWide[] = {0x1.5555555555558p-1, 0x1.99999999952d7p-2,
+                                     0x1.2492492df281ap-2, 0x1.c71c62e3f11e6p-3,
+                                     0x1.7462b51cb66b1p-3, 0x1.39fe51a7c18f9p-3,
+                                     0x1.2b5900de53b32p-3};
+  return isF64 ? ArrayRef<double>(kWide) : ArrayRef<double>(kSingle);
+}
+
 /// With s = f / (2 + f) and h = f^2 / 2, ln(1 + f) = 2 atanh(s) is
-/// f - (h - s (h + s^2 P(s^2))). Absolute errors of s^3 P are 1e-10, or 2e-18.
+/// f - (h - s (h + s^2 P(s^2))).
 static Logarithm emitLogarithm(MathBuilder &b, Value x) {
   double least = b.byType(0x1p-126, 0x1p-1022);
   int64_t fractionBits = getFractionBits(b), shift = fractionBits + 2;
@@ -150,11 +161,7 @@ static Logarithm emitLogarithm(MathBuilder &b, Value x) {
   Value f = b.fsub(b.numberOf(m), b.splat(1.0));
   Value s = b.roughQuotient(f, b.fadd(f, b.splat(2.0)));
   Value square = b.fmul(s, s);
-  Value series = b.polynomialByType(
-      square, {0x1.555556p-1, 0x1.9999ecp-2, 0x1.245c4p-2, 0x1.ddcf72p-3},
-      {0x1.5555555555558p-1, 0x1.99999999952d7p-2, 0x1.2492492df281ap-2,
-       0x1.c71c62e3f11e6p-3, 0x1.7462b51cb66b1p-3, 0x1.39fe51a7c18f9p-3,
-       0x1.2b5900de53b32p-3});
+  Value series = b.polynomial(square, getLogarithmTerms(b.isF64()));
   series = b.fmul(square, series);
   Value half = b.fmul(b.fmul(f, f), b.splat(0.5));
   Value rest = b.fsub(b.fmul(s, b.fadd(half, series)), half);

@@ -100,6 +100,10 @@ struct MathBuilder : KernelBuilder {
   }
 };
 
+/// The terms of P, where 2 atanh(s) = 2 s + s^3 P(s^2), for what logarithms of
+/// numbers from sqrt(1/2) to sqrt(2) need.
+llvm::ArrayRef<double> getLogarithmTerms(bool isF64);
+
 // The value of a function of its operands.
 mlir::Value emitExp(MathBuilder &b, mlir::ValueRange operands);
 mlir::Value emitExp2(MathBuilder &b, mlir::ValueRange operands);

@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "fovea/Kernels/SoftmaxAlgebra.h"
+#include "MathBuilder.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -206,22 +207,12 @@ Value softmax::log(KernelBuilder &b, Value x) {
       b, b.getVectorType(), arith::SubIOp::create(b, bits, shifted));
   Value n = arith::SIToFPOp::create(b, b.getVectorType(), power);
   Value f = b.fsub(mantissa, b.splat(1.0));
-  // FreeBSD's log: with s = f / (2 + f), log(1 + f) = f - f^2/2 + s (f^2/2 + R)
-  // where R approximates the odd series of log((1 + s) / (1 - s)) past 2 s.
+  // With s = f / (2 + f), log(1 + f) = f - f^2/2 + s (f^2/2 + s^2 P(s^2)).
   Value s = arith::DivFOp::create(b, f, b.fadd(b.splat(2.0), f));
   Value z = b.fmul(s, s);
-  SmallVector<double> coefficients = {0xaaaaaa.0p-24, 0xccce13.0p-25,
-                                      0x91e9ee.0p-25, 0xf89e26.0p-26};
-  double highLn2 = 6.9313812256e-01, lowLn2 = 9.0580006145e-06;
-  if (isDouble) {
-    coefficients = {6.666666666666735130e-01, 3.999999999940941908e-01,
-                    2.857142874366239149e-01, 2.222219843214978396e-01,
-                    1.818357216161805012e-01, 1.531383769920937332e-01,
-                    1.479819860511658591e-01};
-    highLn2 = 6.93147180369123816490e-01;
-    lowLn2 = 1.90821492927058770002e-10;
-  }
-  Value series = b.polynomial(z, coefficients);
+  double highLn2 = isDouble ? 6.93147180369123816490e-01 : 6.9313812256e-01;
+  double lowLn2 = isDouble ? 1.90821492927058770002e-10 : 9.0580006145e-06;
+  Value series = b.polynomial(z, getLogarithmTerms(isDouble));
   Value half = b.fmul(b.fmul(f, f), b.splat(0.5));
   Value low = b.fma(n, b.splat(lowLn2), b.fmul(s, b.fma(series, z, half)));
   return b.fma(n, b.splat(highLn2), b.fadd(b.fsub(low, half), f));

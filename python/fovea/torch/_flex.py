@@ -190,7 +190,7 @@ def find_flex(node: Node) -> Flex:
     captures, mask_captures = node.args[7:9]
     owner = node.graph.owning_module
     score, within = (getattr(owner, str(each.target)) for each in (score, mask[-1]))
-    if any(each.args[1] != 0 for each in node.users):
+    if [each.args[1:] for each in node.users if name_of(each) == "getitem"] != [(0,)] or len(node.users) != 1:
         raise ValueError("its logsumexp is read")
     module = FlexAttention(score, within)
     is_whole = mask[-3] == mask[-2] == _ONE_BLOCK

@@ -23,6 +23,7 @@ from ._complex import find_place, join_pairs, make_pairs, split_complex
 from ._decompositions import DECOMPOSITIONS
 from ._dynamic import fold_positions, resolve_items, rewrite_extents, split_reshapes, state_extents, take_assertions
 from ._experts import experts_at_once
+from ._flex import FLEX
 from ._fourier import FOURIER
 from ._guards import find_guards, record_guards, write_guards
 from ._own_calls import find_calls, lower_with_calls
@@ -150,6 +151,11 @@ def import_module(
         except Exception as error:
             reason = _find_fixed(error, names, fixed) or _untraced(error, " with dynamic shapes" if any(shapes) else "")
             raise _fovea.FoveaError(f"{type(model).__name__}: {reason}") from error
+        if any(node.target is FLEX for node in exported.graph.nodes):
+            raise _fovea.FoveaError(
+                f"torch-mlir does not import {type(model).__name__}: found FlexAttention, needed it written out; "
+                'torch.compile(backend="fovea") takes it'
+            )
         try:
             guards = find_guards(exported, len(inputs))
             _drop_assertions(exported.graph_module)

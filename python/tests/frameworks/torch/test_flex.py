@@ -8,6 +8,7 @@ import torch
 from test_backend import Compiled, near, reasons
 from torch.nn.attention import flex_attention as flex
 
+import fovea
 import fovea.torch
 
 B, H, N, D = 2, 4, 150, 16
@@ -175,3 +176,14 @@ def test_what_is_left_says_why():
     assert "its logsumexp is read" in reasons()[-1]
     with pytest.raises(ValueError, match="key: found 2 heads beside 4 of query, needed enable_gqa=True"):
         fovea.torch.flex_attention(*tensors(G=2))
+
+
+def test_whole_programs_say_that_they_have_none():
+    pytest.importorskip("torch_mlir")
+
+    class Model(torch.nn.Module):
+        def forward(self, q, k, v):
+            return flex.flex_attention(q, k, v)
+
+    with pytest.raises(fovea.FoveaError, match="does not import Model: found FlexAttention"):
+        fovea.import_torch(Model(), *tensors())

@@ -45,11 +45,9 @@ class OperationWriter(ScanWriter):
         return self.make("tensor.splat", [type], [number, *(each for each in sizes if not isinstance(each, int))])
 
     def apply(self, block: Any, arguments: Sequence[Any]) -> Any:
-        """The result of a region of scalars for each element of tensors, or None. Tensors of another type than the
-        arguments of the block have it compute in theirs."""
+        """The result of a region of scalars for each element of tensors, or None."""
         type = self.ir.RankedTensorType(arguments[0].type)
         known = dict(zip(block.arguments, arguments))
-        types = {self.scalar_type(each): self.scalar_type(argument) for each, argument in known.items()}
 
         def find(value: Any) -> Any:
             if value in known:
@@ -71,8 +69,7 @@ class OperationWriter(ScanWriter):
                 new = op.operation.clone()
                 for number, operand in enumerate(operands):
                     new.operands[number] = operand
-                element = self.scalar_type(op.results[0])
-                new.results[0].set_type(self.ir.RankedTensorType.get(type.shape, types.get(element, element)))
+                new.results[0].set_type(self.ir.RankedTensorType.get(type.shape, self.scalar_type(op.results[0])))
                 known[op.results[0]] = new.results[0]
             else:
                 return None

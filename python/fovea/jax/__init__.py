@@ -13,9 +13,12 @@ They have the names, arguments and results of those of `fovea`, but for `target`
 `gradients`: they run where the program does, and results are written where XLA wants them.  Errors of arguments are
 raised when a program is traced, those of values (lengths, lists of nodes) when it runs.
 
-`fovea.jax.compile(function)` compiles a whole function by Fovea.
+`fovea.jax.compile(function)` compiles a whole function by Fovea; `explain_fallbacks` tells
+what of it JAX computes, and why.
 """
 
+from .._fallbacks import Fallback as Fallback
+from .._fallbacks import explain_fallbacks as explain_fallbacks
 from ._caches import *
 from ._functions import *
 from ._import import compile as compile

@@ -17,6 +17,7 @@ from .. import _fovea
 from .._program import Program
 from .._stablehlo import to_linalg
 from ..compiler import compile as compile_text
+from ._parts import split
 
 __all__ = ["compile", "import_function"]
 
@@ -121,6 +122,42 @@ def import_function(function: Any, examples: Sequence[Any], target: str) -> tupl
     return Program(text, kernel, constants, names, types), unflatten
 
 
+#: Which makes the results of a call of its leaves.
+_Call = Callable[[list[Any]], Any]
+
+
+def _make_call(function: Callable[..., Any], examples: Sequence[Any]) -> _Call:
+    """A program on the CPU, for calls with arrays of the shapes and types of the examples."""
+    program, unflatten = import_function(function, examples, "cpu")
+    leaves = jax.tree_util.tree_leaves(tuple(examples))
+    keys = [number for number, each in enumerate(leaves) if _key_impl(each) is not None]
+    types = [jnp.result_type(_drop_key(each)) for each in leaves]
+
+    def run(leaves: list[Any]) -> Any:
+        for number in keys:
+            leaves[number] = _drop_key(leaves[number])
+        found = program(*map(np.asarray, leaves, types))
+        return unflatten(found if isinstance(found, tuple) else (found,))
+
+    return run
+
+
+def _make_parts(function: Callable[..., Any], examples: Sequence[Any], reason: str) -> _Call:
+    """The same where some operation has no program, which JAX computes."""
+    leaves, tree = jax.tree_util.tree_flatten(tuple(examples))
+    results = jax.tree_util.tree_structure(jax.eval_shape(function, *examples))
+
+    def flat(*leaves: Any) -> list[Any]:
+        return jax.tree_util.tree_leaves(function(*jax.tree_util.tree_unflatten(tree, leaves)))
+
+    def take(part: Callable[..., Any], structs: Sequence[Any]) -> Callable[..., Any]:
+        call = _make_call(part, structs)
+        return lambda *arguments: call([*arguments])
+
+    run = split(flat, leaves, take, reason, f"fovea.jax.compile({getattr(function, '__name__', type(function).__name__)})")
+    return lambda leaves: jax.tree_util.tree_unflatten(results, run(*leaves))
+
+
 def compile(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function, compiled by Fovea instead of XLA, for the CPU; its attention is raised.
 
@@ -128,13 +165,14 @@ def compile(function: Callable[..., Any]) -> Callable[..., Any]:
         logits = fast(parameters, tokens)
 
     Arguments and results are trees of arrays; there is a program for each tree of shapes and
-    types.  What the function closes over is as it was at the first call with them.  It needs
-    torch-mlir, whose torch-mlir-opt legalises StableHLO, and is called outside of `jax.jit`.
+    types.  What the function closes over is as it was at the first call with them.  Operations
+    that have no program, such as solvers, are computed by JAX between programs of the rest:
+    `explain_fallbacks` lists them, with the reason.  It needs torch-mlir, whose torch-mlir-opt
+    legalises StableHLO, and is called outside of `jax.jit`.
     """
     if not callable(function):
         raise ValueError(f"function: found {type(function).__name__}, needed a function of JAX")
-    # Programs, what makes trees of their results, and which of their arguments are keys.
-    programs: dict[Any, tuple[Program, Callable[[Sequence[Any]], Any], list[int]]] = {}
+    programs: dict[Any, _Call] = {}
     # Of most leaves: others may be keys, tracers, or of a type that JAX takes for another.
     array_type = type(jnp.zeros(()))
 
@@ -147,14 +185,10 @@ def compile(function: Callable[..., Any]) -> Callable[..., Any]:
             (each.shape, each.dtype) if type(each) is array_type else (jnp.shape(each), jnp.result_type(each)) for each in leaves
         )
         if key not in programs:
-            keys = [number for number, each in enumerate(leaves) if _key_impl(each) is not None]
-            programs[key] = *import_function(function, args, "cpu"), keys
-        program, unflatten, keys = programs[key]
-        types = [type for _, type in key[1]]
-        for number in keys:
-            leaves[number] = _drop_key(leaves[number])
-            types[number] = leaves[number].dtype
-        found = program(*map(np.asarray, leaves, types))
-        return unflatten(found if isinstance(found, tuple) else (found,))
+            try:
+                programs[key] = _make_call(function, args)
+            except _fovea.FoveaError as error:
+                programs[key] = _make_parts(function, args, str(error))
+        return programs[key](leaves)
 
     return call

@@ -113,7 +113,7 @@ def test_refused():
     with pytest.raises(ValueError, match="outside of jax.jit"):
         jax.jit(fast)(jnp.ones(3))
     with pytest.raises(fovea.FoveaError, match=r"no linalg for chlo\."):
-        fovea.jax.compile(lambda x: jax.scipy.special.polygamma(1, x))(jnp.ones(4))
+        fovea.import_jax(lambda x: jax.scipy.special.polygamma(1, x), jnp.ones(4))
 
 
 def symbolic(*shapes, type=jnp.float32):

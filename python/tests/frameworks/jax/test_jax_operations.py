@@ -255,4 +255,4 @@ def test_what_is_left_is_named():
         (jnp.linalg.cholesky, "custom_call @lapack_spotrf"),
     ):
         with pytest.raises(fovea.FoveaError, match=name):
-            fovea.jax.compile(function)(jnp.eye(4))
+            fovea.import_jax(function, jnp.eye(4))

@@ -120,7 +120,7 @@ REFUSED = {
 @pytest.mark.parametrize("reason", REFUSED)
 def test_what_is_refused_is_named(reason):
     with pytest.raises(fovea.FoveaError, match=r"fovea.\w+ is no part of a whole program here: .*" + reason):
-        fovea.jax.compile(REFUSED[reason])(*ARRAYS)
+        fovea.import_jax(REFUSED[reason], *ARRAYS)
 
 
 def test_calls_that_compute_more_are_refused(monkeypatch):
@@ -130,4 +130,4 @@ def test_calls_that_compute_more_are_refused(monkeypatch):
     others = record(lambda: fovea.dense(*ARRAYS, scale=0.3))
     monkeypatch.setattr(_own_calls._fovea, "record_kernels", lambda call: (call(), others)[1])
     with pytest.raises(fovea.FoveaError, match="fovea.dense is no part of a whole program here: found a call that computes more"):
-        fovea.jax.compile(lambda q, k, v: dense(q, k, v, scale=0.7))(*ARRAYS)
+        fovea.import_jax(lambda q, k, v: dense(q, k, v, scale=0.7), *ARRAYS)

@@ -183,10 +183,10 @@ def import_module(
         except _fovea.FoveaError:
             raise
         except Exception as error:
-            left = _find_left(importer.module)
+            left = _find_wordless(error, exported.graph) or _find_left(importer.module)
             if left and not any(shapes):
                 left = _find_unknown(exported.graph) or left
-            reason = _find_reason(messages) or _find_wordless(error, exported.graph) or left or _first_line(error)
+            reason = _find_reason(messages) or left or _first_line(error)
             raise _fovea.FoveaError(f"torch-mlir does not import {type(model).__name__}: {reason}") from error
     types = [str(each).removeprefix("torch.") for each in found_types]
     # Of others the module says what they are.

@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Polynomials without a source interpolate at Chebyshev's points, in arithmetic
-// of 60 digits.
+// Polynomials interpolate at Chebyshev's points, in arithmetic of 40 digits or
+// more, unless they say otherwise.
 //
 //===----------------------------------------------------------------------===//
 

@@ -157,7 +157,7 @@ class Trial:
                     continue
                 raise Refused(f"length {length}: {first_line(error)}") from error
             found = found if isinstance(found, tuple | list) else (found,)
-            for number, (result, *expected) in enumerate(zip(found, single, exact)):
+            for number, (result, *expected) in enumerate(zip(found, single, exact, strict=True)):
                 self.compare(np.asarray(result), expected, arguments, number)
 
     def compare(self, found, expected, arguments, number):

@@ -233,8 +233,14 @@ def flex_attention(
     with operators and functions of PyTorch that docs/Scores.md has, too.  In a model that is
     compiled, the backend has to be "fovea".
     """
+    for name, each in (("query", query), ("key", key), ("value", value)):
+        if each.dim() != 4:
+            raise ValueError(f"{name}: found {each.dim()} dimensions, needed 4")
     if query.shape[1] != key.shape[1] and not enable_gqa:
         raise ValueError(f"key: found {key.shape[1]} heads beside {query.shape[1]} of query, needed enable_gqa=True, or as many")
+    lengths = query.shape[2], key.shape[2]
+    if block_mask is not None and block_mask.shape[-2:] != lengths:
+        raise ValueError(f"block_mask: found one for {block_mask.shape[-2:]} queries and keys, needed one for {lengths}")
     blocks = flex._create_empty_block_mask(query, key) if block_mask is None else block_mask
     options = flex._apply_kernel_options(query, key, value, False, None)
     if torch.compiler.is_dynamo_compiling():

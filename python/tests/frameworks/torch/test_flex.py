@@ -31,6 +31,27 @@ def tensors(N=N, M=None, G=H, E=D, B=B, dtype=torch.float32):
     return [torch.randn(*shape, generator=generator).to(dtype) for shape in shapes]
 
 
+#: All operations, by their own names.
+OPERATIONS = {
+    "numbers": lambda s, b, h, i, j: (
+        torch.sub(torch.add(s, 0.5), torch.mul(s, 0.1)) / 2 + torch.neg(s) * 0.3 + torch.rsub(s, 1.0) * 0.1 + torch.square(s) * 0.05
+        + torch.abs(s).pow(2) * 0.01 + torch.reciprocal(torch.exp(s) + 1) + torch.rsqrt(s * s + 1) + torch.sqrt(s * s + 1) * 0.1
+        + torch.log(s * s + 1) + torch.sin(s) + torch.cos(s) + torch.floor(s) * 0.1 + torch.tanh(s) + torch.sigmoid(s) + torch.relu(s)
+        + torch.maximum(s, s * 0.5) + torch.minimum(s, s * 0.5) + torch.clamp(s, -0.5, 0.5)
+    ),
+    "integers": lambda s, b, h, i, j: (
+        s + (i // 3).to(torch.float32) * 0.01 + torch.remainder(j, 5).float() * 0.1 + (i % 4).long() * 0.02 + (s * 3).int() * 0.05
+        + TABLE[h, torch.floor_divide(i, 2)]
+    ),
+    "conditions": lambda s, b, h, i, j: torch.where(
+        torch.logical_and(torch.lt(i, 90), torch.le(j, 120)) | torch.logical_or(torch.gt(i, 140), torch.ge(j, 130))
+        | (torch.eq(i, 100) & ~torch.ne(j, 7)) | torch.bitwise_not(torch.bitwise_or(i > 3, torch.bitwise_and(j > 5, i > 1)))
+        | torch.logical_xor(torch.less(i, 95), torch.greater(j, 99)) | torch.bitwise_xor(i > 99, torch.logical_not(j > 101))
+        | ((i > 7) ^ (j > 8)),
+        s, s * 0.5,
+    ),
+}  # fmt: skip
+
 SCORES = {
     "alibi": lambda s, b, h, i, j: s + SLOPES[h] * (j - i),
     "soft-cap": lambda s, b, h, i, j: 5 * torch.tanh(s / 5),
@@ -75,6 +96,12 @@ def test_compiled(score, mask):
     compiled = Compiled(lambda q, k, v: flex.flex_attention(q, k, v, score, blocks))
     near(compiled(q, k, v), exact(q, k, v, score, mask), 2e-5)
     assert reasons() == []
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_operations(name):
+    q, k, v = tensors()
+    near(fovea.torch.flex_attention(q, k, v, OPERATIONS[name]), exact(q, k, v, OPERATIONS[name]), 2e-5)
 
 
 @pytest.mark.parametrize("score", [None, "soft-cap", "table"])
@@ -176,6 +203,10 @@ def test_what_is_left_says_why():
     assert "its logsumexp is read" in reasons()[-1]
     with pytest.raises(ValueError, match="key: found 2 heads beside 4 of query, needed enable_gqa=True"):
         fovea.torch.flex_attention(*tensors(G=2))
+    with pytest.raises(ValueError, match="value: found 3 dimensions, needed 4"):
+        fovea.torch.flex_attention(q, k, v[0])
+    with pytest.raises(ValueError, match=r"block_mask: found one for \(150, 150\) .*, needed one for \(150, 140\)"):
+        fovea.torch.flex_attention(q, k[:, :, :140], v[:, :, :140], block_mask=block_mask(MASKS["causal"]))
 
 
 def test_whole_programs_say_that_they_have_none():

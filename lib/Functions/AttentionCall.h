@@ -11,6 +11,7 @@
 
 #include "Call.h"
 #include "fovea/Functions/Dense.h"
+#include "fovea/Functions/Shapes.h"
 #include <limits>
 
 namespace fovea::functions {
@@ -23,12 +24,13 @@ MaskValue checkMask(Checker &check, llvm::StringRef prefix,
                     const Options &options, int64_t numQueries,
                     int64_t numKeys) {
   MaskValue mask{options.causal, 0, 0};
-  // One that reaches everything is none.
+  // One that reaches everything is none, unless the kernel is for longer ones.
   if (options.window)
     if (int64_t window =
             check.integer((prefix + "window").str(), *options.window, 0);
-        window < std::max(numQueries, numKeys))
-      mask.window = window;
+        window < std::max(numQueries, numKeys) ||
+        getShapes() == Shapes::Dynamic)
+      mask.window = std::min<int64_t>(window, INT32_MAX);
   if (options.prefix) {
     mask.prefix = check.integer((prefix + "prefix").str(), *options.prefix, 0);
     check.check(options.causal && !options.window,

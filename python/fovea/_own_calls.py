@@ -15,6 +15,7 @@ import hashlib
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,7 +30,7 @@ __all__ = ["TARGET", "OwnCall", "add_definition", "declare", "define", "flatten"
 TARGET = "fovea"
 #: Integers that kernels read, and nothing before them.
 _READ_BY_KERNELS = re.compile(r"(query_)?lengths|positions|captures_\d+")
-_DTYPES = {"f16": "float16", "f32": "float32", "f64": "float64", "i1": "bool", "i32": "int32", "i64": "int64"}
+_DTYPES = {"f16": "float16", "f32": "float32", "f64": "float64", "i1": "bool", "i8": "int8", "i32": "int32", "i64": "int64"}
 
 
 class OwnCall(NamedTuple):
@@ -132,16 +133,37 @@ def _find_kernel(run: _Run, names: Sequence[str], arrays: Sequence[Any]) -> _Fou
     return _Found(kernel, numbers, returned)
 
 
-def define(function: str, run: _Run, names: Sequence[str], types: Sequence[tuple[str, Sequence[int]]]) -> OwnCall:
-    """What a call with operands of these names, element types and shapes becomes; `run` computes its results."""
+@contextmanager
+def _kernels_of_all_lengths() -> Iterator[None]:
+    chosen = _fovea.shapes()
+    _fovea.set_shapes("dynamic")
+    try:
+        yield
+    finally:
+        _fovea.set_shapes(chosen)
+
+
+def define(function: str, run: _Run, names: Sequence[str], *samples: Sequence[tuple[str, Sequence[int]]]) -> OwnCall:
+    """What a call with operands of these names becomes; `run` computes its results.
+
+    A sample has the element types and shapes of operands. Several are for extents that are not known: then
+    the call must have the same kernel for all of them."""
     random = np.random.default_rng(0)
     calls = []
-    for integer in (0, 1) if any(element.startswith("i") for element, _ in types) else (0,):
-        arrays = [_make(element, shape, name, integer, random) for (element, shape), name in zip(types, names, strict=True)]
-        calls.append(_find_kernel(run, names, arrays))
+    with _kernels_of_all_lengths() if len(samples) > 1 else nullcontext():
+        for sample, types in enumerate(samples):
+            for integer in (0, 1) if any(element.startswith("i") for element, _ in types) else (0,):
+                arrays = [_make(element, shape, name, integer, random) for (element, shape), name in zip(types, names, strict=True)]
+                try:
+                    calls.append(_find_kernel(run, names, arrays))
+                except (ValueError, _fovea.FoveaError) as error:
+                    if sample == 0:
+                        raise
+                    raise ValueError(f"with other extents than those of the example, {error}") from error
     kernel, numbers, returned = calls[0]
     if any(each.kernel.text != kernel.text or each[1:] != (numbers, returned) for each in calls):
-        raise ValueError("found a call whose kernel depends on integers")
+        what = "integers" if len(samples) == 1 else "extents that are not known, or on integers"
+        raise ValueError(f"found a call whose kernel depends on {what}")
     _, arguments, results = _read_types(kernel.signature)
     symbol = f"fovea_{function}_{hashlib.sha256(kernel.text.encode()).hexdigest()[:16]}"
     _DEFINITIONS[symbol] = _write(kernel.text, symbol)
@@ -219,7 +241,7 @@ def _narrow(value: str, result: str, wide: str, narrow: str) -> list[str]:
 
 
 def wrap(call: OwnCall, inputs: Sequence[str], outputs: Sequence[str]) -> str:
-    """The symbol of a function of known extents that calls that of a call: its operands, and what is returned of its results."""
+    """The symbol of a function of these types that calls that of a call: its operands, and what is returned of its results."""
     symbol = f"{call.symbol}_{hashlib.sha256(repr((call[1:], *inputs, *outputs)).encode()).hexdigest()[:16]}"
     kernel = f"{symbol}_kernel"
     lines = [f"func.func private @{symbol}({', '.join(f'%a{k}: {type}' for k, type in enumerate(inputs))}) -> ({', '.join(outputs)}) {{"]

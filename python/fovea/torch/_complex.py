@@ -319,7 +319,7 @@ def _write(node: Node, parts: dict[Node, Any], table: dict[Any, Any], mode: Fake
 
 def find_place(trace: str | None, how: str) -> str:
     """The last line of a stack trace as the end of a message, if there is one."""
-    places = re.findall(r'File "([^"]+)", line (\d+)', trace or "")
+    places = re.findall(r'File "([^"<]+)", line (\d+)', trace or "")
     return f"{how} {places[-1][0]}:{places[-1][1]}" if places else ""
 
 

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch._dynamo._trace_wrapped_higher_order_op import ModIndex
 from torch.fx import GraphModule, Node
 from torch.nn.attention import flex_attention as flex
 
@@ -32,6 +33,8 @@ __all__ = ["flex_attention"]
 FLEX = torch.ops.higher_order.flex_attention
 #: Rows and columns of the block of a call without a mask.
 _ONE_BLOCK = 1 << 30
+#: What exported functions apply where they read an element.
+_INDEXING = f"{ModIndex.__module__}.{ModIndex.__qualname__}"
 
 
 def _clamp(x: Any, min: Any = None, max: Any = None) -> Any:
@@ -44,11 +47,22 @@ def _to(x: Any, type: Any = None, **options: Any) -> Any:
     if not isinstance(type, torch.dtype):
         raise ValueError(f"found a conversion to {type}, needed one to a type")
     if type == torch.bool:
-        return x != 0
+        return x if getattr(x, "kind", None) == "bool" else x != 0
     return x * 1.0 if type.is_floating_point else math.index(x)
 
 
-#: By the names that `name_of` has.
+def _filled(number: int) -> Callable[..., Any]:
+    """A tensor of no dimensions, as masks that are joined begin with."""
+
+    def make(x: Any, size: Sequence[int] = (), dtype: torch.dtype | None = None, **_: Any) -> Any:
+        if len(size) or (dtype is None and number):
+            raise ValueError(f"found ones of shape {tuple(size)} and type {dtype}, needed no dimensions, and a type")
+        return number if dtype != torch.bool else ~(x < x) if number else x < x
+
+    return make
+
+
+#: By the names that `_operation_of` has.
 _OPERATIONS: dict[str, Callable[..., Any]] = {
     "add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": operator.truediv, "neg": operator.neg,
     "rsub": lambda x, y: y - x, "floordiv": operator.floordiv, "floor_divide": operator.floordiv, "mod": operator.mod,
@@ -62,7 +76,9 @@ _OPERATIONS: dict[str, Callable[..., Any]] = {
     "log": math.log, "sqrt": math.sqrt, "sin": math.sin, "cos": math.cos, "floor": math.floor,
     "sigmoid": lambda x: 1 / (1 + math.exp(-x)), "relu": lambda x: math.maximum(x, 0.0), "reciprocal": lambda x: 1 / x,
     "rsqrt": lambda x: 1 / math.sqrt(x), "to": _to, "float": lambda x: x * 1.0, "int": math.index, "long": math.index,
-    "tensor": lambda x, **_: x,
+    "tensor": lambda x, **_: x, "scalar_tensor": lambda x, **_: x, "to_copy": _to,
+    "new_ones": _filled(1), "new_zeros": _filled(0),
+    "index": lambda x, at: x[tuple(at)] if len(at) > 1 else x[at[0]],
 }  # fmt: skip
 
 
@@ -85,9 +101,15 @@ def _as_operand(value: Any) -> Any:
     return _Conditions(value) if value.dtype == torch.bool else capture(value)
 
 
+def _operation_of(node: Node) -> str:
+    """As graphs of Dynamo call it; exported ones have operators of ATen."""
+    if isinstance(node.target, torch._ops.OpOverload):
+        return node.target._schema.name.removeprefix("aten::").strip("_")
+    return name_of(node)
+
+
 def _is_true(node: Node) -> bool:
-    """A condition that holds everywhere, as it is written where there is no `mask_mod`."""
-    return name_of(node) == "new_ones" and node.kwargs.get("dtype") == torch.bool
+    return _operation_of(node) == "new_ones" and node.kwargs.get("dtype") == torch.bool
 
 
 def run_graph(function: GraphModule, arguments: Sequence[Any]) -> Any:
@@ -101,10 +123,11 @@ def run_graph(function: GraphModule, arguments: Sequence[Any]) -> Any:
             known[node] = _as_operand(getattr(function, node.target))
         elif node.op == "output":
             return torch.fx.map_arg(node.args[0], known.__getitem__)
-        elif _is_true(node):
-            known[node] = True
-        elif (operation := _OPERATIONS.get(name_of(node))) is None:
-            raise ValueError(f"found {name_of(node) or node.target}, which functions of scores do not have")
+        elif node.target is torch.ops.higher_order.flat_apply and node.args[2] == _INDEXING:
+            array, *at = torch.fx.map_arg(node.args[3:], known.__getitem__)
+            known[node] = array[tuple(at) if len(at) > 1 else at[0]]
+        elif (operation := _OPERATIONS.get(_operation_of(node))) is None:
+            raise ValueError(f"found {_operation_of(node) or node.target}, which functions of scores do not have")
         else:
             args, kwargs = torch.fx.map_arg((node.args, node.kwargs), known.__getitem__)
             known[node] = operation(*args, **kwargs)
@@ -124,11 +147,16 @@ class FlexAttention(nn.Module):
         super().__init__()
         self.score, self.mask = score, mask
 
+    def admits_all(self) -> bool:
+        """Whether the function of the mask holds everywhere, as it is written where there is none."""
+        (output,) = self.mask.graph.find_nodes(op="output")
+        return _is_true(output.args[0])
+
     def entries(
         self, query: Tensor, key: Tensor, lists: Sequence[Any], captures: Sequence[Any], mask_captures: Sequence[Any]
     ) -> tuple[Callable[..., Any], Callable[..., Any] | None]:
         """The functions of `dense`. FlexAttention counts queries from the first, `dense` from the last. `lists` are counts
-        and indices of blocks, those of full ones, and the rows and columns of a block, or nothing for a call without a mask."""
+        and indices of blocks, those of full ones, and the rows and columns of a block, or nothing where the function says all."""
         shift = key.shape[2] - query.shape[2]
 
         def from_first(i: Any) -> Any:
@@ -137,8 +165,11 @@ class FlexAttention(nn.Module):
         def score(s: Any, b: Any, h: Any, i: Any, j: Any) -> Any:
             return run_graph(self.score, (s, b, h, from_first(i), j, *map(_as_operand, captures)))
 
+        def within(b: Any, h: Any, i: Any, j: Any) -> Any:
+            return run_graph(self.mask, (b, h, from_first(i), j, *map(_as_operand, mask_captures)))
+
         if not lists:
-            return score, None
+            return score, None if self.admits_all() else within
         # A number that is not known is fixed here.
         rows, columns = map(int, lists[4:])
         table = _list_blocks(*lists[:2])
@@ -152,10 +183,9 @@ class FlexAttention(nn.Module):
         table = nn.functional.pad(table, (0, width - table.shape[3])).flatten(2)
 
         def admit(b: Any, h: Any, i: Any, j: Any) -> Any:
-            i = from_first(i)
-            block = capture(table)[b if many_entries else 0, h if many_heads else 0, i // rows * width + j // columns]
-            within = run_graph(self.mask, (b, h, i, j, *map(_as_operand, mask_captures)))
-            return block > 0 if within is True else (block > 0) & ((block > 1) | within)
+            at = from_first(i) // rows * width + j // columns
+            block = capture(table)[b if many_entries else 0, h if many_heads else 0, at]
+            return block > 0 if self.admits_all() else (block > 0) & ((block > 1) | within(b, h, i, j))
 
         return score, admit
 
@@ -176,6 +206,21 @@ class Flex(NamedTuple):
     arguments: tuple[Any, ...]
 
 
+def read_flex(node: Node, reads_lists: bool) -> Flex:
+    """A call of FlexAttention. ValueError tells why it stays."""
+    query, key, value, _, mask, scale = node.args[:6]
+    score, within = (getattr(node.graph.owning_module, str(each.target)) for each in (node.args[3], mask[-1]))
+    module = FlexAttention(score, within)
+    users = [each for each in node.users if each.users or name_of(each) != "getitem"]
+    if [each.args[1:] for each in users if name_of(each) == "getitem"] != [(0,)] or len(users) != 1:
+        raise ValueError("its logsumexp is read")
+    is_whole = mask[-3] == mask[-2] == _ONE_BLOCK
+    if not reads_lists and not is_whole and module.admits_all():
+        raise ValueError("found lists of blocks alone, which PyTorch reads in compiled models only, needed a mask_mod that says the same")
+    lists = (*mask[2:6], *mask[-3:-1]) if reads_lists and not is_whole else ()
+    return Flex(users[0], module, (query, key, value, scale, lists, *node.args[7:9]))
+
+
 def _sample(value: Any) -> Any:
     """Something of the type and shape of a node; numbers that are not known are those of the example."""
     value = value_of(value)
@@ -185,21 +230,11 @@ def _sample(value: Any) -> Any:
 
 
 def find_flex(node: Node) -> Flex:
-    """A call of FlexAttention. ValueError tells why it stays."""
-    query, key, value, score, mask, scale = node.args[:6]
-    captures, mask_captures = node.args[7:9]
-    owner = node.graph.owning_module
-    score, within = (getattr(owner, str(each.target)) for each in (score, mask[-1]))
-    if [each.args[1:] for each in node.users if name_of(each) == "getitem"] != [(0,)] or len(node.users) != 1:
-        raise ValueError("its logsumexp is read")
-    module = FlexAttention(score, within)
-    is_whole = mask[-3] == mask[-2] == _ONE_BLOCK
-    rest = () if is_whole else (*mask[2:6], *mask[-3:-1]), captures, mask_captures
-    samples = torch.fx.map_arg((query, key, *rest), _sample)
-    score, admit = module.entries(*samples)
-    trace_entries(score, admit, None, samples[0], samples[1], None, None)
-    (result,) = node.users
-    return Flex(result, module, (query, key, value, scale, *rest))
+    """A call of FlexAttention in a graph of Dynamo, whose functions are known to `dense`. ValueError tells why it stays."""
+    found = read_flex(node, reads_lists=True)
+    query, key, *rest = torch.fx.map_arg((*found.arguments[:2], *found.arguments[4:]), _sample)
+    trace_entries(*found.module.entries(query, key, *rest), None, query, key, None, None)
+    return found
 
 
 # ----------------------------------------------------------------------------
@@ -241,6 +276,9 @@ def flex_attention(
     lengths = query.shape[2], key.shape[2]
     if block_mask is not None and block_mask.shape[-2:] != lengths:
         raise ValueError(f"block_mask: found one for {block_mask.shape[-2:]} queries and keys, needed one for {lengths}")
+    # Whole programs have no gradients.
+    if torch.compiler.is_exporting():
+        return flex.flex_attention(query, key, value, score_mod, block_mask, scale, enable_gqa)
     blocks = flex._create_empty_block_mask(query, key) if block_mask is None else block_mask
     options = flex._apply_kernel_options(query, key, value, False, None)
     if torch.compiler.is_dynamo_compiling():

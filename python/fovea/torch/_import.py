@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch._functorch import predispatch
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.utils import _pytree as pytree
 
@@ -23,14 +24,19 @@ from ._complex import find_place, join_pairs, make_pairs, split_complex
 from ._decompositions import DECOMPOSITIONS
 from ._dynamic import fold_positions, resolve_items, rewrite_extents, split_reshapes, state_extents, take_assertions
 from ._experts import experts_at_once
-from ._flex import FLEX
+from ._flex_export import write_flex
 from ._fourier import FOURIER
 from ._guards import find_guards, record_guards, write_guards
-from ._own_calls import find_calls, lower_with_calls
+from ._own_calls import copy_listed, find_calls, lower_with_calls
 from ._special import SPECIAL
 from ._uniform import fold_uniform
 
 __all__ = ["import_module", "to_numpy"]
+
+
+# The levels of `vmap` have no results, but what is between two of them is inside of one.
+for _level in (predispatch._vmap_increment_nesting, predispatch._vmap_decrement_nesting):
+    torch.fx.node.has_side_effect(_level)
 
 
 class _Stateless(nn.Module):
@@ -151,12 +157,8 @@ def import_module(
         except Exception as error:
             reason = _find_fixed(error, names, fixed) or _untraced(error, " with dynamic shapes" if any(shapes) else "")
             raise _fovea.FoveaError(f"{type(model).__name__}: {reason}") from error
-        if any(node.target is FLEX for node in exported.graph.nodes):
-            raise _fovea.FoveaError(
-                f"torch-mlir does not import {type(model).__name__}: found FlexAttention, needed it written out; "
-                'torch.compile(backend="fovea") takes it'
-            )
         try:
+            write_flex(exported.graph_module)
             guards = find_guards(exported, len(inputs))
             _drop_assertions(exported.graph_module)
             if any(shapes):
@@ -172,7 +174,9 @@ def import_module(
                 rewrite_extents(exported.graph_module)
                 split_reshapes(exported.graph_module)
             legal = ["aten.flatten.using_ints", "aten.unflatten.int"] if any(shapes) else []
-            calls = find_calls(exported.graph)
+            copy_listed(exported.graph, exported.graph_signature.inputs_to_lifted_tensor_constants)
+            calls, conditions = find_calls(exported.graph)
+            guards.conditions.extend(each for each in conditions if each not in guards.conditions)
             module = fx.export_and_import(
                 exported, output_type="raw" if calls else "linalg-on-tensors", decomposition_table={}, fx_importer=importer,
                 backend_legal_ops=legal or None,

@@ -9,10 +9,11 @@ torch-mlir keeps such an operator by its name: a call of a declared function tak
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import sympy
 import torch
 from torch.fx import Graph, Node
 
@@ -21,11 +22,11 @@ from .._own_calls import OwnCall, declare, define, flatten, wrap
 from .._scans import Scan
 from ._scans import find_scan
 
-__all__ = ["find_calls", "lower_with_calls"]
+__all__ = ["copy_listed", "find_calls", "lower_with_calls"]
 
 _ELEMENTS = {
     torch.float32: "f32", torch.float64: "f64", torch.float16: "f16", torch.bfloat16: "bf16", torch.int32: "i32", torch.int64: "i64",
-    torch.bool: "i1",
+    torch.int8: "i8", torch.bool: "i1",
 }  # fmt: skip
 
 
@@ -49,14 +50,52 @@ def _find_operands(node: Node) -> Iterator[tuple[str, Node]]:
             yield from ((f"{argument.name}_{number}", each) for number, each in enumerate(value) if isinstance(each, Node))
 
 
-def _find_call(node: Node) -> OwnCall:
+_Shapes = list[tuple[int, ...]]
+
+
+class _Symbols:
+    """Extents that are not known, of tensors; some have to be the same."""
+
+    def __init__(self, tensors: Sequence[torch.Tensor]):
+        self.tensors = tensors
+        unknown = [each for tensor in tensors for each in tensor.shape if isinstance(each, torch.SymInt)]
+        symbols = sorted({symbol for each in unknown for symbol in each.node.expr.free_symbols}, key=str)
+        known = unknown[0].node.shape_env.backed_var_to_val if unknown else {}
+        if not all(each in known for each in symbols):
+            raise ValueError("found extents that are numbers of tensors")
+        self.numbers = {each: int(known[each]) for each in symbols}
+
+    def _shapes(self, numbers: Mapping[sympy.Symbol, int]) -> _Shapes:
+        def extent(each: Any) -> int:
+            return int(each.node.expr.xreplace(numbers)) if isinstance(each, torch.SymInt) else each
+
+        return [tuple(map(extent, each.shape)) for each in self.tensors]
+
+    def samples(self, equal: Mapping[sympy.Symbol, sympy.Symbol]) -> list[_Shapes]:
+        """Shapes of the example, and others of which each symbol is as many times as large as no other is."""
+        if not self.numbers:
+            return [self._shapes({})]
+        factors = {each: number for number, each in enumerate(self.numbers, 2)}
+        return [
+            self._shapes(self.numbers),
+            self._shapes({each: number * factors[equal.get(each, each)] for each, number in self.numbers.items()}),
+        ]
+
+    def alike(self) -> dict[sympy.Symbol, sympy.Symbol]:
+        """For symbols with the same number in the example, the first one."""
+        first: dict[int, sympy.Symbol] = {}
+        return {each: first.setdefault(number, each) for each, number in self.numbers.items()}
+
+
+def _find_call(node: Node) -> tuple[OwnCall, list[sympy.Basic]]:
+    """A call, and what has to hold for extents that are not known."""
     names, operands = [], []
     for name, each in _find_operands(node):
         names.append(name)
         operands.append(each)
     values = [each.meta["val"] for each in operands]
-    if not all(isinstance(each, torch.Tensor) and all(isinstance(extent, int) for extent in each.shape) for each in values):
-        raise ValueError("found extents that are not known, needed an example without dynamic ones")
+    if not all(isinstance(each, torch.Tensor) for each in values):
+        raise ValueError("found an extent that is not known as an argument, needed a number")
     if node.kwargs:
         raise ValueError(f"found arguments by name: {', '.join(node.kwargs)}")
 
@@ -66,23 +105,51 @@ def _find_call(node: Node) -> OwnCall:
         # What is not there has no elements.
         return [_to_array(each) for each in flatten(node.target(*arguments)) if each.numel()]
 
-    types = [(_ELEMENTS[each.dtype], tuple(each.shape)) for each in values]
-    return define(node.target._schema.name.removeprefix("fovea::"), run, names, types)
+    symbols, types = _Symbols(values), [_ELEMENTS[each.dtype] for each in values]
+
+    def call(equal: Mapping[sympy.Symbol, sympy.Symbol]) -> OwnCall:
+        samples = [list(zip(types, shapes)) for shapes in symbols.samples(equal)]
+        return define(node.target._schema.name.removeprefix("fovea::"), run, names, *samples)
+
+    alike = symbols.alike()
+    pairs = [sympy.Eq(one, other) for one, other in alike.items() if one != other]
+    try:
+        return call({}), []
+    except (ValueError, _fovea.FoveaError):
+        if not pairs:
+            raise
+    # Nothing that the model computes says that they are the same, but the call may need it.
+    return call(alike), pairs
 
 
-def find_calls(graph: Graph) -> list[OwnCall | Scan]:
-    """Of the package's own operators, in their order."""
-    found: list[OwnCall | Scan] = []
+def copy_listed(graph: Graph, constants: Container[str]) -> None:
+    """Copies constants that the package's operators have in lists, of which torch-mlir makes tensors alone."""
+    for node in graph.nodes:
+        if node.op != "call_function" or getattr(node.target, "namespace", None) != "fovea":
+            continue
+        for each in {each for value in node.args if isinstance(value, (list, tuple)) for each in value if isinstance(each, Node)}:
+            if each.op == "placeholder" and each.name in constants:
+                with graph.inserting_before(node):
+                    copy = graph.call_function(torch.ops.aten.clone.default, (each,))
+                copy.meta["val"] = each.meta["val"]
+                node.replace_input_with(each, copy)
+
+
+def find_calls(graph: Graph) -> tuple[list[OwnCall | Scan], list[sympy.Basic]]:
+    """Of the package's own operators, in their order, and what has to hold for extents that are not known."""
+    found, conditions = list[OwnCall | Scan](), list[sympy.Basic]()
     for node in graph.nodes:
         scan = find_scan(node)
         if scan is not None:
             found.append(scan)
         elif node.op == "call_function" and getattr(node.target, "namespace", None) == "fovea":
             try:
-                found.append(_find_call(node))
+                call, needed = _find_call(node)
+                found.append(call)
+                conditions.extend(each for each in needed if each not in conditions)
             except (ValueError, _fovea.FoveaError) as error:
                 raise _fovea.FoveaError(f"{node.target._schema.name} is no part of a whole program here: {error}") from error
-    return found
+    return found, conditions
 
 
 def _is_own(op: Any) -> bool:

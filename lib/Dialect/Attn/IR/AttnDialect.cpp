@@ -15,6 +15,7 @@
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/DialectImplementation.h"
+#include "mlir/Transforms/InliningUtils.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -111,7 +112,23 @@ template <typename... OpTys> static void addStrictOps(Dialect &dialect) {
   (RegisteredOperationName::insert<StrictOp<OpTys>>(dialect), ...);
 }
 
+namespace {
+/// Operations read and write nothing but their operands, wherever they are, and
+/// names of a region end with it.
+struct AttnInlinerInterface : DialectInlinerInterface {
+  using DialectInlinerInterface::DialectInlinerInterface;
+
+  bool isLegalToInline(Operation *, Region *, bool, IRMapping &) const final {
+    return true;
+  }
+  bool isLegalToInline(Region *, Region *, bool, IRMapping &) const final {
+    return true;
+  }
+};
+} // namespace
+
 void AttnDialect::initialize() {
+  addInterfaces<AttnInlinerInterface>();
   addStrictOps<
 #define GET_OP_LIST
 #include "fovea/Dialect/Attn/IR/AttnOps.cpp.inc"

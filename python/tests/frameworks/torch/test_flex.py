@@ -208,13 +208,3 @@ def test_what_is_left_says_why():
     with pytest.raises(ValueError, match=r"block_mask: found one for \(150, 150\) .*, needed one for \(150, 140\)"):
         fovea.torch.flex_attention(q, k[:, :, :140], v[:, :, :140], block_mask=block_mask(MASKS["causal"]))
 
-
-def test_whole_programs_say_that_they_have_none():
-    pytest.importorskip("torch_mlir")
-
-    class Model(torch.nn.Module):
-        def forward(self, q, k, v):
-            return flex.flex_attention(q, k, v)
-
-    with pytest.raises(fovea.FoveaError, match="does not import Model: found FlexAttention"):
-        fovea.import_torch(Model(), *tensors())

@@ -100,11 +100,47 @@ def test_lengths_are_checked():
         program(Q, K, V, torch.tensor([0, 17]))
 
 
+#: In programs of any length, which the example does not reach.
+LENGTHS = {
+    **{name: FUNCTIONS[name] for name in ("dense", "narrow", "transposed", "scores", "vq", "twice")},
+    "window": lambda q, k, v: dense(q, k, v, causal=True, window=20),
+    "prefix": lambda q, k, v: dense(q, k, v, causal=True, prefix=20),
+    "cross": lambda q, k, v: dense(q[:, :, 3:], k, v, causal=True, return_lse=True),
+    "positions": lambda q, k, v: fovea.torch.rope(q, torch.arange(q.shape[2], dtype=torch.int32)[None, None]),
+    "far": far,
+}
+
+
+@pytest.mark.parametrize("name", LENGTHS)
+def test_unknown_extents(name):
+    function, generator = LENGTHS[name], torch.Generator().manual_seed(1)
+    program = fovea.import_torch(Call(function), Q, K, V, dynamic=(0, 2))
+    # Weights are for so many tokens.
+    for length in (16, 4, 7, 32) if name == "far" else (16, 4, 33, 90):
+        for batch in (2, 1, 3):
+            given = torch.randn(3, batch, 2, length, 8, generator=generator)
+            near(program(*given), function(*given))
+
+
+def test_unknown_extents_are_checked():
+    program = fovea.import_torch(Call(lambda q, k, v: dense(q, k, v)), Q, K, V, dynamic=(2,))
+    with pytest.raises(fovea.FoveaError, match=r"the program was traced for .*shape\[2\]"):
+        program(Q, K, V[:, :, :15])
+    program = fovea.import_torch(Call(far), Q, K, V, dynamic=(2,))
+    with pytest.raises(fovea.FoveaError, match="expected 32, but got 33"):
+        program(*torch.randn(3, 2, 2, 33, 8))
+
+
 REFUSED = {
     "found integers that are read before a kernel runs": (
         lambda q, k, v: fovea.torch.varlen(*(each[0].transpose(0, 1) for each in (q, k, v)), *[torch.tensor([0, 4, 16])] * 2), {}
     ),
-    "found extents that are not known": (lambda q, k, v: dense(q, k, v), {"dynamic": (2,)}),
+    "with other extents than those of the example, lengths: found shape": (
+        lambda q, k, v: dense(q, k, v, lengths=torch.tensor([3, 9], dtype=torch.int32)), {"dynamic": (0,)}
+    ),
+    "with other extents than those of the example, k: found head width": (
+        lambda q, k, v: dense(q, k, v), {"dynamic": {"input_0": (3,)}}
+    ),
 }  # fmt: skip
 
 

@@ -41,7 +41,8 @@ struct ScaledValue {
 };
 } // namespace
 
-static std::optional<ScaledValue> matchScaled(Operation *op) {
+static std::optional<ScaledValue> matchScaled(Operation *op,
+                                              double before = 1.0) {
   constexpr double kMost = 0x1p10;
   auto product = dyn_cast_or_null<arith::MulFOp>(op);
   if (!product)
@@ -49,8 +50,9 @@ static std::optional<ScaledValue> matchScaled(Operation *op) {
   for (auto [value, factor] : {std::pair(product.getLhs(), product.getRhs()),
                                std::pair(product.getRhs(), product.getLhs())})
     if (std::optional<double> number = getConstantLanes(factor))
-      if (std::abs(*number) > 1.0 / kMost && std::abs(*number) < kMost)
-        return ScaledValue{value, *number, op};
+      if (double all = *number * before;
+          std::abs(all) > 1.0 / kMost && std::abs(all) < kMost)
+        return ScaledValue{value, all, op};
   return std::nullopt;
 }
 
@@ -77,7 +79,8 @@ static SmallVector<double> scale(ArrayRef<double> coefficients, double inner,
 Value fovea::attn::emitScaledTanh(MathBuilder &b, math::TanhOp op,
                                   PatternRewriter &rewriter) {
   ScaledValue inner = {op.getOperand()}, outer = {op};
-  if (auto scaled = matchScaled(op.getOperand().getDefiningOp()))
+  // The scale of a score comes before what its function divides it by.
+  while (auto scaled = matchScaled(inner.value.getDefiningOp(), inner.factor))
     inner = *scaled;
   SmallVector<Operation *> users =
       llvm::filter_to_vector(op->getUsers(), isLive);

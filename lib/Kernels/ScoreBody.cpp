@@ -76,10 +76,32 @@ ScoreBody::Lanes ScoreBody::Evaluator::evaluate(Operation &op) {
     return vectorize(op, operands, range);
   }
   IRMapping mapping;
-  for (auto [operand, lanes] : llvm::zip(op.getOperands(), operands))
+  SmallVector<Value> values;
+  for (auto [operand, lanes] : llvm::zip(op.getOperands(), operands)) {
     mapping.map(operand, lanes.value);
-  Value result = b.clone(op, mapping)->getResult(0);
+    values.push_back(lanes.value);
+  }
+  // Entries without lanes round as vectors do; what is of a head is divided
+  // once.
+  bool isOfEntry = !b.getLanes() && &state != &body.ofHead;
+  Value result = isOfEntry ? divideByKnown(op, values) : Value();
+  if (isOfEntry && !result)
+    result = addProduct(op, values);
+  if (!result)
+    result = b.clone(op, mapping)->getResult(0);
   return {result, isWide(result.getType()), range};
+}
+
+/// A product in place of a quotient by a number that entries have in common.
+Value ScoreBody::Evaluator::divideByKnown(Operation &op,
+                                          ArrayRef<Value> operands) {
+  Value divisor = isa<arith::DivFOp>(op) ? op.getOperand(1) : Value();
+  if (!divisor || !body.ofHead.lanes.contains(divisor))
+    return Value();
+  Value one =
+      arith::ConstantOp::create(b, b.getFloatAttr(divisor.getType(), 1.0));
+  Value inverse = b.createOrFold<arith::DivFOp>(one, operands[1]);
+  return arith::MulFOp::create(b, operands[0], inverse);
 }
 
 ConstantIntRanges ScoreBody::Evaluator::inferRange(Operation &op,
@@ -106,8 +128,10 @@ Value ScoreBody::Evaluator::addProduct(Operation &op,
     return Value();
   for (unsigned number : {1, 0}) {
     auto product = op.getOperand(number).getDefiningOp<arith::MulFOp>();
-    if (!product || !product->hasOneUse() ||
-        state.lanes.at(product).kind != Lanes::Vector)
+    if (!product || !product->hasOneUse())
+      continue;
+    if (b.getLanes() ? state.lanes.at(product).kind != Lanes::Vector
+                     : body.ofHead.lanes.contains(product))
       continue;
     Value lhs = toVector(state.lanes.at(product.getLhs()), /*bits=*/64),
           rhs = toVector(state.lanes.at(product.getRhs()), /*bits=*/64);

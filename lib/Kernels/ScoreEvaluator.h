@@ -61,6 +61,7 @@ private:
   std::optional<Lanes> compareRemainder(mlir::Operation &op,
                                         const mlir::ConstantIntRanges &range);
   Value addProduct(mlir::Operation &op, llvm::ArrayRef<Value> operands);
+  Value divideByKnown(mlir::Operation &op, llvm::ArrayRef<Value> operands);
   Lanes vectorize(mlir::Operation &op, llvm::ArrayRef<Lanes> operands,
                   const mlir::ConstantIntRanges &range);
 

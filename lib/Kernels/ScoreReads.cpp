@@ -48,7 +48,7 @@ ScoreBody::Lanes ScoreBody::Evaluator::read(tensor::ExtractOp op) {
   Type type = op.getType();
   Lanes result = {Value(), isWide(type), getUnknown(type)};
   // A NaN in place of what is not there takes no instruction behind it.
-  bool poisons = b.getLanes() && makesScoreNaN(op);
+  bool poisons = makesScoreNaN(op);
   if (llvm::all_of(at, isUniform)) {
     result.value = readScalar(memref, at, poisons);
     return result;
@@ -98,9 +98,25 @@ static TypedAttr getMissing(Builder &b, Type type, bool poisons) {
 Value ScoreBody::Evaluator::readScalar(Value memref, ArrayRef<Lanes> at,
                                        bool poisons) {
   SmallVector<Value> indices;
-  for (const Lanes &index : at)
+  Value isInside;
+  for (auto [dim, index] : llvm::enumerate(at)) {
     indices.push_back(index.value);
-  Value isInside = areInside(memref, at);
+    if (isWithin(memref, dim, index.range))
+      continue;
+    Value extent = b.extent(memref, dim), number = index.value;
+    if (!b.getLanes() && fits32(index.range)) {
+      // Without lanes these are threads, whose integers have 32 bits.
+      Type narrow = b.getI32Type();
+      extent = arith::IndexCastOp::create(
+          b, narrow, b.min(extent, std::numeric_limits<int32_t>::max()));
+      number = arith::IndexCastOp::create(b, narrow, number);
+      indices.back() = arith::IndexCastOp::create(b, b.getIndexType(), number);
+    }
+    // What is negative is large without its sign.
+    Value inside =
+        arith::CmpIOp::create(b, arith::CmpIPredicate::ult, number, extent);
+    isInside = isInside ? b.both(isInside, inside) : inside;
+  }
   if (!isInside)
     return memref::LoadOp::create(b, memref, indices);
   if (!poisons)

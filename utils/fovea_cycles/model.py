@@ -126,6 +126,8 @@ class Warp:
     products: list[float] = field(default_factory=list)  # ends of those that no group holds yet
     groups: list[float] = field(default_factory=list)
     ends: list[int] = field(default_factory=list)
+    votes: int = 0  # barriers of all consumers that it has come to
+    is_voting: bool = False
     waited: collections.Counter = field(default_factory=collections.Counter)
 
 
@@ -302,6 +304,13 @@ def simulate(body: list[Instruction], machine: Machine, *, by_threads: bool = Fa
                     warp.waited["turn"] += 1
                     continue
                 warp.ready = int(max(time, turns[number][warp.tile])) + BARRIER
+            if opcode.startswith("BAR.RED"):
+                warp.votes += not warp.is_voting
+                warp.is_voting = any(other.votes < warp.votes for other in running)
+                if warp.is_voting:
+                    warp.waited["turn"] += 1
+                    continue
+                warp.ready = time + BARRIER
             if opcode.startswith("BAR.ARV"):
                 turns[(number + 1) % warps].append(time)
             if name == "HGMMA":

@@ -64,8 +64,16 @@ static LogicalResult compose(Operation *module) {
   return applyOpPatternsGreedily(ops, std::move(patterns), config);
 }
 
+/// A quotient whose last digit does not matter.
+static bool isRoughQuotient(Operation *op) {
+  auto quotient = dyn_cast<arith::DivFOp>(op);
+  return quotient && quotient.getType().isF32() &&
+         quotient.getFastmath() == arith::FastMathFlags::afn;
+}
+
 static bool isFunction(Operation *op) {
-  return isa_and_nonnull<math::MathDialect>(op->getDialect()) ||
+  return isRoughQuotient(op) ||
+         isa_and_nonnull<math::MathDialect>(op->getDialect()) ||
          isa<arith::MaxNumFOp, arith::MinNumFOp, arith::RemFOp>(op);
 }
 
@@ -196,6 +204,11 @@ struct LowerGPUMathPass
         .Case(
             [&](math::RsqrtOp) { return call("llvm.nvvm.rsqrt.approx.f", x); })
         .Case([&](math::SqrtOp) { return call("llvm.nvvm.sqrt.rn.f", x); })
+        // `div.approx` is the same, but for divisors below the normal ones.
+        .Case([&](arith::DivFOp quotient) {
+          return LLVM::FMulOp::create(
+              b, x, call("llvm.nvvm.rcp.approx.ftz.f", quotient.getRhs()));
+        })
         .Default([](Operation *) { return Value(); });
   }
 };

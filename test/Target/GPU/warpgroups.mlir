@@ -13,8 +13,14 @@
 // RUN: FileCheck %s --input-file=%t.lists.ptx --check-prefix=FILL
 // RUN: not grep -E '\.extern \.func|__nv_|\.local|\.f64|mma\.sync|ldmatrix' %t.lists.ptx
 // RUN: fovea-compile %s --entry=biased --target=nvvm --emit=ptx --chip=sm_90a -o %t.biased.ptx
-// RUN: grep -c 'wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16' %t.biased.ptx | FileCheck %s --check-prefix=BIASED
+// RUN: grep -c 'wgmma.mma_async.sync.aligned.m64n112k16.f32.f16.f16' %t.biased.ptx | FileCheck %s --check-prefix=BIASED
+// RUN: FileCheck %s --input-file=%t.biased.ptx --check-prefix=PAIRS
 // RUN: not grep -E 'mma\.sync|cp\.async\.c[ag]|ldmatrix' %t.biased.ptx
+// A soft-cap removes nothing, so nobody votes; quotients are products.
+// RUN: fovea-compile %s --entry=capped --target=nvvm --emit=ptx --chip=sm_90a -o %t.capped.ptx
+// RUN: FileCheck %s --input-file=%t.capped.ptx --check-prefix=CAPPED
+// RUN: grep -c 'bar.red' %t.capped.ptx | FileCheck %s --check-prefix=VOTES
+// RUN: not grep -E 'div\.(rn|full|approx)| mma\.sync|cp\.async\.c[ag]|\.local' %t.capped.ptx
 // Other data, other chips: the kernel of sm_80.
 // RUN: fovea-compile %s --entry=exact --target=nvvm --emit=ptx --chip=sm_90a -o - | FileCheck %s --check-prefix=PORTABLE
 // RUN: fovea-compile %s --entry=causal --target=nvvm --emit=ptx --chip=sm_90 -o - | FileCheck %s --check-prefix=PORTABLE
@@ -44,6 +50,15 @@
 // Values in the loop and after it: 8 steps of 16 keys each.
 // VALUES: {{^}}16{{$}}
 // BIASED: {{^}}8{{$}}
+// Both columns of a thread are loaded at once, while scores are multiplied.
+// PAIRS: wgmma.commit_group
+// PAIRS: wgmma.commit_group
+// PAIRS: ld.global.b32
+// PAIRS: wgmma.wait_group.sync.aligned 1
+// Of values that are not finite, in tiles that the mask cuts.
+// VOTES: {{^}}2{{$}}
+// CAPPED: wgmma.mma_async.sync.aligned.m64n80k16.f32.bf16.bf16
+// CAPPED: rcp.approx.ftz.f32
 
 // Registers for more than one thread that copies.
 // LISTS-DAG: setmaxnreg.inc.sync.aligned.u32 {{.*}}224
@@ -85,4 +100,15 @@ func.func @biased(%q: tensor<1x8x?x64xf16>, %k: tensor<1x8x?x64xf16>, %b: tensor
   %r = attn.dense ins(%q, %k, %k : tensor<1x8x?x64xf16>, tensor<1x8x?x64xf16>, tensor<1x8x?x64xf16>) bias(%b : tensor<1x8x?x?xf16>)
       outs(%init : tensor<1x8x?x64xf16>) -> tensor<1x8x?x64xf16>
   return %r : tensor<1x8x?x64xf16>
+}
+func.func @capped(%q: tensor<1x8x?x128xbf16>, %k: tensor<1x2x?x128xbf16>, %init: tensor<1x8x?x128xbf16>) -> tensor<1x8x?x128xbf16> {
+  %r = attn.dense ins(%q, %k, %k : tensor<1x8x?x128xbf16>, tensor<1x2x?x128xbf16>, tensor<1x2x?x128xbf16>) score {
+    ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index):
+      %c = arith.constant 5.0e+01 : f32
+      %p = arith.divf %s, %c : f32
+      %t = math.tanh %p : f32
+      %y = arith.mulf %t, %c : f32
+      attn.yield %y : f32
+    } outs(%init : tensor<1x8x?x128xbf16>) {mask = #attn.mask<causal>} -> tensor<1x8x?x128xbf16>
+  return %r : tensor<1x8x?x128xbf16>
 }

@@ -142,22 +142,31 @@ GPUStreamKernel::GPUStreamKernel(StreamOp op, OpBuilder &builder, F32Math math)
                                return source.attr.getMask().hasStride();
                              })),
       hasLists(!op.getRowLists().empty()) {
-  scale = op.getScale().convertToDouble() * (isSoftmax ? softmax::kLog2E : 1.0);
   for (Region &score : op.getScores()) {
     scoreBodies.emplace_back(score, op.getCaptures());
     admissions.emplace_back(score, op.getCaptures());
   }
-  bool hasScores = !scoreBodies.empty();
+  bool hasScores = !scoreBodies.empty(), hasTerms = hasBias || hasScores;
+  scoresHide = hasBias || llvm::any_of(scoreBodies, [](const ScoreBody &body) {
+                 return body.mayRemove();
+               });
+  double scale = op.getScale().convertToDouble();
+  double toBase = isSoftmax ? softmax::kLog2E : 1.0;
   // The exponential can take the scale only if a larger product gives a larger
-  // score, and only if the masked product stays finite.
+  // score, and only if the masked product stays finite. What is not added to
+  // log weights, which are in base 2, has its base changed there.
   scalesScores =
-      !isSoftmax || hasWeights || hasBias || hasScores || !(scale > 0x1p-40);
-  scoresHide = hasBias || hasScores;
+      !isSoftmax || hasWeights || hasTerms || !(scale * toBase > 0x1p-40);
+  exponentScale = 1.0;
+  if (!scalesScores)
+    exponentScale = scale * toBase;
+  else if (hasTerms && !hasWeights)
+    exponentScale = toBase;
+  termScale = toBase / (scalesScores ? exponentScale : 1.0);
+  scoreScale = scale * termScale;
   // A power of two, whose product with the scale is exact: equal masked scores
   // must differ by zero.
-  masked = scalesScores
-               ? softmax::kMasked
-               : -std::exp2(std::ceil(std::log2(-softmax::kMasked / scale)));
+  masked = -std::exp2(std::ceil(std::log2(-softmax::kMasked / exponentScale)));
 }
 
 //===----------------------------------------------------------------------===//

@@ -254,6 +254,12 @@ private:
   void loadWeights(const Tile &tile, Value stage);
 
   // Masks (GPUStreamMasks.cpp).
+  /// What is added to a thread's scores, loaded ahead of them; what is not is
+  /// empty.
+  struct Terms {
+    Values pairs;     // of a bias: two for each 8 columns
+    Values distances; // by distance: four
+  };
   /// Rows `lower .. lower + length - 1` of a tile.
   struct Bounds {
     Value lower, length;
@@ -270,7 +276,16 @@ private:
                           int64_t number);
   Value loadBias(const Tile &tile, const SourceView &source, Value row,
                  Value offset);
-  void addBias(const Tile &tile, llvm::SmallVectorImpl<Values> &scores);
+  Values loadDistances(const Tile &tile, const SourceView &source,
+                       int64_t number);
+  Value hasAlignedPairs(Value rows);
+  Terms loadTerms(const Tile &tile);
+  Value addTogether(Value bias, Value distance);
+  void addBias(const Tile &tile, const Terms &ahead, double factor,
+               llvm::SmallVectorImpl<Values> &scores);
+  Value multiply(Value number, double factor);
+  /// Whether a score, or what is added to it, removes its entry.
+  Value removes(Value term);
   Value computeScore(ScoreBody &body, const Tile &tile, Value row, Value offset,
                      Value product);
   Values computeScores(const Tile &tile, llvm::SmallVectorImpl<Values> &scores);
@@ -295,9 +310,9 @@ private:
 
   // Stages (GPUStreamStages.cpp).
   llvm::SmallVector<Values> score(const Tile &tile, Value stage);
-  void addTerms(const Tile &tile, Value stage,
+  void addTerms(const Tile &tile, Value stage, const Terms &ahead,
                 llvm::SmallVectorImpl<Values> &scores);
-  Values weigh(const Tile &tile, Value stage, Value &isCut,
+  Values weigh(const Tile &tile, Value stage, Value &isCut, const Terms &ahead,
                llvm::SmallVectorImpl<Values> &scores, State &state);
   Value findTop(llvm::ArrayRef<Values> scores, int64_t half);
   Values normalise(llvm::SmallVectorImpl<Values> &scores, State &state);
@@ -343,7 +358,10 @@ private:
   bool scalesScores;
   /// Terms or a region may remove entries: only scores tell which.
   bool scoresHide;
-  double scale, masked;
+  /// What products, and biases or the scores of regions, are multiplied by
+  /// before they are added up, and what the exponential multiplies sums by.
+  double scoreScale, termScale, exponentScale;
+  double masked;
 
   // Shared memory.
   SharedMatrix sharedQueries, sharedKeys, sharedValues;

@@ -14,9 +14,13 @@
 //===----------------------------------------------------------------------===//
 
 #include "GPUStreamKernel.h"
+#include "fovea/Kernels/GPU/RowAlignment.h"
 #include "fovea/Kernels/SoftmaxAlgebra.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include <limits>
 
 using namespace mlir;
@@ -27,16 +31,21 @@ using Values = KernelBuilder::Values;
 // Terms
 //===----------------------------------------------------------------------===//
 
-/// Whether a term removes what it is added to.
-static Value removes(KernelBuilder &b, Value term) {
+/// Whether a number that the exponential multiplies by `scale` removes what it
+/// is added to.
+static Value isMasked(KernelBuilder &b, Value term, double scale = 1.0) {
   return arith::CmpFOp::create(b, arith::CmpFPredicate::OLE, term,
-                               b.scalar(softmax::kMasked));
+                               b.scalar(softmax::kMasked / scale));
+}
+
+Value GPUStreamKernel::removes(Value term) {
+  return isMasked(b, term, exponentScale);
 }
 
 /// Called by all lanes of a warp with the logarithms of the weights of the 32
 /// rows from a multiple of 32 on.
 void GPUStreamKernel::noteHidden(Value stage, Value number, Value weight) {
-  storeBits(sharedHidden, stage, number, removes(b, weight));
+  storeBits(sharedHidden, stage, number, isMasked(b, weight));
 }
 
 void GPUStreamKernel::storeBits(Value bits, Value stage, Value number,
@@ -91,31 +100,138 @@ Values GPUStreamKernel::multiplyRelative(const Tile &tile,
       });
 }
 
-/// What biases add, in base 2; null if there are none.
+/// The element of a bias for a row of the block and one of the tile.
 Value GPUStreamKernel::loadBias(const Tile &tile, const SourceView &source,
                                 Value row, Value offset) {
   Value query = b.add(blockQuery, b.min(row, b.sub(blockQueries, b.i32(1))));
   // What lies beyond the tile is masked.
   offset = b.min(offset, b.sub(tile.count, b.i32(1)));
-  Value sum;
-  if (source.bias) {
-    Value key = source.attr.getHasLocalBias() ? b.add(tile.biasColumn, offset)
-                                              : getRow(tile, offset);
-    Value at[] = {b.broadcastIndex(source.bias, 0, b.toIndex(query)),
-                  b.broadcastIndex(source.bias, 1, b.toIndex(key))};
-    sum = b.loadScalar(source.bias, at);
-  }
-  if (source.distanceBias) {
-    Value term =
-        b.loadScalar(source.distanceBias,
-                     b.toIndex(getDistance(tile, source, query, offset)));
-    sum = sum ? b.fadd(sum, term) : term;
-  }
-  return sum ? b.fmul(sum, b.scalar(isSoftmax ? softmax::kLog2E : 1.0)) : sum;
+  Value key = source.attr.getHasLocalBias() ? b.add(tile.biasColumn, offset)
+                                            : getRow(tile, offset);
+  Value at[] = {b.broadcastIndex(source.bias, 0, b.toIndex(query)),
+                b.broadcastIndex(source.bias, 1, b.toIndex(key))};
+  return b.loadScalar(source.bias, at);
 }
 
-void GPUStreamKernel::addBias(const Tile &tile,
-                              SmallVectorImpl<Values> &scores) {
+/// What a bias by distance adds to the thread's scores of 8 rows. Entries of
+/// two rows of queries are as far apart as those of the tiles beside: counted
+/// from one distance, they are loaded once.
+Values GPUStreamKernel::loadDistances(const Tile &tile,
+                                      const SourceView &source,
+                                      int64_t number) {
+  Value query = b.add(blockQuery, getOwnRow(0));
+  Value first = b.sub(b.sub(b.add(b.toI32(firstRow), query), source.origin),
+                      b.add(tile.row, pairColumn));
+  Value last =
+      b.i32(cast<MemRefType>(source.distanceBias.getType()).getDimSize(0) - 1);
+  Values terms;
+  for (int64_t i = 0; i < 4; ++i) {
+    Value distance = b.add(first, 8 * (i / 2) - 8 * number - i % 2);
+    // Only masked entries are farther, or of threads without a query.
+    distance = b.clamp(distance, b.i32(0), last);
+    terms.push_back(b.loadScalar(source.distanceBias, b.toIndex(distance)));
+  }
+  return terms;
+}
+
+/// Whether two elements beside each other can be loaded at once, behind an even
+/// number of them: the pointer and the rows must allow it.
+Value GPUStreamKernel::hasAlignedPairs(Value rows) {
+  auto type = cast<MemRefType>(rows.getType());
+  int64_t bytes = type.getElementTypeBitWidth() / 8;
+  if (getCopyBytes(rows, bytes) >= 2 * bytes)
+    return b.i1(true);
+  auto layout = memref::ExtractStridedMetadataOp::create(b, rows);
+  auto toIndex = [&](OpFoldResult number) {
+    return getValueOrCreateConstantIndexOp(b, b.getLoc(), number);
+  };
+  Value pointer = memref::ExtractAlignedPointerAsIndexOp::create(b, rows);
+  Value offset = toIndex(layout.getConstifiedMixedOffset());
+  Value all = b.add(pointer, b.mul(offset, bytes));
+  if (type.getDimSize(0) != 1) {
+    Value step = toIndex(layout.getConstifiedMixedStrides()[0]);
+    all = arith::OrIOp::create(b, all, b.mul(step, bytes));
+  }
+  return b.equal(b.rem(all, 2 * bytes), b.index(0));
+}
+
+/// Loads what a source's biases add, before the scores are there.
+GPUStreamKernel::Terms GPUStreamKernel::loadTerms(const Tile &tile) {
+  Terms terms;
+  if (!hasBias || sources.size() > 1 || tile.isTable || hasLists)
+    return terms;
+  const SourceView &source = sources.front();
+  for (int64_t number = 0; source.distanceBias && number < keyTile / 8;
+       ++number)
+    terms.distances.append(loadDistances(tile, source, number));
+  if (!source.bias)
+    return terms;
+  auto rows = cast<MemRefType>(source.bias.getType());
+  if (rows.getDimSize(1) == 1 || !rows.isLastDimUnitStride())
+    return terms;
+  Type element = rows.getElementType();
+  auto pair = VectorType::get({2}, element);
+  int64_t halves = rows.getDimSize(0) == 1 ? 1 : 2;
+  Value first = source.attr.getHasLocalBias() ? tile.biasColumn : tile.row;
+  Value isWhole = b.both(b.equal(tile.count, b.i32(keyTile)),
+                         b.equal(b.bitAnd(first, 1), b.i32(0)));
+  isWhole = b.both(isWhole, hasAlignedPairs(source.bias));
+  auto load = [&](bool inPairs) {
+    Value column = b.toIndex(b.add(first, pairColumn));
+    Values pairs;
+    for (int64_t number = 0; number < keyTile / 8; ++number)
+      for (int64_t half = 0; half < halves; ++half) {
+        Value query = b.add(
+            blockQuery, b.min(getOwnRow(half), b.sub(blockQueries, b.i32(1))));
+        Value row = b.broadcastIndex(source.bias, 0, b.toIndex(query));
+        if (inPairs) {
+          Value at[] = {row, b.add(column, number * 8)};
+          auto both = vector::LoadOp::create(b, pair, source.bias, at);
+          both.setAlignment(element.getIntOrFloatBitWidth() / 4);
+          pairs.push_back(both);
+          continue;
+        }
+        Values both;
+        for (int64_t i : {0, 1}) {
+          Value offset = b.min(b.add(pairColumn, number * 8 + i),
+                               b.sub(tile.count, b.i32(1)));
+          Value at[] = {row, b.toIndex(b.add(first, offset))};
+          both.push_back(memref::LoadOp::create(b, source.bias, at));
+        }
+        pairs.push_back(vector::FromElementsOp::create(b, pair, both));
+      }
+    return pairs;
+  };
+  size_t count = halves * keyTile / 8;
+  auto choice = scf::IfOp::create(b, SmallVector<Type>(count, pair), isWhole,
+                                  /*addThenBlock=*/true, /*addElseBlock=*/true);
+  OpBuilder::InsertionGuard guard(b);
+  for (bool inPairs : {true, false}) {
+    b.setInsertionPointToStart(inPairs ? choice.thenBlock()
+                                       : choice.elseBlock());
+    scf::YieldOp::create(b, load(inPairs));
+  }
+  for (int64_t number = 0; number < keyTile / 8; ++number)
+    for (int64_t half : {0, 1})
+      terms.pairs.push_back(
+          choice.getResult(halves * number + (halves == 2 ? half : 0)));
+  return terms;
+}
+
+/// What all biases add to one entry, `bias` and `distance` if they are there.
+Value GPUStreamKernel::addTogether(Value bias, Value distance) {
+  Value sum =
+      bias && distance ? b.fadd(bias, distance) : (bias ? bias : distance);
+  return sum ? multiply(sum, termScale) : sum;
+}
+
+Value GPUStreamKernel::multiply(Value number, double factor) {
+  return factor == 1.0 ? number : b.fmul(number, b.scalar(factor));
+}
+
+/// Adds terms to scores, which are multiplied by `factor` first.
+void GPUStreamKernel::addBias(const Tile &tile, const Terms &ahead,
+                              double factor, SmallVectorImpl<Values> &scores) {
   Value maskedScore = b.scalar(masked);
   for (auto [index, source] : llvm::enumerate(sources)) {
     if (!source.hasTerms())
@@ -125,14 +241,33 @@ void GPUStreamKernel::addBias(const Tile &tile,
         Values products;
         if (source.relativeKeys)
           products = multiplyRelative(tile, source, number);
+        Values distances;
+        if (!ahead.distances.empty())
+          distances = Values(ValueRange(ahead.distances).slice(4 * number, 4));
+        else if (source.distanceBias)
+          distances = loadDistances(tile, source, number);
         for (auto [i, score] : llvm::enumerate(tileScores)) {
           if (!products.empty())
-            score = b.fma(products[i], b.scalar(scale), score);
-          Value offset = b.add(pairColumn, int64_t(number * 8 + i % 2));
-          Value term = loadBias(tile, source, getOwnRow(i / 2), offset);
-          if (term)
-            score =
-                b.select(removes(b, term), maskedScore, b.fadd(score, term));
+            score = b.fma(products[i], b.scalar(scoreScale),
+                          multiply(score, factor));
+          Value bias;
+          if (!ahead.pairs.empty()) {
+            bias = vector::ExtractOp::create(b, ahead.pairs[2 * number + i / 2],
+                                             i % 2);
+            if (!bias.getType().isF32())
+              bias = arith::ExtFOp::create(b, b.getF32Type(), bias);
+          } else if (source.bias) {
+            Value offset = b.add(pairColumn, int64_t(number * 8 + i % 2));
+            bias = loadBias(tile, source, getOwnRow(i / 2), offset);
+          }
+          Value term =
+              addTogether(bias, distances.empty() ? Value() : distances[i]);
+          if (!term)
+            continue;
+          Value sum = factor == 1.0 || !products.empty()
+                          ? b.fadd(score, term)
+                          : b.fma(score, b.scalar(factor), term);
+          score = b.select(removes(term), maskedScore, sum);
         }
       }
     };
@@ -148,7 +283,7 @@ void GPUStreamKernel::addBias(const Tile &tile,
 //===----------------------------------------------------------------------===//
 
 /// What a region makes of the product of a query of the block and a row of the
-/// tile, in base 2.
+/// tile.
 Value GPUStreamKernel::computeScore(ScoreBody &body, const Tile &tile,
                                     Value row, Value offset, Value product) {
   // Threads without a query, and rows behind the tile, repeat the last one.
@@ -168,12 +303,12 @@ Value GPUStreamKernel::computeScore(ScoreBody &body, const Tile &tile,
     Value stride = b.toIndex(tile.stride);
     key = b.add(b.mul(key, stride), b.sub(stride, b.index(1)));
   }
-  product = b.fmul(product, b.scalar(op.getScale().convertToDouble()));
-  Value score = body.evaluate(b, product, {query}, {key}).score;
-  return isSoftmax ? b.fmul(score, b.scalar(softmax::kLog2E)) : score;
+  product = multiply(product, op.getScale().convertToDouble());
+  return multiply(body.evaluate(b, product, {query}, {key}).score, termScale);
 }
 
-/// Makes scores of products, and says which of them remove their entries.
+/// Makes scores of products. Where terms follow, says which of them remove
+/// their entries: a term could raise these.
 Values GPUStreamKernel::computeScores(const Tile &tile,
                                       SmallVectorImpl<Values> &scores) {
   auto compute = [&](ScoreBody &body) {
@@ -190,9 +325,17 @@ Values GPUStreamKernel::computeScores(const Tile &tile,
       changeScores(b.equal(tile.source, b.i32(index)), scores,
                    [&, &body = body] { compute(body); });
   Values removed;
-  for (const Values &tileScores : scores)
-    for (Value score : tileScores)
-      removed.push_back(removes(b, score));
+  if (llvm::none_of(scoreBodies,
+                    [](const ScoreBody &body) { return body.mayRemove(); }))
+    return removed;
+  Value maskedScore = b.scalar(masked);
+  for (Values &tileScores : scores)
+    for (Value &score : tileScores) {
+      if (hasWeights || hasBias)
+        removed.push_back(removes(score));
+      else // Finite; a NaN stays.
+        score = arith::MaximumFOp::create(b, score, maskedScore);
+    }
   return removed;
 }
 
@@ -216,7 +359,7 @@ Value GPUStreamKernel::removesEntry(const Tile &tile, Value row, Value offset) {
                                      b.loadScalar(source.keys, {key, column}),
                                      sum[0])};
                      })[0];
-          return removes(b, computeScore(body, tile, row, offset, product));
+          return removes(computeScore(body, tile, row, offset, product));
         });
   }
   return removed;
@@ -307,7 +450,7 @@ Value GPUStreamKernel::hasMasked(ArrayRef<Values> scores) {
   Value isMasked = b.i1(false);
   for (const Values &tile : scores)
     for (Value score : tile)
-      isMasked = b.either(isMasked, removes(b, score));
+      isMasked = b.either(isMasked, removes(score));
   return b.anyThread(isMasked);
 }
 
@@ -362,8 +505,17 @@ Value GPUStreamKernel::readsRow(const Tile &tile, Value stage, int64_t half,
     if (!source.bias && !source.distanceBias)
       continue;
     isRead = whereSource(tile, index, isRead, [&, &source = source] {
-      Value term = loadBias(tile, source, getOwnRow(half), row);
-      return b.both(isRead, b.equal(removes(b, term), b.i1(false)));
+      Value query = b.add(
+          blockQuery, b.min(getOwnRow(half), b.sub(blockQueries, b.i32(1))));
+      Value bias, distance;
+      if (source.bias)
+        bias = loadBias(tile, source, getOwnRow(half), row);
+      if (source.distanceBias)
+        distance =
+            b.loadScalar(source.distanceBias,
+                         b.toIndex(getDistance(tile, source, query, row)));
+      Value term = addTogether(bias, distance);
+      return b.both(isRead, b.equal(removes(term), b.i1(false)));
     });
   }
   if (!scoreBodies.empty())

@@ -86,7 +86,7 @@ void GPUStreamKernel::attend(const Tile &tile, Value stage, State &state) {
   if (!scoresHide)
     clearHidden(tile, stage, isCut, values, state);
   SmallVector<Values> scores = score(tile, stage);
-  Values factors = weigh(tile, stage, isCut, scores, state);
+  Values factors = weigh(tile, stage, isCut, /*ahead=*/{}, scores, state);
   if (scoresHide)
     clearHidden(tile, stage, isCut, values, state);
   rescale(factors, state);
@@ -122,25 +122,31 @@ Value GPUStreamKernel::loadWeight(Value stage, int64_t number, int64_t i) {
   return memref::LoadOp::create(b, sharedWeights, b.toIndex(at));
 }
 
-/// Brings scores to base 2 and adds what is added to them.
+/// Scales products and adds what is added to them.
 void GPUStreamKernel::addTerms(const Tile &tile, Value stage,
+                               const Terms &ahead,
                                SmallVectorImpl<Values> &scores) {
   if (!scalesScores)
     return;
   Values removed;
   if (!scoreBodies.empty())
     removed = computeScores(tile, scores);
-  Value factor = b.scalar(scoreBodies.empty() ? scale : 1.0);
-  for (auto [number, tileScores] : llvm::enumerate(scores)) {
-    Values weights(2, b.scalar(0.0));
-    if (hasWeights && isSoftmax)
-      for (int64_t i : {0, 1})
-        weights[i] = loadWeight(stage, number, i);
-    for (auto [i, score] : llvm::enumerate(tileScores))
-      score = b.fma(score, factor, weights[i % 2]);
+  double factor = scoreBodies.empty() ? scoreScale : 1.0;
+  bool addsWeights = hasWeights && isSoftmax;
+  // A bias of all sources is added in one step.
+  if (addsWeights || !hasBias || sources.size() > 1) {
+    for (auto [number, tileScores] : llvm::enumerate(scores)) {
+      Values weights;
+      for (int64_t i = 0; addsWeights && i < 2; ++i)
+        weights.push_back(loadWeight(stage, number, i));
+      for (auto [i, score] : llvm::enumerate(tileScores))
+        score = addsWeights ? b.fma(score, b.scalar(factor), weights[i % 2])
+                            : multiply(score, factor);
+    }
+    factor = 1.0;
   }
   if (hasBias)
-    addBias(tile, scores);
+    addBias(tile, ahead, factor, scores);
   // Last: a term could raise what is removed.
   for (auto [number, isRemoved] : llvm::enumerate(removed)) {
     Value &score = scores[number / 4][number % 4];
@@ -156,8 +162,9 @@ void GPUStreamKernel::addTerms(const Tile &tile, Value stage,
 /// multiplied by, for each of the thread's two queries. A bias or a region may
 /// remove entries, and a tile with such is cut.
 Values GPUStreamKernel::weigh(const Tile &tile, Value stage, Value &isCut,
+                              const Terms &ahead,
                               SmallVectorImpl<Values> &scores, State &state) {
-  addTerms(tile, stage, scores);
+  addTerms(tile, stage, ahead, scores);
   mask(tile, stage, isCut, scores);
   if (scoresHide)
     isCut = b.either(isCut, hasMasked(scores));
@@ -186,14 +193,15 @@ void GPUStreamKernel::rescale(const Values &factors, State &state) {
 
 Values GPUStreamKernel::normalise(SmallVectorImpl<Values> &scores,
                                   State &state) {
-  Value factor = b.scalar(scalesScores ? 1.0 : scale), zero = b.scalar(0.0);
+  bool scales = exponentScale != 1.0;
+  Value factor = b.scalar(exponentScale), zero = b.scalar(0.0);
   Values factors;
   for (int64_t half : {0, 1}) {
     Value top = findTop(scores, half);
     // The four threads of a row.
     top = b.maxNum(top, b.shuffleXor(top, 1));
     top = b.maxNum(top, b.shuffleXor(top, 2));
-    if (!scalesScores)
+    if (scales)
       top = b.fmul(top, factor);
     Value maximum = b.maxNum(state.maximum[half], top);
     factors.push_back(b.exp2(b.fsub(state.maximum[half], maximum)));
@@ -203,8 +211,8 @@ Values GPUStreamKernel::normalise(SmallVectorImpl<Values> &scores,
     Value sum = zero, unordered = zero;
     for (Values &tile : scores)
       for (int64_t i : {2 * half, 2 * half + 1}) {
-        Value shifted = scalesScores ? b.fadd(tile[i], shift)
-                                     : b.fma(tile[i], factor, shift);
+        Value shifted =
+            scales ? b.fma(tile[i], factor, shift) : b.fadd(tile[i], shift);
         unordered = b.fma(tile[i], zero, unordered);
         tile[i] = b.exp2(shifted);
         sum = b.fadd(sum, tile[i]);

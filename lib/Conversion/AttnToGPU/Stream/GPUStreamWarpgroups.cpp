@@ -448,8 +448,9 @@ private:
     awaitOperand(shared.keys, zero);
     w.beginProducts();
     Values scores = startScores(zero);
+    GPUStreamKernel::Terms terms = loadTerms(zero);
     scores = w.waitProducts(0, scores);
-    Values weights = weigh(zero, scores, state, [] {});
+    Values weights = weigh(zero, terms, scores, state, [] {});
     Values carried = k.flatten(state);
     size_t numSums = carried.size();
     carried.append(weights);
@@ -486,8 +487,9 @@ private:
     Values output = startOutput(number, weights, state);
     if (turn)
       w.giveTurn(b.rem(b.add(turn, 1), numConsumers));
+    GPUStreamKernel::Terms terms = loadTerms(next);
     scores = w.waitProducts(1, scores);
-    Values nextWeights = weigh(next, scores, state, [&] {
+    Values nextWeights = weigh(next, terms, scores, state, [&] {
       finishOutput(output, state);
       setFree(shared.values, number);
     });
@@ -496,9 +498,16 @@ private:
     return result;
   }
 
+  /// Starts to load what is added to the scores of a tile, beside products.
+  GPUStreamKernel::Terms loadTerms(Value number) {
+    return k.hasBias ? k.loadTerms(getSharedTile(number))
+                     : GPUStreamKernel::Terms();
+  }
+
   /// Makes weights of the scores of a tile, in pairs of narrow ones: the first
   /// operands of products. Sums of values change after `finish`.
-  Values weigh(Value number, ValueRange scores, GPUStreamKernel::State &state,
+  Values weigh(Value number, const GPUStreamKernel::Terms &terms,
+               ValueRange scores, GPUStreamKernel::State &state,
                function_ref<void()> finish) {
     Value slot = getSlot(number);
     GPUStreamKernel::Tile present = getSharedTile(number);
@@ -507,7 +516,7 @@ private:
     for (size_t i = 0; i < scores.size(); i += 4)
       tile.push_back(Values(scores.slice(i, 4)));
     setFree(shared.keys, number);
-    Values factors = k.weigh(present, slot, isCut, tile, state);
+    Values factors = k.weigh(present, slot, isCut, terms, tile, state);
     keepBehind(k.isSoftmax ? state.sum.back() : tile.back().back());
     // What lanes read themselves comes before the arrival of one.
     if (sharesTiles || k.hasWeights)

@@ -86,7 +86,7 @@ static int64_t chooseKeys(StreamOp op, int64_t mostKeys) {
 /// The sums of a thread, the scores of a tile and the narrow weights of another
 /// fit its 240 registers, 224 with terms, for at most as many keys as here, 16
 /// fewer with places of listed rows; more are spilled. A score region is
-/// computed for all scores at once.
+/// computed for all scores at once, and biases are there before these.
 static TilesAttr chooseWarpgroupTiles(StreamOp op, int64_t sharedBytes) {
   // Blocks of threads begin where blocks of the sequence do.
   if (!canUseWarpgroups(op) || (op.getFirstRow() && op.getBlock()) ||
@@ -106,8 +106,19 @@ static TilesAttr chooseWarpgroupTiles(StreamOp op, int64_t sharedBytes) {
     mostKeys = 160;
   if (!op.getRowLists().empty())
     mostKeys -= 16;
+  auto atMost = [&](int64_t keys, int64_t keysOfWide) {
+    mostKeys = std::min(mostKeys, width <= 128 ? keys : keysOfWide);
+  };
+  // Biases are loaded ahead of the scores, two numbers for each row of keys,
+  // or one where they are the same for all queries.
+  if (llvm::any_of(op.getBiases(), [](Value bias) {
+        return cast<ShapedType>(bias.getType()).getDimSize(2) != 1;
+      }))
+    atMost(112, 64);
+  if (!op.getRelativeKeys().empty())
+    atMost(64, 32);
   if (!op.getScores().empty())
-    mostKeys = std::min<int64_t>(mostKeys, 64);
+    atMost(80, 48);
   int64_t rows = query.getDimSize(2), block = op.getBlock();
   bool isShort = !ShapedType::isDynamic(rows) && rows <= kWarpgroupRows;
   for (int64_t vectors : {2, 1}) {

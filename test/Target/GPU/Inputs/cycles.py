@@ -42,6 +42,21 @@ def dense(width, operands="", names="", types=""):
             f" -> {q}\n  return %r : {q}\n}}\n")
 
 
+def scored(captured, body):
+    """A function of scores that may read %t, which is the argument %m."""
+    capture, argument = (f"(%m : {captured})", f", %t: {captured}") if captured else ("", "")
+    return (f"score{capture} {{\n    ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index{argument}):"
+            f"{body}\n      attn.yield %y : f32\n    }}")
+
+
+def by_distance(width):
+    q, k, t = f"tensor<1x8x4096x{width}xbf16>", f"tensor<1x2x4096x{width}xbf16>", "tensor<8x4096xf32>"
+    return (f"func.func @f(%q: {q}, %k: {k}, %v: {k}, %o: {q}, %t: {t}) -> {q} {{\n"
+            f"  %r = attn.stream query(%q : {q}) source(%k, %v : {k}, {k}) distance_bias(%t : {t})\n"
+            f"      ranges [affine_map<(b)[rows, n] -> (0, rows)>] mask <causal>\n"
+            f"      outs(%o : {q}) {{scale = 8.838835e-02 : f64}} -> {q}\n  return %r : {q}\n}}\n")
+
+
 def gradients(width):
     q, k, l = f"tensor<1x8x4096x{width}xbf16>", f"tensor<1x2x4096x{width}xbf16>", "tensor<1x8x4096xf32>"
     return (f"func.func @f(%q: {q}, %k: {k}, %v: {k}, %o: {q}, %l: {l}, %d: {q}, %g: {k}) -> ({q}, {k}, {k}) {{\n"
@@ -73,6 +88,25 @@ def list_gradients(block, unit, entries):
 KERNELS = {f"dense, causal, D = {width}": dense(width) for width in (64, 128, 256)}
 KERNELS["dense with log weights, D = 128"] = dense(
     128, "log_weight(%w : tensor<1x2x?xf32>)", "w", "tensor<1x2x?xf32>")
+KERNELS["dense with a bias, D = 128"] = dense(128, "bias(%m : tensor<1x8x?x?xbf16>)", "m", "tensor<1x8x?x?xbf16>")
+KERNELS["dense with a bias of padding, D = 128"] = dense(128, "bias(%m : tensor<1x1x1x?xf32>)", "m", "tensor<1x1x1x?xf32>")
+KERNELS |= {f"dense with a soft-cap, D = {width}": dense(width, scored("", """
+      %c = arith.constant 5.0e+01 : f32
+      %p = arith.divf %s, %c : f32
+      %t = math.tanh %p : f32
+      %y = arith.mulf %t, %c : f32""")) for width in (64, 128, 256)}
+KERNELS["dense with ALiBi, D = 128"] = dense(128, scored("tensor<8xf32>", """
+      %x = tensor.extract %t[%h] : tensor<8xf32>
+      %d = arith.subi %j, %i : index
+      %e = arith.index_cast %d : index to i32
+      %g = arith.sitofp %e : i32 to f32
+      %p = arith.mulf %g, %x : f32
+      %y = arith.addf %s, %p : f32"""), "m", "tensor<8xf32>")
+KERNELS["dense with a function that reads a table by distance, D = 128"] = dense(128, scored("tensor<8x?xf32>", """
+      %d = arith.subi %i, %j : index
+      %x = tensor.extract %t[%h, %d] : tensor<8x?xf32>
+      %y = arith.addf %s, %x : f32"""), "m", "tensor<8x?xf32>")
+KERNELS["a bias by distance, D = 128"] = by_distance(128)
 KERNELS["fast multipole, 128 tokens near, D = 128"] = artefacts.multipole(128, 8192, 128, 4, 8, 2)[0]
 KERNELS["vq, blocks of 512, 512 codewords, D = 128"] = artefacts.vq(128, 8192, 512, 512, 8, 2)
 KERNELS["lists of blocks of 64 rows for 128 queries, D = 128"] = lists(128, 64, 16)

@@ -70,6 +70,15 @@ FUNCTIONS = {
 }  # fmt: skip
 
 
+@pytest.mark.parametrize("name", ["dense", "scores", "stream"])
+def test_gpu(name):
+    """A kernel of a GPU calls no function."""
+    arrays = [*map(jnp.asarray, ARRAYS)]
+    found = fovea.import_jax(FUNCTIONS[name], *arrays, target="gpu-sim")(*arrays)
+    for mine, theirs in zip(jax.tree.leaves(found), jax.tree.leaves(FUNCTIONS[name](*arrays)), strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_equals_xla(name):
     function, arrays = FUNCTIONS[name], [*map(jnp.asarray, ARRAYS)]

@@ -67,6 +67,13 @@ def test_functions(name):
     near(program(K, V, Q), function(K, V, Q))
 
 
+@pytest.mark.parametrize("name", ["dense", "scores", "far"])
+def test_gpu(name):
+    """A kernel of a GPU calls no function."""
+    program = fovea.import_torch(Call(FUNCTIONS[name]), Q, K, V, target="gpu-sim")
+    near(program(Q, K, V), FUNCTIONS[name](Q, K, V))
+
+
 def test_modules(tmp_path):
     """What replaces the attention of a model is a part of its program."""
     torch.manual_seed(0)

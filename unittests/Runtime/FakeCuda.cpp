@@ -31,6 +31,13 @@ EXPORT void *fakeCudaLastFreeStream() { return fakeCuda()->lastFreeStream; }
 EXPORT size_t fakeCudaCount(const char *name) {
   return fakeCuda()->count(name);
 }
+EXPORT size_t fakeCudaUsedBytes() { return fakeCuda()->usedBytes; }
+/// The function fails after as many calls.
+EXPORT void fakeCudaFail(const char *name, int result, int successes) {
+  fakeCuda()->failing = name;
+  fakeCuda()->result = result;
+  fakeCuda()->successes = successes;
+}
 
 /// Whether a call is possible while a stream captures, in the mode "global",
 /// which that of PyTorch is; `stream` is null for calls without one.
@@ -360,6 +367,7 @@ struct FakePlane {
 };
 EXPORT int cuMemcpy2DAsync_v2(const FakePlane *plane, void *stream) {
   ENTER_ON("cuMemcpy2DAsync_v2", true, stream);
+  fake.lastStream = stream;
   const auto &[from, to, bytes, count] = *plane;
   for (size_t row = 0; row < count; ++row)
     memcpy(to.device + row * to.pitch, from.device + row * from.pitch, bytes);

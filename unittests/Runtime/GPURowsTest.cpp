@@ -186,4 +186,80 @@ TEST_F(GPUTest, CopiesUnalignedMemoryOfTheDevice) {
   EXPECT_EQ(fovea_rt_gpu_release(kKind, pointer), FOVEA_RT_OK);
 }
 
+//===----------------------------------------------------------------------===//
+// Copies of arrays
+//===----------------------------------------------------------------------===//
+
+/// Copies an array of these extents between blocks of the device, and returns
+/// how many calls of the driver that took; -1 where an element is wrong.
+struct GPUCopies : GPUTest {
+  using Numbers = std::array<int64_t, 4>;
+  static constexpr int64_t kCount = 4096;
+
+  int64_t copy(Numbers extents, Numbers to, Numbers from) {
+    void *blocks[2];
+    for (void *&block : blocks)
+      EXPECT_EQ(fovea_rt_gpu_acquire(kKind, kCount * 4, &block), FOVEA_RT_OK);
+    EXPECT_EQ(fovea_rt_gpu_clear(kKind, blocks[0], kCount * 4), FOVEA_RT_OK);
+    auto *written = static_cast<int32_t *>(blocks[0]),
+         *read = static_cast<int32_t *>(blocks[1]);
+    std::array<int32_t, kCount> expected = {};
+    for (int32_t i = 0; i < kCount; ++i)
+      read[i] = i + 1;
+    for (int64_t a = 0; a < extents[0]; ++a)
+      for (int64_t b = 0; b < extents[1]; ++b)
+        for (int64_t c = 0; c < extents[2]; ++c)
+          for (int64_t d = 0; d < extents[3]; ++d)
+            expected[a * to[0] + b * to[1] + c * to[2] + d * to[3]] =
+                read[a * from[0] + b * from[1] + c * from[2] + d * from[3]];
+    fake->calls.clear();
+    static Numbers shape, strides[2];
+    static void *places[2];
+    shape = extents;
+    strides[0] = to;
+    strides[1] = from;
+    std::copy_n(blocks, 2, places);
+    EXPECT_EQ(invoke([] {
+                fovea_rt_gpu_queue *queue = fovea_rt_gpu_begin(kKind);
+                fovea_rt_gpu_copy_array(places[0], strides[0].data(), places[1],
+                                        strides[1].data(), 4, 4, shape.data());
+                fovea_rt_gpu_end(queue);
+              }),
+              FOVEA_RT_OK)
+        << error();
+    int64_t count = fake->count("cuMemcpy2DAsync_v2");
+    if (!std::equal(expected.begin(), expected.end(), written))
+      count = -1;
+    for (void *block : blocks)
+      EXPECT_EQ(fovea_rt_gpu_release(kKind, block), FOVEA_RT_OK);
+    return count;
+  }
+};
+
+TEST_F(GPUCopies, AreFewCalls) {
+  // A token, and tokens, of [B,H,N,D] to places of [B,H,9,D].
+  EXPECT_EQ(copy({2, 3, 1, 8}, {216, 72, 8, 1}, {24, 8, 8, 1}), 1);
+  EXPECT_EQ(copy({2, 3, 4, 8}, {216, 72, 8, 1}, {96, 32, 8, 1}), 1);
+  // Heads side by side on both sides: all of a batch entry is one run.
+  EXPECT_EQ(copy({2, 3, 4, 8}, {216, 8, 24, 1}, {96, 8, 24, 1}), 1);
+  // On one side alone: rows, of the longest axis at once.
+  EXPECT_EQ(copy({2, 3, 4, 8}, {216, 8, 24, 1}, {96, 32, 8, 1}), 6);
+  // Everything without gaps, and single elements.
+  EXPECT_EQ(copy({2, 3, 4, 8}, {96, 32, 8, 1}, {96, 32, 8, 1}), 1);
+  EXPECT_EQ(copy({2, 1, 1, 8}, {8, 8, 8, 1}, {16, 16, 16, 2}), 1);
+  EXPECT_EQ(copy({1, 1, 1, 1}, {1, 1, 1, 1}, {1, 1, 1, 1}), 1);
+  // Rows that are read again, row by row.
+  EXPECT_EQ(copy({1, 3, 4, 8}, {96, 32, 8, 1}, {96, 0, 8, 1}), 3);
+  EXPECT_EQ(copy({0, 3, 4, 8}, {96, 32, 8, 1}, {96, 32, 8, 1}), 0);
+}
+
+TEST_F(GPUCopies, FailWithoutADriverThatDoes) {
+  fail("cuMemsetD8Async", 1);
+  void *block;
+  EXPECT_EQ(fovea_rt_gpu_acquire(kKind, 64, &block), FOVEA_RT_OK);
+  EXPECT_EQ(fovea_rt_gpu_clear(kKind, block, 64), FOVEA_RT_DEVICE);
+  EXPECT_THAT(error(), HasSubstr("cannot fill 64 elements on device 0"));
+  EXPECT_EQ(fovea_rt_gpu_release(kKind, block), FOVEA_RT_OK);
+}
+
 } // namespace

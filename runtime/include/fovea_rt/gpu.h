@@ -185,6 +185,18 @@ FOVEA_RT_EXPORT void fovea_rt_gpu_forget(const void *pointer);
 FOVEA_RT_EXPORT void fovea_rt_gpu_copy(fovea_rt_gpu_queue *queue, void *to,
                                        const void *from, int64_t bytes);
 
+/*
+ * Copies an array to another of the same extents, by its rows and without the
+ * host, on the queue that the invocation opened last: memory of its device.
+ * Neither overlaps the other, and no two elements of `to` each other.
+ *   rank        1 to 8
+ *   to_strides, from_strides, extents  [rank], in elements
+ */
+FOVEA_RT_EXPORT void
+fovea_rt_gpu_copy_array(void *to, const int64_t *to_strides, const void *from,
+                        const int64_t *from_strides, int64_t element_bytes,
+                        int32_t rank, const int64_t *extents);
+
 /* Fills `count` elements of `element_bytes` (1, 2 or 4) with `value`. */
 FOVEA_RT_EXPORT void fovea_rt_gpu_fill(fovea_rt_gpu_queue *queue, void *to,
                                        int64_t count, int32_t element_bytes,
@@ -371,6 +383,7 @@ FOVEA_RT_EXPORT fovea_rt_status fovea_rt_gpu_get_properties(
 
 /* The device that queues of the calling thread use from now on; 0 at first. */
 FOVEA_RT_EXPORT fovea_rt_status fovea_rt_gpu_set_device(int32_t device);
+FOVEA_RT_EXPORT int32_t fovea_rt_gpu_get_device(void);
 
 /* CUDA's legacy default stream, CU_STREAM_LEGACY. */
 #define FOVEA_RT_GPU_LEGACY_STREAM ((void *)1)
@@ -384,11 +397,11 @@ FOVEA_RT_EXPORT fovea_rt_status fovea_rt_gpu_set_device(int32_t device);
 FOVEA_RT_EXPORT void fovea_rt_gpu_set_stream(void *stream);
 
 /*
- * Memory of the calling thread's device. A copy or a fill is done when the
- * function returns. fovea_rt_gpu_release also takes results of an invocation,
- * as fovea_rt_free does; null is ignored. A result made on a stream of the
- * caller is freed after what that stream was given before, so that work of
- * other streams with it must be done; all other memory after all work of the
+ * Memory of the calling thread's device. A copy, or what makes it zero, is done
+ * when the function returns. fovea_rt_gpu_release also takes results of an
+ * invocation, as fovea_rt_free does; null is ignored. A result made on a stream
+ * of the caller is freed after what that stream was given before, so that work
+ * of other streams with it must be done; all other memory after all work of the
  * device. A stream not made here must outlive the results made on it.
  */
 FOVEA_RT_EXPORT fovea_rt_status fovea_rt_gpu_acquire(int32_t kind,
@@ -399,6 +412,8 @@ FOVEA_RT_EXPORT fovea_rt_status fovea_rt_gpu_release(int32_t kind,
 FOVEA_RT_EXPORT fovea_rt_status fovea_rt_gpu_transfer(int32_t kind, void *to,
                                                       const void *from,
                                                       int64_t bytes);
+FOVEA_RT_EXPORT fovea_rt_status fovea_rt_gpu_clear(int32_t kind, void *pointer,
+                                                   int64_t bytes);
 
 /* The device whose memory `pointer` is, or -1 for memory of the host. */
 FOVEA_RT_EXPORT fovea_rt_status fovea_rt_gpu_locate(int32_t kind,

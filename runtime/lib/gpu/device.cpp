@@ -139,4 +139,6 @@ fovea_rt_status fovea_rt_gpu_set_device(int32_t device) {
   return FOVEA_RT_OK;
 }
 
+int32_t fovea_rt_gpu_get_device(void) { return threadDevice; }
+
 void fovea_rt_gpu_set_stream(void *stream) { threadStream = stream; }

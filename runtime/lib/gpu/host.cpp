@@ -77,27 +77,50 @@ fovea_rt_status fovea_rt_gpu_release(int32_t kind, void *pointer) {
   });
 }
 
+/// Fails where the thread's stream captures a graph, for which the host would
+/// have to wait.
+static fovea_rt_status refuseCapture(GPUDevice &device, char *text) {
+  int32_t isCaptured = 0;
+  if (void *stream = chosenStream())
+    if (fovea_rt_status status = device.driver->is_capturing(
+            device.handle, stream, &isCaptured, text))
+      return status;
+  if (!isCaptured)
+    return FOVEA_RT_OK;
+  snprintf(text, FOVEA_RT_GPU_TEXT,
+           "the host reads or writes numbers of this function, which a "
+           "CUDA graph that is being captured cannot hold");
+  return FOVEA_RT_INVALID_ARGUMENT;
+}
+
 fovea_rt_status fovea_rt_gpu_transfer(int32_t kind, void *to, const void *from,
                                       int64_t bytes) {
   return onDevice(kind, [&](GPUDevice &device, char *text) {
     if (bytes <= 0)
       return fovea_rt_status(FOVEA_RT_OK);
-    int32_t ignored, isCaptured = 0;
+    if (fovea_rt_status status = refuseCapture(device, text))
+      return status;
+    int32_t ignored;
     const fovea_rt_gpu_driver *driver = device.driver;
-    if (void *stream = chosenStream())
-      if (fovea_rt_status status =
-              driver->is_capturing(device.handle, stream, &isCaptured, text))
-        return status;
-    if (isCaptured) {
-      snprintf(text, FOVEA_RT_GPU_TEXT,
-               "the host reads or writes numbers of this function, which a "
-               "CUDA graph that is being captured cannot hold");
-      return fovea_rt_status(FOVEA_RT_INVALID_ARGUMENT);
-    }
     int32_t toPlace = driver->locate(device.handle, to, &ignored);
     int32_t fromPlace = driver->locate(device.handle, from, &ignored);
     if (fovea_rt_status status = driver->copy(device.handle, to, toPlace, from,
                                               fromPlace, bytes, nullptr, text))
+      return status;
+    return driver->synchronize(device.handle, nullptr, 0, text);
+  });
+}
+
+fovea_rt_status fovea_rt_gpu_clear(int32_t kind, void *pointer, int64_t bytes) {
+  return onDevice(kind, [&](GPUDevice &device, char *text) {
+    if (bytes <= 0)
+      return fovea_rt_status(FOVEA_RT_OK);
+    if (fovea_rt_status status = refuseCapture(device, text))
+      return status;
+    const fovea_rt_gpu_driver *driver = device.driver;
+    if (fovea_rt_status status =
+            driver->fill(device.handle, pointer, bytes, /*elementBytes=*/1, 0,
+                         nullptr, text))
       return status;
     return driver->synchronize(device.handle, nullptr, 0, text);
   });

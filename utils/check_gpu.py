@@ -11,7 +11,7 @@ Needs this checkout and the package `fovea`, of a wheel or of a build, but no LL
 folder gets report.md, report.json and what the steps print:
 
     numbers      the shape matrices of the tests, on the GPU, against NumPy
-    torch        functions of fovea.torch on tensors of the GPU, against those of the CPU
+    torch        functions and caches of fovea.torch on tensors of the GPU, against those of the CPU
     sanitizer    a sample of them under compute-sanitizer: memory, races, barriers
     calibration  rates and latencies that the cycle model takes from publications
     benchmarks   kernels beside PyTorch's own, a large product and a large copy

@@ -48,6 +48,7 @@ Expected<KVCache> KVCache::create(int64_t batch, int64_t heads, int64_t width,
 Error KVCache::append(const TensorRef &k, const std::optional<TensorRef> &v,
                       const std::optional<TensorRef> &given) {
   Checker check;
+  checkDevice(check, memory);
   NewTokens tokens(check, k, v, memory, getBatch());
   SmallVector<int64_t, 4> added =
       countNewTokens(check, given, getBatch(), tokens.getLength());
@@ -63,24 +64,40 @@ Error KVCache::append(const TensorRef &k, const std::optional<TensorRef> &v,
     return check.takeError();
   if (Error error = tokens.makeReadable())
     return error;
-  for (auto [entry, count, length] : enumerate(added, lengths)) {
+  // Entries that get as many tokens in the same place are one copy.
+  SmallVector<ElementCopy, 2> copies;
+  for (int64_t first = 0, end; first < getBatch(); first = end) {
+    int64_t count = added[first], length = lengths[first];
+    for (end = first + 1;
+         end < getBatch() && added[end] == count && lengths[end] == length;)
+      ++end;
+    if (count == 0)
+      continue;
     for (auto [side, own] : enumerate(getHeadsFirst(memory)))
-      copyElements(tokens.getRows(side, 0, count).slice(0, entry, 1),
-                   own.slice(2, length, count).slice(0, entry, 1));
-    length += count;
+      copies.push_back(
+          {tokens.getRows(side, 0, count).slice(0, first, end - first),
+           own.slice(2, length, count).slice(0, first, end - first)});
   }
+  if (Error error = copyAll(copies, memory.target))
+    return error;
+  for (auto [count, length] : zip_equal(added, lengths))
+    length += count;
   return Error::success();
 }
 
 Expected<AttentionResult> KVCache::attend(const TensorRef &q,
                                           const AttendOptions &options) const {
   Checker check;
-  check.elementType(Argument("q", q), {getElementType()});
+  checkDevice(check, memory);
+  Argument query("q", q);
+  check.elementType(query, {getElementType()});
+  checkPlace(check, memory, query);
   check.check(!options.lengths,
               "lengths: found some, needed none: the cache knows them");
+  DenseOptions call = options;
+  call.target = findTarget(check, memory, options.target);
   if (check.hasFailed())
     return check.takeError();
-  DenseOptions call = options;
   SmallVector<int64_t, 1> shape{getBatch()};
   if (!all_equal(lengths))
     call.lengths = TensorRef{const_cast<int64_t *>(lengths.data()),
@@ -119,24 +136,46 @@ Error KVCache::truncate(const TensorRef &given) {
 //===----------------------------------------------------------------------===//
 
 Expected<KVCache> KVCache::fork() const {
-  Expected<KVCache> copy = create(
-      getBatch(), memory.getNumHeads(), memory.getWidth(), capacity,
-      {getValueWidth(), getElementType(), isTokensFirst(), hasValuesInKeys()});
+  Checker check;
+  checkDevice(check, memory);
+  if (check.hasFailed())
+    return check.takeError();
+  if (Error error = waitForTokens(memory))
+    return std::move(error);
+  Expected<KVCache> copy =
+      create(getBatch(), memory.getNumHeads(), memory.getWidth(), capacity,
+             {getValueWidth(), getElementType(), isTokensFirst(),
+              hasValuesInKeys(), getTarget()});
   if (!copy)
     return copy;
   int64_t length = *max_element(lengths);
+  SmallVector<ElementCopy, 2> copies;
   for (auto [from, to] :
        zip_equal(getHeadsFirst(memory), getHeadsFirst(copy->memory)))
-    copyElements(from.slice(2, 0, length), to.slice(2, 0, length));
+    copies.push_back({from.slice(2, 0, length), to.slice(2, 0, length)});
+  if (Error error = copyAll(copies, memory.target))
+    return std::move(error);
+  if (Error error = waitForTokens(memory))
+    return std::move(error);
   copy->lengths = lengths;
   return copy;
 }
 
 Error KVCache::save(StringRef path) const {
+  Checker check;
+  checkDevice(check, memory);
+  if (check.hasFailed())
+    return check.takeError();
+  if (Error error = waitForTokens(memory))
+    return error;
   int64_t length = *max_element(lengths);
   SmallVector<StridedView, 2> sides = getHeadsFirst(memory);
-  for (StridedView &side : sides)
+  SmallVector<OwnedTensor, 2> copies(sides.size());
+  for (auto [side, copy] : zip_equal(sides, copies)) {
     side = side.slice(2, 0, length);
+    if (Error error = moveToHost(side, copy, memory.target))
+      return error;
+  }
   SmallVector<int64_t, 1> shape{getBatch()};
   TensorRef counts{const_cast<int64_t *>(lengths.data()), ElementType::I64,
                    shape};
@@ -147,7 +186,7 @@ Error KVCache::save(StringRef path) const {
                      nameArrays(sides, {{"lengths", counts}}));
 }
 
-Expected<KVCache> KVCache::load(StringRef path) {
+Expected<KVCache> KVCache::load(StringRef path, Target target) {
   Expected<ArrayFile> file = ArrayFile::read(
       path, kKind, {"capacity", "tokens_first", "values_in_keys"});
   if (!file)
@@ -163,7 +202,7 @@ Expected<KVCache> KVCache::load(StringRef path) {
       stored->shape[0], stored->shape[1], stored->shape[3],
       file->getNumber("capacity"),
       {*valueWidth, stored->elementType, file->getNumber("tokens_first") != 0,
-       file->getNumber("values_in_keys") != 0});
+       file->getNumber("values_in_keys") != 0, target});
   if (!cache)
     return cache;
   if (length > cache->capacity)
@@ -173,9 +212,8 @@ Expected<KVCache> KVCache::load(StringRef path) {
   SmallVector<StridedView, 2> sides = getHeadsFirst(cache->memory);
   for (StridedView &side : sides)
     side = side.slice(2, 0, length);
-  for (const NamedArray &each : nameArrays(sides, {{"lengths", counts}}))
-    if (Error error = file->load(each.name, each.array))
-      return std::move(error);
+  if (Error error = loadArrays(*file, sides, {{"lengths", counts}}, target))
+    return std::move(error);
   if (any_of(cache->lengths,
              [&](int64_t count) { return count < 0 || count > length; }))
     return file->fail("which has lengths beyond its tokens");

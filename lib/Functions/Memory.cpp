@@ -152,23 +152,88 @@ Expected<TensorRef> functions::prepareOnHost(const Argument &argument,
   if (!memory)
     return memory.takeError();
   copy = std::move(*memory);
-  auto copyFromDevice = [&] {
-    fovea_rt_gpu_queue *queue = fovea_rt_gpu_begin(FOVEA_RT_GPU_CUDA);
-    forEachRun(argument.getRef(), copy.getRef(),
-               [&](char *from, char *to, int64_t bytes) {
-                 fovea_rt_gpu_copy(queue, to, from, bytes);
-               });
-    fovea_rt_gpu_end(queue);
-  };
-  void *arguments[] = {&copyFromDevice};
-  fovea_rt_status status = fovea_rt_invoke(
-      [](void **given) {
-        (*static_cast<decltype(copyFromDevice) *>(given[0]))();
-      },
-      arguments);
-  if (status != FOVEA_RT_OK)
-    return createStringError(fovea_rt_last_error());
+  if (Error error = copyAll(
+          {{StridedView(argument.getRef()), StridedView(copy.getRef())}},
+          target))
+    return std::move(error);
   return copy.getRef();
+}
+
+//===----------------------------------------------------------------------===//
+// Memory of a GPU
+//===----------------------------------------------------------------------===//
+
+/// What the runtime said last.
+static Error takeStatus(fovea_rt_status status) {
+  if (status == FOVEA_RT_OK)
+    return Error::success();
+  std::error_code code = inconvertibleErrorCode();
+  if (status == FOVEA_RT_OUT_OF_MEMORY)
+    code = std::make_error_code(std::errc::not_enough_memory);
+  if (status == FOVEA_RT_INVALID_ARGUMENT)
+    code = std::make_error_code(std::errc::invalid_argument);
+  return createStringError(code, fovea_rt_last_error());
+}
+
+Expected<OwnedTensor> functions::allocateOnGPU(ElementType type,
+                                               ArrayRef<int64_t> shape) {
+  int64_t bytes = getByteWidth(type);
+  for (int64_t extent : shape)
+    if (MulOverflow(bytes, extent, bytes))
+      return createStringError(
+          std::make_error_code(std::errc::not_enough_memory),
+          "an array of shape " + toTuple(shape) +
+              " has more bytes than 64 bits can count");
+  void *data = nullptr;
+  if (Error error =
+          takeStatus(fovea_rt_gpu_acquire(FOVEA_RT_GPU_CUDA, bytes, &data)))
+    return std::move(error);
+  OwnedTensor memory(
+      data,
+      [](void *pointer) {
+        (void)fovea_rt_gpu_release(FOVEA_RT_GPU_CUDA, pointer);
+      },
+      data, type, shape);
+  if (Error error =
+          takeStatus(fovea_rt_gpu_clear(FOVEA_RT_GPU_CUDA, data, bytes)))
+    return std::move(error);
+  return std::move(memory);
+}
+
+/// In an invocation.
+static void copyByQueue(ArrayRef<ElementCopy> copies, Target target) {
+  fovea_rt_gpu_queue *queue = fovea_rt_gpu_begin(FOVEA_RT_GPU_CUDA);
+  for (const ElementCopy &each : copies) {
+    TensorRef from = each.from, to = each.to;
+    if (isOnDevice(from.data, target) && isOnDevice(to.data, target)) {
+      // No frame here owns memory: a failure abandons it.
+      fovea_rt_gpu_copy_array(to.data, to.strides.data(), from.data,
+                              from.strides.data(), getByteWidth(to.elementType),
+                              to.shape.size(), to.shape.data());
+      continue;
+    }
+    forEachRun(from, to, [&](char *source, char *place, int64_t bytes) {
+      fovea_rt_gpu_copy(queue, place, source, bytes);
+    });
+  }
+  fovea_rt_gpu_end(queue);
+}
+
+Error functions::copyAll(ArrayRef<ElementCopy> copies, Target target) {
+  bool usesDevice = any_of(copies, [&](const ElementCopy &each) {
+    return isOnDevice(TensorRef(each.from).data, target) ||
+           isOnDevice(TensorRef(each.to).data, target);
+  });
+  if (!usesDevice) {
+    for (const ElementCopy &each : copies)
+      copyElements(each.from, each.to);
+    return Error::success();
+  }
+  auto run = [&] { copyByQueue(copies, target); };
+  void *arguments[] = {&run};
+  return takeStatus(fovea_rt_invoke(
+      [](void **given) { (*static_cast<decltype(run) *>(given[0]))(); },
+      arguments));
 }
 
 std::optional<Argument> functions::getPlace(Checker &check,

@@ -10,6 +10,7 @@
 #define FOVEA_LIB_FUNCTIONS_MEMORY_H
 
 #include "Arguments.h"
+#include "StridedView.h"
 #include "fovea/ExecutionEngine/Compiler.h"
 #include "fovea/Functions/ResultMemory.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
@@ -39,6 +40,20 @@ llvm::Expected<TensorRef> prepareOnHost(const Argument &argument, Target target,
 
 /// Copies elements to those of an array of the same shape and type.
 void copyElements(const TensorRef &from, const TensorRef &to);
+
+/// Zeroed memory of the GPU that the calling thread has chosen. Whoever frees
+/// it waits for all work of that.
+llvm::Expected<OwnedTensor> allocateOnGPU(ElementType type,
+                                          llvm::ArrayRef<int64_t> shape);
+
+/// Elements that go to others of the same shape and type.
+struct ElementCopy {
+  StridedView from, to;
+};
+
+/// Does so in that order. What lies on a GPU is copied by the stream of the
+/// caller, which the call waits for if one side is memory of the host.
+llvm::Error copyAll(llvm::ArrayRef<ElementCopy> copies, Target target);
 
 /// Calls `take` with the bytes of all elements in row-major order.
 void visitElements(const TensorRef &array,

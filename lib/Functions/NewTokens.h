@@ -33,6 +33,7 @@ makeTokenMemory(Checker &check, const llvm::Twine &found, int64_t count,
                 int64_t heads, int64_t rows, int64_t width,
                 const Options &options) {
   TokenMemory memory;
+  memory.target = options.target;
   memory.hasTokensFirst = options.tokensFirst;
   memory.valuesAreKeys = options.valuesAreKeys;
   memory.valueWidth = options.valueWidth.value_or(width);
@@ -48,6 +49,17 @@ llvm::SmallVector<StridedView, 2> getSides(const TokenMemory &memory);
 llvm::SmallVector<StridedView, 2> getHeadsFirst(const TokenMemory &memory);
 /// Keys and values with heads first.
 std::pair<StridedView, StridedView> getKeysAndValues(const TokenMemory &memory);
+
+/// Fails where work on memory of a GPU cannot be done: on another one, and in a
+/// graph, which would have the tokens of today whenever it is launched.
+void checkDevice(Checker &check, const TokenMemory &memory);
+/// Fails unless an array lies where kernels read it with that memory.
+void checkPlace(Checker &check, const TokenMemory &memory,
+                const Argument &array);
+/// The target of a call whose options ask for `given`.
+Target findTarget(Checker &check, const TokenMemory &memory, Target given);
+/// Waits for what streams of other calls do with memory of a GPU.
+llvm::Error waitForTokens(const TokenMemory &memory);
 
 /// How many of `length` tokens each batch entry gets: `given` [B] of them, or
 /// all.
@@ -91,6 +103,8 @@ public:
 
   /// Fails unless they can be read. What is to be checked comes before.
   llvm::Error makeReadable() {
+    if (isOnGPU)
+      return llvm::Error::success();
     copies.resize(arrays.size());
     for (auto [array, copy] : llvm::zip_equal(arrays, copies)) {
       llvm::Expected<TensorRef> readable =
@@ -124,6 +138,8 @@ private:
     return argument;
   }
 
+  /// Then any strides can be read.
+  bool isOnGPU = false;
   llvm::SmallVector<Argument, 2> arrays;
   llvm::SmallVector<OwnedTensor, 2> copies;
 };

@@ -19,13 +19,6 @@ PagePool::PagePool(TokenMemory taken)
     freePages.push_back(static_cast<int32_t>(number));
 }
 
-void PagePool::copyPage(int32_t from, int32_t to, int64_t rows) const {
-  for (const StridedView &side : getHeadsFirst(memory)) {
-    StridedView pages = side.slice(2, 0, rows);
-    copyElements(pages.slice(0, from, 1), pages.slice(0, to, 1));
-  }
-}
-
 int64_t PagePool::getNumFree() const {
   std::lock_guard lock(mutex);
   return freePages.size();

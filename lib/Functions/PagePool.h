@@ -26,8 +26,6 @@ public:
 
   const TokenMemory &getMemory() const { return memory; }
   int64_t getNumPages() const { return memory.keys.getShape()[0]; }
-  /// Copies the first `rows` of a page.
-  void copyPage(int32_t from, int32_t to, int64_t rows) const;
 
   int64_t getNumFree() const;
   bool isShared(int32_t page) const;

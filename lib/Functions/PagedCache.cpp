@@ -57,6 +57,9 @@ ElementType PagedCache::getElementType() const {
   return pool->getMemory().getElementType();
 }
 
+Target PagedCache::getTarget() const { return pool->getMemory().target; }
+int32_t PagedCache::getDevice() const { return pool->getMemory().device; }
+
 int64_t PagedCache::getNumBytes() const {
   return pool->getMemory().getNumBytes();
 }
@@ -86,6 +89,7 @@ Expected<PagedCache> PagedCache::create(int64_t pages, int64_t page,
 Error PagedCache::append(const TensorRef &k, const std::optional<TensorRef> &v,
                          const std::optional<TensorRef> &given) {
   Checker check;
+  checkDevice(check, pool->getMemory());
   NewTokens tokens(check, k, v, pool->getMemory(), getBatch());
   SmallVector<int64_t, 4> added =
       countNewTokens(check, given, getBatch(), tokens.getLength());
@@ -95,13 +99,16 @@ Error PagedCache::append(const TensorRef &k, const std::optional<TensorRef> &v,
     return error;
   // The last page of a sequence, where another one has it as well.
   int64_t page = getPage(), needed = 0;
-  SmallVector<bool, 4> copies;
+  SmallVector<int32_t, 4> shared;
+  SmallVector<size_t, 4> sizes;
   for (auto [count, length, table] : zip_equal(added, lengths, tables)) {
     needed += static_cast<int64_t>(divideCeil(length + count, page)) -
               static_cast<int64_t>(table.size());
-    copies.push_back(count > 0 && length % page != 0 &&
-                     pool->isShared(table.back()));
-    needed += copies.back();
+    bool isCopied =
+        count > 0 && length % page != 0 && pool->isShared(table.back());
+    needed += isCopied;
+    shared.push_back(isCopied ? table.back() : -1);
+    sizes.push_back(table.size());
   }
   std::optional<std::vector<int32_t>> taken = pool->take(needed);
   if (!taken) {
@@ -111,27 +118,49 @@ Error PagedCache::append(const TensorRef &k, const std::optional<TensorRef> &v,
     return check.takeError();
   }
   SmallVector<StridedView, 2> own = getHeadsFirst(pool->getMemory());
+  SmallVector<ElementCopy, 2> copies;
   auto next = taken->begin();
   for (auto [entry, count] : enumerate(added)) {
     std::vector<int32_t> &table = tables[entry];
-    if (copies[entry]) {
-      int32_t shared = std::exchange(table.back(), *next++);
-      pool->copyPage(shared, table.back(), lengths[entry] % page);
-      pool->release(shared);
+    int64_t length = lengths[entry];
+    if (shared[entry] >= 0) {
+      table.back() = *next++;
+      for (const StridedView &side : own) {
+        StridedView rows = side.slice(2, 0, length % page);
+        copies.push_back(
+            {rows.slice(0, shared[entry], 1), rows.slice(0, table.back(), 1)});
+      }
     }
     for (int64_t done = 0; done < count;) {
-      int64_t place = lengths[entry] % page;
+      int64_t place = (length + done) % page;
       if (place == 0)
         table.push_back(*next++);
       int64_t run = std::min(count - done, page - place);
       for (auto [side, memory] : enumerate(own))
-        copyElements(tokens.getRows(side, done, run).slice(0, entry, 1),
-                     memory.slice(0, table.back(), 1).slice(2, place, run));
+        copies.push_back(
+            {tokens.getRows(side, done, run).slice(0, entry, 1),
+             memory.slice(0, table.back(), 1).slice(2, place, run)});
       done += run;
-      lengths[entry] += run;
     }
   }
-  return Error::success();
+  Error error = copyAll(copies, getTarget());
+  bool hasFailed(error);
+  for (auto [entry, count] : enumerate(added)) {
+    std::vector<int32_t> &table = tables[entry];
+    if (!hasFailed)
+      lengths[entry] += count;
+    else
+      table.resize(sizes[entry]);
+    if (shared[entry] < 0)
+      continue;
+    if (hasFailed)
+      table.back() = shared[entry];
+    else
+      pool->release(shared[entry]);
+  }
+  if (hasFailed)
+    pool->release(*taken);
+  return error;
 }
 
 std::vector<int32_t> PagedCache::makeTable(int64_t &width) const {
@@ -147,9 +176,13 @@ std::vector<int32_t> PagedCache::makeTable(int64_t &width) const {
 Expected<AttentionResult>
 PagedCache::attend(const TensorRef &q, const PagedOptions &options) const {
   Checker check;
+  checkDevice(check, pool->getMemory());
   Argument query = check.tensor("q", q, 4, "[B,H,N,D]");
   check.elementType(query, {getElementType()});
   check.match("q", "batch", query.shape[0], getBatch());
+  checkPlace(check, pool->getMemory(), query);
+  PagedOptions call = options;
+  call.target = findTarget(check, pool->getMemory(), options.target);
   if (check.hasFailed())
     return check.takeError();
   int64_t width;
@@ -159,7 +192,7 @@ PagedCache::attend(const TensorRef &q, const PagedOptions &options) const {
   return paged(
       q, keys, values, {table.data(), ElementType::I32, tableShape},
       {const_cast<int64_t *>(lengths.data()), ElementType::I64, countShape},
-      options);
+      call);
 }
 
 Error PagedCache::truncate(ArrayRef<int64_t> found, StringRef name) {
@@ -223,6 +256,12 @@ Expected<PagedCache> PagedCache::fork(ArrayRef<int64_t> sequences) const {
 }
 
 Error PagedCache::save(StringRef path) const {
+  Checker check;
+  checkDevice(check, pool->getMemory());
+  if (check.hasFailed())
+    return check.takeError();
+  if (Error error = waitForTokens(pool->getMemory()))
+    return error;
   // Own pages alone, numbered as sequences have them.
   int64_t width;
   std::vector<int32_t> table = makeTable(width), pages,
@@ -238,8 +277,10 @@ Error PagedCache::save(StringRef path) const {
   }
   int64_t used = pages.size(), tableShape[] = {getBatch(), width},
           countShape[] = {getBatch()};
-  bool isInPlace = equal(pages, seq<int32_t>(0, used));
+  bool isInPlace =
+      getTarget() != Target::GPU && equal(pages, seq<int32_t>(0, used));
   SmallVector<OwnedTensor, 2> copies;
+  SmallVector<ElementCopy, 0> moves;
   SmallVector<StridedView, 2> own;
   for (const StridedView &memory : getSides(pool->getMemory())) {
     if (isInPlace) {
@@ -254,9 +295,11 @@ Error PagedCache::save(StringRef path) const {
     own.emplace_back(copy->getRef());
     copies.push_back(std::move(*copy));
     for (auto [number, page] : enumerate(pages))
-      copyElements(memory.slice(0, page, 1),
-                   own.back().slice(0, static_cast<int64_t>(number), 1));
+      moves.push_back({memory.slice(0, page, 1),
+                       own.back().slice(0, static_cast<int64_t>(number), 1)});
   }
+  if (Error error = copyAll(moves, getTarget()))
+    return error;
   TensorRef counts{const_cast<int64_t *>(lengths.data()), ElementType::I64,
                    countShape};
   return writeArrays(
@@ -268,7 +311,7 @@ Error PagedCache::save(StringRef path) const {
                        {"lengths", counts}}));
 }
 
-Expected<PagedCache> PagedCache::load(StringRef path) {
+Expected<PagedCache> PagedCache::load(StringRef path, Target target) {
   Expected<ArrayFile> file =
       ArrayFile::read(path, kKind, {"pages", "tokens_first", "values_in_keys"});
   if (!file)
@@ -286,7 +329,7 @@ Expected<PagedCache> PagedCache::load(StringRef path) {
       create(file->getNumber("pages"), page, stored->shape[tokensFirst ? 2 : 1],
              stored->shape[3],
              {storedTable->shape[0], *valueWidth, stored->elementType,
-              tokensFirst, file->getNumber("values_in_keys") != 0});
+              tokensFirst, file->getNumber("values_in_keys") != 0, target});
   if (!cache)
     return cache;
   if (used > cache->getNumPages())
@@ -299,10 +342,9 @@ Expected<PagedCache> PagedCache::load(StringRef path) {
   SmallVector<StridedView, 2> own = getSides(pool.getMemory());
   for (StridedView &side : own)
     side = side.slice(0, 0, used);
-  for (const NamedArray &each :
-       nameArrays(own, {{"table", entries}, {"lengths", counts}}))
-    if (Error error = file->load(each.name, each.array))
-      return std::move(error);
+  if (Error error = loadArrays(
+          *file, own, {{"table", entries}, {"lengths", counts}}, target))
+    return std::move(error);
   // Sequences share pages, but none has one twice.
   std::vector<std::vector<int32_t>> tables(cache->getBatch());
   for (auto [entry, length] : enumerate(cache->lengths)) {

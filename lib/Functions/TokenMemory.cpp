@@ -6,12 +6,27 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "NewTokens.h"
+#include "TokenFile.h"
 #include "fovea/ExecutionEngine/Elements.h"
+#include "fovea_rt/fovea_rt.h"
+#include "fovea_rt/gpu.h"
 
 using namespace llvm;
 using namespace fovea;
 using namespace fovea::functions;
+
+/// `error` of memory of a GPU, which may be that there is none.
+static Error nameMemory(const Twine &found, Error error) {
+  std::string text;
+  std::error_code code;
+  handleAllErrors(std::move(error), [&](const ErrorInfoBase &info) {
+    text = info.message();
+    code = info.convertToErrorCode();
+  });
+  if (code != std::errc::not_enough_memory)
+    return createStringError(code, "cannot use target 'gpu': " + text);
+  return createStringError(code, found + ", needed memory for them: " + text);
+}
 
 Error functions::allocateTokens(Checker &check, const Twine &found,
                                 std::array<int64_t, 3> extents, int64_t width,
@@ -25,6 +40,15 @@ Error functions::allocateTokens(Checker &check, const Twine &found,
                   " columns of keys, whose first ones are values");
   check.check(isFloat(type), "dtype: found " + getArrayTypeName(type) +
                                  ", needed a floating-point type");
+  bool isGPU = memory.target == Target::GPU,
+       runsOnGPU = isGPU || memory.target == Target::GPUEmulator;
+  check.check(!runsOnGPU || type != ElementType::F64,
+              "dtype: found float64, needed one of float16, bfloat16, float32 "
+              "on a GPU");
+  if (isGPU && !check.hasFailed()) {
+    memory.device = fovea_rt_gpu_get_device();
+    checkDevice(check, memory);
+  }
   if (check.hasFailed())
     return check.takeError();
   for (auto [side, columns] :
@@ -34,6 +58,13 @@ Error functions::allocateTokens(Checker &check, const Twine &found,
     Shape shape{extents[0], extents[1], extents[2], columns};
     if (memory.hasTokensFirst)
       std::swap(shape[1], shape[2]);
+    if (isGPU) {
+      Expected<OwnedTensor> made = allocateOnGPU(type, shape);
+      if (!made)
+        return nameMemory(found, made.takeError());
+      *side = std::move(*made);
+      continue;
+    }
     Expected<OwnedTensor> made = allocateTensor(type, shape);
     if (!made)
       return createStringError(
@@ -66,6 +97,59 @@ functions::getKeysAndValues(const TokenMemory &memory) {
   return {sides.front(), sides.back().slice(3, 0, memory.valueWidth)};
 }
 
+//===----------------------------------------------------------------------===//
+// Memory of a GPU
+//===----------------------------------------------------------------------===//
+
+void functions::checkDevice(Checker &check, const TokenMemory &memory) {
+  if (memory.target != Target::GPU || check.hasFailed())
+    return;
+  int32_t chosen = fovea_rt_gpu_get_device();
+  check.check(chosen == memory.device,
+              "device: found GPU " + Twine(chosen) +
+                  " chosen by the thread, needed GPU " + Twine(memory.device) +
+                  ", where the cache is");
+  check.check(!fovea_rt_gpu_is_capturing(FOVEA_RT_GPU_CUDA),
+              "cache: the host counts its tokens, which a CUDA graph that is "
+              "being captured cannot hold");
+}
+
+void functions::checkPlace(Checker &check, const TokenMemory &memory,
+                           const Argument &array) {
+  if (memory.target != Target::GPU || check.hasFailed() ||
+      is_contained(array.shape, 0))
+    return;
+  int32_t device = -1;
+  (void)fovea_rt_gpu_locate(FOVEA_RT_GPU_CUDA, array.data, &device);
+  check.check(
+      device == memory.device,
+      array.name + ": found an array " +
+          (device < 0 ? Twine("in CPU memory") : "on GPU " + Twine(device)) +
+          ", needed one on GPU " + Twine(memory.device) +
+          ", where the cache is");
+}
+
+Target functions::findTarget(Checker &check, const TokenMemory &memory,
+                             Target given) {
+  if (memory.target == Target::CPU)
+    return given;
+  check.check(given == Target::CPU || given == memory.target,
+              "target: found '" + getName(given) + "', needed '" +
+                  getName(memory.target) + "', that of the cache");
+  return memory.target;
+}
+
+Error functions::waitForTokens(const TokenMemory &memory) {
+  if (memory.target != Target::GPU ||
+      fovea_rt_gpu_wait(FOVEA_RT_GPU_CUDA) == FOVEA_RT_OK)
+    return Error::success();
+  return createStringError(fovea_rt_last_error());
+}
+
+//===----------------------------------------------------------------------===//
+// New tokens
+//===----------------------------------------------------------------------===//
+
 NewTokens::NewTokens(Checker &check, const TensorRef &k,
                      const std::optional<TensorRef> &v,
                      const TokenMemory &memory, int64_t batch) {
@@ -83,4 +167,45 @@ NewTokens::NewTokens(Checker &check, const TensorRef &k,
                   : "v: found none, needed an array of shape [B,G,N,E]");
   if (v && !check.hasFailed())
     addValues(check, *v, {nullptr, type, values});
+  isOnGPU = memory.target == Target::GPU;
+  for (const Argument &array : arrays)
+    checkPlace(check, memory, array);
+}
+
+//===----------------------------------------------------------------------===//
+// Files
+//===----------------------------------------------------------------------===//
+
+Error functions::moveToHost(StridedView &side, OwnedTensor &copy,
+                            Target target) {
+  TensorRef array = side;
+  if (!isOnDevice(array.data, target))
+    return Error::success();
+  Expected<TensorRef> found =
+      prepareOnHost(Argument("cache", array), target, copy);
+  if (found)
+    side = StridedView(*found);
+  return found.takeError();
+}
+
+Error functions::loadArrays(const ArrayFile &file, ArrayRef<StridedView> sides,
+                            ArrayRef<NamedArray> others, Target target) {
+  SmallVector<StridedView, 2> read(sides);
+  SmallVector<OwnedTensor, 2> memory;
+  SmallVector<ElementCopy, 2> copies;
+  for (StridedView &side : read) {
+    TensorRef own = side;
+    if (!isOnDevice(own.data, target))
+      continue;
+    Expected<OwnedTensor> made = allocate(own.elementType, own.shape);
+    if (!made)
+      return made.takeError();
+    copies.push_back({StridedView(made->getRef()), side});
+    side = copies.back().from;
+    memory.push_back(std::move(*made));
+  }
+  for (const NamedArray &each : nameArrays(read, others))
+    if (Error error = file.load(each.name, each.array))
+      return error;
+  return copyAll(copies, target);
 }

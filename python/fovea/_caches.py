@@ -31,6 +31,7 @@ class TokenCache:
     _kind: Any
     #: The method of `_cache` that returns what callers expect.
     _attend = "attend"
+    _append = "append"
 
     @classmethod
     def _own(cls, cache: Any) -> Self:
@@ -43,10 +44,12 @@ class TokenCache:
 
     def _call_attend(self, q: Any, options: tuple[Any, ...], return_lse: bool, out: Any) -> Any:
         def call(out: Any) -> Any:
-            return getattr(self._cache, self._attend)(q, *options, return_lse, "cpu", out=out)
+            return getattr(self._cache, self._attend)(q, *options, return_lse, self._cache.target, out=out)
 
         if not self._cache.tokens_first:
             return call(out)
+        if out is None and self._cache.target == "gpu":
+            raise ValueError("out: found none, needed an array [B,N,H,E] for layout 'bnhd' on a GPU")
         q = self._heads_first("q", q)
         return _layout.attend(call, q, self._cache.value_width, out, return_lse)
 
@@ -60,7 +63,7 @@ class TokenCache:
             lengths = check.to_numpy("lengths", lengths)
         if v is not None:
             v = self._heads_first("v", v)
-        self._cache.append(self._heads_first("k", k), v, lengths, "cpu")
+        getattr(self._cache, self._append)(self._heads_first("k", k), v, lengths, self._cache.target, out=None)
 
     def truncate(self, length: Any) -> None:
         """Forgets what comes after the first `length` tokens: a number, or one for
@@ -82,9 +85,9 @@ class TokenCache:
         self._cache.save(os.fsdecode(path))
 
     @classmethod
-    def load(cls, path: Any) -> Self:
-        """The cache that `save` wrote.  A damaged file raises ValueError."""
-        return cls._own(cls._kind.load(os.fsdecode(path)))
+    def load(cls, path: Any, *, target: str = "cpu", device: int = 0) -> Self:
+        """The cache that `save` wrote, wherever that was.  A damaged file raises ValueError."""
+        return cls._own(cls._kind.load(os.fsdecode(path), device, target))
 
     @property
     def lengths(self) -> Any:
@@ -130,9 +133,20 @@ class KVCache(TokenCache):
         dtype: Any = "float32",
         layout: str = "bhnd",
         values_are_keys: bool = False,
+        target: str = "cpu",
+        device: int = 0,
     ):
         self._cache = _fovea.KVCache.create(
-            batch, heads, width, capacity, value_width, _type_name(dtype), _layout.is_tokens_first(layout), values_are_keys, "cpu"
+            batch,
+            heads,
+            width,
+            capacity,
+            value_width,
+            _type_name(dtype),
+            _layout.is_tokens_first(layout),
+            values_are_keys,
+            device,
+            target,
         )
 
     def attend(
@@ -156,6 +170,8 @@ class KVCache(TokenCache):
         The arguments are those of `dense`, where M is the length of the longest
         sequence.  `query_lengths` are the `lengths` of `append`, if that had any.
         """
+        if query_lengths is not None:
+            query_lengths = check.to_readable("query_lengths", query_lengths)
         options = scale, causal, window, log_weight, bias, sink, prefix, None, query_lengths, *trace_score(score, q)
         return self._call_attend(q, options, return_lse, out)
 
@@ -174,7 +190,7 @@ class PagedCache(TokenCache):
 
     The memory for `pages` pages of `page` tokens is taken at once, `nbytes` in all.  Each of
     the `batch` sequences has as many pages as its tokens need: `free_pages` are left.
-    `truncate` gives pages back.  All else is as in `KVCache`.
+    `truncate` gives pages back.  All else is as in `KVCache`.  On a GPU all forks belong to one stream.
 
         prompt = fovea.PagedCache(pages, 16, heads, width)
         prompt.append(k, v)                      # once
@@ -196,9 +212,21 @@ class PagedCache(TokenCache):
         dtype: Any = "float32",
         layout: str = "bhnd",
         values_are_keys: bool = False,
+        target: str = "cpu",
+        device: int = 0,
     ):
         self._cache = _fovea.PagedCache.create(
-            pages, page, heads, width, batch, value_width, _type_name(dtype), _layout.is_tokens_first(layout), values_are_keys, "cpu"
+            pages,
+            page,
+            heads,
+            width,
+            batch,
+            value_width,
+            _type_name(dtype),
+            _layout.is_tokens_first(layout),
+            values_are_keys,
+            device,
+            target,
         )
 
     def attend(
@@ -217,6 +245,8 @@ class PagedCache(TokenCache):
 
         `query_lengths` are the `lengths` of `append`, if that had any.
         """
+        if query_lengths is not None:
+            query_lengths = check.to_readable("query_lengths", query_lengths)
         return self._call_attend(q, (scale, causal, window, sink, query_lengths), return_lse, out)
 
     def fork(self, sequences: Any = None) -> Self:

@@ -284,6 +284,17 @@ void ArrayView::checkPlace(StringRef name, nb::dlpack::device place,
                            Placement &placement) {
   auto [type, device] = place;
   onGPU = isGPU(type);
+  auto describe = [](std::optional<int> number) {
+    return number ? "on GPU " + std::to_string(*number)
+                  : std::string("in CPU memory");
+  };
+  std::optional<int> found;
+  if (onGPU)
+    found = device;
+  if (placement.isOfCache && found != placement.device)
+    raiseValueError(name + ": found an array " + describe(found) +
+                    ", needed one " + describe(placement.device) +
+                    ", where the cache is");
   if (placement.givesTensors && placement.startsOnGPU.value_or(onGPU) != onGPU)
     raiseValueError(name + ": found a tensor " +
                     (onGPU ? "on GPU " + Twine(device) : Twine("on the CPU")) +
@@ -297,10 +308,8 @@ void ArrayView::checkPlace(StringRef name, nb::dlpack::device place,
     return;
   }
   if (!placement.allowsGPU)
-    raiseValueError(
-        name + ": found an array on GPU " + Twine(device) +
-        ", needed one in CPU memory" +
-        (placement.isOfCache ? ", where caches are" : ", or the target 'gpu'"));
+    raiseValueError(name + ": found an array on GPU " + Twine(device) +
+                    ", needed one in CPU memory, or the target 'gpu'");
   if (placement.device.value_or(device) != device)
     raiseValueError(name + ": found an array on GPU " + Twine(device) +
                     ", needed one on GPU " + Twine(*placement.device) +

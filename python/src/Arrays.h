@@ -35,7 +35,8 @@ struct Placement {
   /// The CUDA stream that has to see the arrays finished. 1, the default one of
   /// DLPack and CUDA, is "legacy".
   intptr_t stream = 1;
-  /// Whether the call is of a cache, which is memory of the CPU.
+  /// Whether the call is of a cache, which is memory of `device` if that is
+  /// set, else of the CPU.
   bool isOfCache = false;
 };
 

@@ -17,6 +17,8 @@
 #include "fovea/Functions/KVCache.h"
 #include "fovea/Functions/MultipoleCache.h"
 #include "fovea/Functions/Paged.h"
+#include "fovea_rt/fovea_rt.h"
+#include "fovea_rt/gpu.h"
 #include "llvm/ADT/Twine.h"
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -26,6 +28,30 @@ using namespace llvm;
 using namespace fovea;
 using namespace fovea::python;
 
+/// The GPU whose memory a cache is.
+template <typename Class> static std::optional<int> findDevice(const Class &) {
+  return std::nullopt;
+}
+template <typename Cache>
+static std::optional<int> getDevice(const Cache &cache) {
+  return cache.getDevice() < 0 ? std::nullopt
+                               : std::optional<int>(cache.getDevice());
+}
+static std::optional<int> findDevice(const KVCache &cache) {
+  return getDevice(cache);
+}
+static std::optional<int> findDevice(const PagedCache &cache) {
+  return getDevice(cache);
+}
+
+/// Where work without arrays of the caller is done.
+template <typename Class> static Placement placeOf(const Class &self) {
+  Placement placement;
+  placement.device = findDevice(self);
+  placement.stream = getStream().value_or(placement.stream);
+  return placement;
+}
+
 /// A method of that name.
 template <auto call, typename Class>
 static void defineMethod(nb::class_<Class> &type, const char *name,
@@ -33,7 +59,7 @@ static void defineMethod(nb::class_<Class> &type, const char *name,
   auto run = [name, givesTensors](Class &self, nb::args given,
                                   nb::kwargs named) {
     Reader in(name, given, named, givesTensors);
-    in.enterCache();
+    in.enterCache(findDevice(self));
     return call(self, in);
   };
   type.def(givesTensors ? (name + Twine("_tensor")).str().c_str() : name, run);
@@ -50,16 +76,36 @@ static void defineAttend(nb::class_<Class> &type, const char *name) {
 template <typename Class> static void defineCopies(nb::class_<Class> &type) {
   type.def("fork",
            [](const Class &self) {
-             return runKernels({}, [&] { return self.fork(); });
+             return runKernels(placeOf(self), [&] { return self.fork(); });
            })
       .def("save", [](const Class &self, const std::string &path) {
-        runKernels({}, [&] { return self.save(path); });
+        runKernels(placeOf(self), [&] { return self.save(path); });
       });
 }
 
 //===----------------------------------------------------------------------===//
 // Keys and values
 //===----------------------------------------------------------------------===//
+
+/// Enters the device that the next argument numbers.
+static void enterDevice(Reader &in) {
+  int64_t device = in.integer("device", 0);
+  if (in.getTarget() != Target::GPU) {
+    if (device != 0)
+      raiseValueError("device: found " + Twine(device) +
+                      ", needed 0 for the target '" + getName(in.getTarget()) +
+                      "'");
+    return;
+  }
+  int32_t count = 0;
+  if (fovea_rt_gpu_count(FOVEA_RT_GPU_CUDA, &count) != FOVEA_RT_OK)
+    throw FoveaError(std::string("cannot use target 'gpu': ") +
+                     fovea_rt_last_error());
+  if (device >= count)
+    raiseValueError("device: found " + Twine(device) + ", needed 0 to " +
+                    Twine(count - 1));
+  in.enterCache(device);
+}
 
 /// What memory of keys and values is like.
 template <typename Options> static Options readMemoryOptions(Reader &in) {
@@ -71,6 +117,8 @@ template <typename Options> static Options readMemoryOptions(Reader &in) {
       "dtype", {"float32", "float64", "float16", "bfloat16"})];
   options.tokensFirst = in.flag("tokens_first");
   options.valuesAreKeys = in.flag("values_are_keys");
+  options.target = in.getTarget();
+  enterDevice(in);
   return options;
 }
 
@@ -116,18 +164,20 @@ static nb::object callPagedAttend(PagedCache &cache, Reader &in) {
                        options.returnLse);
 }
 
+// These are work of the host alone, wherever the cache is.
+
 template <typename Cache>
-static nb::object callTruncate(Cache &cache, Reader &in) {
+static void callTruncate(Cache &cache, nb::args given, nb::kwargs named) {
+  Reader in("truncate", given, named, /*givesTensors=*/false);
   int64_t length = in.integer("length", 0);
   in.run([&] { return cache.truncate(length); });
-  return nb::none();
 }
 
 template <typename Cache>
-static nb::object callTruncateEach(Cache &cache, Reader &in) {
+static void callTruncateEach(Cache &cache, nb::args given, nb::kwargs named) {
+  Reader in("truncate_each", given, named, /*givesTensors=*/false);
   TensorRef lengths = in.array("lengths");
   in.run([&] { return cache.truncate(lengths); });
-  return nb::none();
 }
 
 /// What caches of keys and values have.
@@ -137,12 +187,15 @@ static void defineTokens(nb::class_<Cache> &type, const char *name) {
     Reader in(name, given, named, /*givesTensors=*/false);
     return createCache(in, static_cast<Cache *>(nullptr));
   });
-  defineMethod<callAppend<Cache>>(type, "append");
-  defineMethod<callTruncate<Cache>>(type, "truncate");
-  defineMethod<callTruncateEach<Cache>>(type, "truncate_each");
+  defineAttend<callAppend<Cache>>(type, "append");
+  type.def("truncate", callTruncate<Cache>);
+  type.def("truncate_each", callTruncateEach<Cache>);
   defineCopies(type);
-  type.def_static("load", [](const std::string &path) {
-    return runKernels({}, [&] { return Cache::load(path); });
+  type.def_static("load", [name](nb::args given, nb::kwargs named) {
+    Reader in(name, given, named, /*givesTensors=*/false);
+    std::string path = nb::cast<std::string>(in.object());
+    enterDevice(in);
+    return in.run([&] { return Cache::load(path, in.getTarget()); });
   });
   type.def_prop_ro("lengths",
                    [](const Cache &self) {
@@ -150,7 +203,11 @@ static void defineTokens(nb::class_<Cache> &type, const char *name) {
                    })
       .def_prop_ro("value_width", &Cache::getValueWidth)
       .def_prop_ro("nbytes", &Cache::getNumBytes)
-      .def_prop_ro("tokens_first", &Cache::isTokensFirst);
+      .def_prop_ro("tokens_first", &Cache::isTokensFirst)
+      .def_prop_ro(
+          "target",
+          [](const Cache &self) { return getName(self.getTarget()).str(); })
+      .def_prop_ro("device", &Cache::getDevice);
 }
 
 static void defineKVCache(nb::module_ &m) {

@@ -51,8 +51,11 @@ public:
     return options;
   }
   const Placement &getPlacement() const { return placement; }
-  /// Says that the call is of a cache.
-  void enterCache() { placement.isOfCache = true; }
+  /// Says that the call is of a cache, and on which GPU that is, if any.
+  void enterCache(std::optional<int> device = std::nullopt) {
+    placement.isOfCache = true;
+    placement.device = device;
+  }
 
   // The next argument.
 

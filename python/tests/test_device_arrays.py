@@ -162,13 +162,13 @@ def test_caches_are_memory_of_the_cpu():
             "q": lambda cache=cache: cache.attend(on_gpu),
             "out": lambda cache=cache: cache.attend(rows, out=on_gpu),
         }.items():
-            with pytest.raises(ValueError, match=f"^{name}: found an array on GPU 1, needed one in CPU memory, where caches are$"):
+            with pytest.raises(ValueError, match=f"^{name}: found an array on GPU 1, needed one in CPU memory, where the cache is$"):
                 call()
         assert cache.lengths.tolist() == [3]
     weights = make_weights(8, 2, 1, 8, 1, "float32")
     cache = fovea.MultipoleCache(weights, weights, group=2, heads=2)
     for name, arrays in {"q": (on_gpu, rows, rows), "k": (rows, on_gpu, rows), "v": (rows, rows, on_gpu)}.items():
-        with pytest.raises(ValueError, match=f"^{name}: found an array on GPU 1, needed one in CPU memory, where caches are$"):
+        with pytest.raises(ValueError, match=f"^{name}: found an array on GPU 1, needed one in CPU memory, where the cache is$"):
             fovea.fast_multipole_decode(*arrays, cache)
     assert cache.length == 0
 

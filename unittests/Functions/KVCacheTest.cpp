@@ -64,6 +64,27 @@ TEST_P(KVCacheTest, ValuesAreColumnsOfKeys) {
             "first ones are values");
 }
 
+TEST_P(KVCacheTest, RunsInTheEmulator) {
+  KVCacheOptions options{E, type, tokensFirst};
+  options.target = Target::GPUEmulator;
+  if (type == ElementType::F64) {
+    EXPECT_EQ(getText(KVCache::create(B, G, D, N, options).takeError()),
+              "dtype: found float64, needed one of float16, bfloat16, float32 "
+              "on a GPU");
+    return;
+  }
+  KVCache cache = llvm::cantFail(KVCache::create(B, G, D, N, options));
+  EXPECT_EQ(cache.getDevice(), -1);
+  EXPECT_EQ(getText(cache.append(k, v)), "");
+  KVCache fork = llvm::cantFail(cache.fork());
+  EXPECT_EQ(fork.getTarget(), Target::GPUEmulator);
+  expectNear(get(fork.attend(q)).output, expect(0, N), getBound(type));
+  AttendOptions other;
+  other.target = Target::Reference;
+  EXPECT_EQ(getText(cache.attend(q, other).takeError()),
+            "target: found 'reference', needed 'gpu-sim', that of the cache");
+}
+
 TEST_P(KVCacheTest, EveryPrefixEqualsTheWhole) {
   KVCache cache = make();
   EXPECT_EQ(cache.getNumBytes(),

@@ -36,6 +36,10 @@ struct KVCacheOptions {
   /// Whether values are the first columns of keys, as many as `valueWidth`
   /// says, which are then kept once.
   bool valuesAreKeys = false;
+  /// Where `attend` runs. With Target::GPU memory is that of the GPU that the
+  /// calling thread has chosen, where arrays of all calls have to lie, too, but
+  /// for lengths.
+  Target target = Target::CPU;
 };
 
 /// Those of `dense` but for `lengths`, which the cache knows.
@@ -44,7 +48,9 @@ struct AttendOptions : DenseOptions {
 };
 
 /// The memory for `capacity` tokens in each of `batch` sequences, which is
-/// taken at once.
+/// taken at once. On a GPU `append` and `attend` are work of the stream that
+/// the calling thread has chosen, which another stream has to wait for; all
+/// else waits for the GPU.
 class KVCache {
 public:
   static llvm::Expected<KVCache> create(int64_t batch, int64_t heads,
@@ -71,7 +77,8 @@ public:
   /// The content in a file, in the format of safetensors, which replaces one
   /// that is there.
   llvm::Error save(llvm::StringRef path) const;
-  static llvm::Expected<KVCache> load(llvm::StringRef path);
+  static llvm::Expected<KVCache> load(llvm::StringRef path,
+                                      Target target = Target::CPU);
 
   int64_t getBatch() const { return lengths.size(); }
   int64_t getCapacity() const { return capacity; }
@@ -79,6 +86,9 @@ public:
   bool hasValuesInKeys() const { return memory.valuesAreKeys; }
   bool isTokensFirst() const { return memory.hasTokensFirst; }
   ElementType getElementType() const { return memory.getElementType(); }
+  Target getTarget() const { return memory.target; }
+  /// The GPU whose memory it is, or -1.
+  int32_t getDevice() const { return memory.device; }
   /// The tokens of each batch entry.
   llvm::ArrayRef<int64_t> getLengths() const { return lengths; }
   /// What keys and values take, used or not.

@@ -66,13 +66,16 @@ struct PagedCacheOptions {
   /// Whether values are the first columns of keys, as many as `valueWidth`
   /// says, which are then kept once.
   bool valuesAreKeys = false;
+  /// As of KVCacheOptions.
+  Target target = Target::CPU;
 };
 
 /// Memory for `pages` pages of `page` tokens, which is taken at once, and that
 /// sequences share: each has as many pages as its tokens need. Forks have pages
 /// of the same memory, which each copies before it writes to one that another
 /// has, too. As of KVCache, functions that do not change a cache may be called
-/// from several threads at once, and one that fails leaves it as it was.
+/// from several threads at once, and one that fails leaves it as it was. On a
+/// GPU all forks are used in the order of one stream.
 class PagedCache {
 public:
   PagedCache(PagedCache &&other) = default;
@@ -106,7 +109,8 @@ public:
   /// The content in a file, in the format of safetensors, which replaces one
   /// that is there.
   llvm::Error save(llvm::StringRef path) const;
-  static llvm::Expected<PagedCache> load(llvm::StringRef path);
+  static llvm::Expected<PagedCache> load(llvm::StringRef path,
+                                         Target target = Target::CPU);
 
   int64_t getBatch() const { return lengths.size(); }
   /// Those of all forks, and those that none has.
@@ -118,6 +122,9 @@ public:
   bool hasValuesInKeys() const;
   bool isTokensFirst() const;
   ElementType getElementType() const;
+  Target getTarget() const;
+  /// The GPU whose memory it is, or -1.
+  int32_t getDevice() const;
   /// The tokens of each sequence.
   llvm::ArrayRef<int64_t> getLengths() const { return lengths; }
   /// What keys and values of all pages take.

@@ -9,7 +9,7 @@
 #ifndef FOVEA_FUNCTIONS_TOKENMEMORY_H
 #define FOVEA_FUNCTIONS_TOKENMEMORY_H
 
-#include "fovea/ExecutionEngine/Kernel.h"
+#include "fovea/ExecutionEngine/Compiler.h"
 
 namespace fovea {
 
@@ -27,6 +27,10 @@ struct TokenMemory {
     return keys.getNumBytes() + (valuesAreKeys ? 0 : values.getNumBytes());
   }
 
+  /// Where kernels that read it run. That of a GPU is memory of `device`, any
+  /// other of the CPU.
+  Target target = Target::CPU;
+  int32_t device = -1;
   /// Memory has [C,M,G,D].
   bool hasTokensFirst = false;
   bool valuesAreKeys = false;

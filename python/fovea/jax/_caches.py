@@ -6,10 +6,11 @@ not see: `jax.jit` and other transformations are refused."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from .. import _caches as arrays
 from .._documented import documented
@@ -28,7 +29,20 @@ def _check(**values: Any) -> None:
 
 
 def _give(found: Any) -> Any:
-    return tuple(map(jnp.asarray, found)) if isinstance(found, tuple) else jnp.asarray(found)
+    if isinstance(found, tuple):
+        return tuple(map(_give, found))
+    return jnp.asarray(found) if isinstance(found, np.ndarray) else jnp.from_dlpack(found)
+
+
+def _place(device: Any, target: str | None) -> dict[str, Any]:
+    """What `fovea` calls the place of a cache."""
+    if device is None:
+        return {"target": target or "cpu"}
+    if getattr(device, "platform", None) == "cpu" and target != "gpu":
+        return {"target": target or "cpu"}
+    if getattr(device, "platform", None) != "gpu" or target not in (None, "gpu"):
+        raise ValueError(f"device: found {device!r}, needed one of jax.devices('gpu') for target 'gpu', or of jax.devices('cpu')")
+    return {"target": "gpu", "device": device.local_hardware_id}
 
 
 class _TokenCache(arrays.TokenCache):
@@ -41,13 +55,26 @@ class _TokenCache(arrays.TokenCache):
         _check(k=k, v=v, lengths=lengths)
         super().append(k, v, lengths=lengths)
 
-    def _call_attend(self, *arguments: Any) -> Any:
-        return _give(super()._call_attend(*arguments))
+    @classmethod
+    @documented(arrays.TokenCache.load)
+    def load(cls, path: Any, *, device: Any = None, target: str | None = None) -> Self:
+        return super().load(path, **_place(device, target))
+
+    def _call_attend(self, q: Any, options: tuple[Any, ...], return_lse: bool, out: Any) -> Any:
+        if not self._cache.tokens_first or self._cache.target != "gpu" or out is not None:
+            return _give(super()._call_attend(q, options, return_lse, out))
+        found = _give(self._cache.attend(self._heads_first("q", q), *options, return_lse, "gpu", out=None))
+        return (found[0].swapaxes(1, 2), found[1]) if return_lse else found.swapaxes(1, 2)
 
 
 class KVCache(_TokenCache, arrays.KVCache):
     __doc__ = arrays.KVCache.__doc__
     __slots__ = ()
+
+    @documented(arrays.KVCache.__init__)
+    def __init__(self, *sizes: int, device: Any = None, target: str | None = None, **options: Any):
+        options.update(_place(device, target))
+        super().__init__(*sizes, **options)
 
     @documented(arrays.KVCache.attend)
     def attend(self, q: Any, *, score: Any = None, **options: Any) -> Any:
@@ -59,6 +86,11 @@ class KVCache(_TokenCache, arrays.KVCache):
 class PagedCache(_TokenCache, arrays.PagedCache):
     __doc__ = arrays.PagedCache.__doc__
     __slots__ = ()
+
+    @documented(arrays.PagedCache.__init__)
+    def __init__(self, *sizes: int, device: Any = None, target: str | None = None, **options: Any):
+        options.update(_place(device, target))
+        super().__init__(*sizes, **options)
 
     @documented(arrays.PagedCache.attend)
     def attend(self, q: Any, **options: Any) -> Any:

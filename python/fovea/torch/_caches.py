@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -25,11 +25,37 @@ def _check(name: str, **values: Any) -> None:
     refuse_gradients(name, {key: each for key, each in values.items() if isinstance(each, Tensor)})
 
 
+def _place(device: Any, target: str | None) -> dict[str, Any]:
+    """What `fovea` calls the place of a cache."""
+    if device is None:
+        device = "cuda" if target == "gpu" else "cpu"
+    place = torch.device(device)
+    if place.type == "cpu" and target != "gpu":
+        return {"target": target or "cpu"}
+    if place.type != "cuda":
+        raise ValueError(f"device: found {str(place)!r}, needed {'' if target == 'gpu' else 'a CPU or '}an NVIDIA GPU, such as 'cuda:0'")
+    if target not in (None, "gpu"):
+        raise ValueError(f"target: found {target!r}, needed 'gpu' for the device {str(place)!r}")
+    current = torch.cuda.current_device() if place.index is None and torch.cuda.is_available() else 0
+    return {"target": "gpu", "device": current if place.index is None else place.index}
+
+
 class _TokenCache(arrays.TokenCache):
     """What caches of keys and values have in common."""
 
     __slots__ = ()
-    _attend = "attend_tensor"
+    _attend, _append = "attend_tensor", "append_tensor"
+
+    @classmethod
+    @documented(arrays.TokenCache.load)
+    def load(cls, path: Any, *, device: Any = None, target: str | None = None) -> Self:
+        return super().load(path, **_place(device, target))
+
+    @property
+    def device(self) -> torch.device:
+        """Where the memory is, and all tensors of calls but lengths have to be."""
+        number = self._cache.device
+        return torch.device("cpu") if number < 0 else torch.device("cuda", number)
 
     @_eager
     @documented(arrays.TokenCache.append)
@@ -58,7 +84,10 @@ class KVCache(_TokenCache, arrays.KVCache):
     __slots__ = ()
 
     @documented(arrays.KVCache.__init__)
-    def __init__(self, *sizes: int, dtype: Any = torch.float32, **options: Any):
+    def __init__(
+        self, *sizes: int, dtype: Any = torch.float32, device: Any = None, target: str | None = None, **options: Any
+    ):
+        options.update(_place(device, target))
         super().__init__(*sizes, dtype=_type_name(dtype), **options)
 
     @_eager
@@ -75,7 +104,10 @@ class PagedCache(_TokenCache, arrays.PagedCache):
     __slots__ = ()
 
     @documented(arrays.PagedCache.__init__)
-    def __init__(self, *sizes: int, dtype: Any = torch.float32, **options: Any):
+    def __init__(
+        self, *sizes: int, dtype: Any = torch.float32, device: Any = None, target: str | None = None, **options: Any
+    ):
+        options.update(_place(device, target))
         super().__init__(*sizes, dtype=_type_name(dtype), **options)
 
     @_eager

@@ -38,6 +38,21 @@ def test_keys_and_values(type, layout, tmp_path):
             near(lse, rows[:, :, 8:], 1e-5)
 
 
+@pytest.mark.parametrize("layout", ["bhnd", "bnhd"])
+def test_in_the_emulator(layout, tmp_path):
+    q, k, v = to_jax(*make(B=2, H=4, G=2, N=9, D=16))
+    expected = fovea.jax.dense(q, k, v, causal=True)
+
+    def own(x):
+        return x if layout == "bhnd" else x.swapaxes(1, 2)
+
+    cache = fovea.jax.KVCache(2, 2, 16, capacity=9, layout=layout, target="gpu-sim", device=jax.devices("cpu")[0])
+    cache.append(own(k), own(v))
+    near(own(cache.attend(own(q))), expected, 1e-5)
+    with pytest.raises(ValueError, match="^device: found 'cuda:0', needed one of jax.devices"):
+        fovea.jax.KVCache(2, 2, 16, capacity=9, device="cuda:0")
+
+
 def multipole_cache(N=21):
     weights = [to_jax(*make_weights(N, 4, 2, 8, seed=seed)) for seed in (0, 1)]
     biases = [to_jax(*make_biases(N, 4, 2, 8, seed=seed)) for seed in (10, 11)]

@@ -233,6 +233,52 @@ def check_streams(device: str, every: int = 1) -> Iterator[Outcome]:
         yield from compare(f"stream {short(type)}", call, wide_attention(type), ("q", "k", "v"), device, run=run)
 
 
+def check_caches(device: str, every: int = 1) -> Iterator[Outcome]:
+    """Tokens from caches on the device: a prompt, tokens, tokens that are refused, a fork, and a file."""
+    import tempfile
+
+    import fovea.torch
+
+    def write(kind: str, layout: str, q: Tensor, k: Tensor, v: Tensor) -> list[Tensor]:
+        place = {"device": q.device, "target": target(), "dtype": q.dtype, "layout": layout}
+        (B, G, N, D), E = k.shape, v.shape[3]
+        if kind == "pages":
+            cache: Any = fovea.torch.PagedCache(2 * B * N, 16, G, D, E, batch=B, **place)
+        else:
+            cache = fovea.torch.KVCache(B, G, D, E, capacity=N, **place)
+
+        def own(each: Tensor, first: int, end: int) -> Tensor:
+            each = each[:, :, first:end]
+            return each.transpose(1, 2).contiguous() if layout == "bnhd" else each
+
+        def step(cache: Any, first: int, end: int, lengths: Any = None) -> Tensor:
+            cache.append(own(k, first, end), own(v, first, end), lengths=lengths)
+            return cache.attend(own(q, first, end), query_lengths=lengths)
+
+        found = [step(cache, 0, N - 5)]
+        found += [step(cache, token, token + 1) for token in range(N - 5, N - 3)]
+        fork = cache.fork()
+        cache.truncate(N - 6)
+        # Sequences of their own lengths.
+        found += [step(cache, 3, 5, [2] + [1] * (B - 1)), step(cache, 7, 8), step(fork, N - 3, N)]
+        with tempfile.TemporaryDirectory() as folder:
+            cache.save(f"{folder}/cache")
+            moved = type(cache).load(f"{folder}/cache", device=q.device, target=target())
+        # Memory that goes away while kernels read it.
+        found.append(moved.attend(own(q, 9, 10)))
+        del moved
+        return [*found, *(each.lengths for each in (cache, fork))]
+
+    for element, _ in SIZES:
+        for kind in ("rows", "pages"):
+            for layout in ("bhnd", "bnhd"):
+
+                def call(kind: str = kind, layout: str = layout, **given: Tensor) -> Any:
+                    return write(kind, layout, *(each.detach() for each in given.values()))
+
+                yield from compare(f"cache of {kind} {layout} {short(element)}", call, wide_attention(element), (), device)
+
+
 def check_compiled(device: str, every: int = 1) -> Iterator[Outcome]:
     """Graphs of torch.compile, for any number of tokens."""
     from torch_cases import CASES
@@ -253,7 +299,13 @@ def check_compiled(device: str, every: int = 1) -> Iterator[Outcome]:
         yield from compare(f"compiled {name}", call, case.arguments(gradients=True), case.gradients, device)
 
 
-CHECKS = {"functions": check_functions, "layouts": check_layouts, "streams": check_streams, "compiled": check_compiled}
+CHECKS = {
+    "functions": check_functions,
+    "layouts": check_layouts,
+    "streams": check_streams,
+    "caches": check_caches,
+    "compiled": check_compiled,
+}
 
 
 def main() -> None:

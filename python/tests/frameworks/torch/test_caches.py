@@ -111,6 +111,42 @@ def test_gradients_are_refused():
         fovea.torch.fast_multipole_decode(*tokens, fovea.torch.MultipoleCache(**given, group=2, heads=2, batch=2))
 
 
+def test_in_the_emulator(tmp_path):
+    """check_device.py has the same on a GPU."""
+    q, k, v = tensors()
+    for cache in (
+        fovea.torch.KVCache(2, 2, 16, capacity=9, target="gpu-sim"),
+        fovea.torch.PagedCache(9, 4, 2, 16, batch=2, target="gpu-sim"),
+    ):
+        assert cache.device == torch.device("cpu")
+        cache.append(k, v, lengths=torch.tensor([4, 9]))
+        cache.save(tmp_path / "cache")
+        for each in (cache, type(cache).load(tmp_path / "cache", target="gpu-sim")):
+            out = each.attend(q[:, :, :1], query_lengths=torch.tensor([1, 1]))
+            for b, length in enumerate((4, 9)):
+                near(out[b : b + 1], fovea.torch.dense(q[b : b + 1, :, :1], k[b : b + 1, :, :length], v[b : b + 1, :, :length]))
+
+
+def test_places(tmp_path):
+    assert fovea.torch.KVCache(2, 2, 16, capacity=9, device="cpu").device == torch.device("cpu")
+    fovea.torch.KVCache(2, 2, 16, capacity=9).save(tmp_path / "cache")
+    for match, options in {
+        "device: found 'meta', needed a CPU or an NVIDIA GPU, such as 'cuda:0'": {"device": "meta"},
+        "device: found 'cpu', needed an NVIDIA GPU, such as 'cuda:0'": {"device": "cpu", "target": "gpu"},
+        "target: found 'gpu-sim', needed 'gpu' for the device 'cuda:0'": {"device": "cuda:0", "target": "gpu-sim"},
+    }.items():
+        for call, *sizes in ((fovea.torch.PagedCache, 9, 4, 2, 16), (fovea.torch.KVCache.load, tmp_path / "cache")):
+            with pytest.raises(ValueError, match=match):
+                call(*sizes, **options)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_without_a_device():
+    for place in ({"device": "cuda"}, {"device": torch.device("cuda:0")}, {"target": "gpu"}):
+        with pytest.raises(fovea.FoveaError, match="^cannot use target 'gpu': there is no CUDA driver"):
+            fovea.torch.KVCache(2, 2, 16, capacity=9, **place)
+
+
 def test_errors():
     q, k, v = tensors()
     cache = fovea.torch.KVCache(2, 2, 16, capacity=9)

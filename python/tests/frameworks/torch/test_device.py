@@ -28,7 +28,7 @@ def run(*options):
 
 
 def test_rehearsal():
-    done = run("--device=gpu-sim", "--checks", "functions", "streams", "--every=24")
+    done = run("--device=gpu-sim", "--checks", "functions", "streams", "caches", "--every=24")
     assert done.returncode == 0 and ", 0 failed, " in done.stdout, done.stdout + done.stderr
 
 

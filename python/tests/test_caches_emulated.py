@@ -1,0 +1,71 @@
+# Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+# REQUIRES: long-tests
+"""Tokens from caches on the emulated GPU, against the whole in NumPy; test_device_caches.py has their memory."""
+
+import numpy as np
+import pytest
+from conftest import BFLOAT16, check, make
+
+import fovea
+from fovea import reference
+
+OPTIONS = {
+    "causal": {},
+    "window and sink": {"window": 7, "sink": np.linspace(-1, 1, 4, dtype=np.float32)},
+    "scale": {"scale": 0.3},
+}
+TYPES = {"float32": np.dtype(np.float32), "float16": np.dtype(np.float16), "bfloat16": BFLOAT16}
+
+
+def own(array, layout):
+    return array if layout == "bhnd" else np.ascontiguousarray(array.swapaxes(1, 2))
+
+
+@pytest.mark.parametrize("kind", ["kv", "paged"])
+@pytest.mark.parametrize("layout", ["bhnd", "bnhd"])
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("type", TYPES)
+def test_prefixes(type, options, layout, kind, tmp_path):
+    options = OPTIONS[options]
+    q, k, v = make(type, B=2, H=4, G=2, N=35, D=16, E=12)
+    given = {"dtype": TYPES[type], "layout": layout, "target": "gpu-sim"}
+    if kind == "kv":
+        cache = fovea.KVCache(2, 2, 16, 12, capacity=35, **given)
+    else:
+        cache = fovea.PagedCache(18, 4, 2, 16, 12, batch=2, **given)
+    assert cache._cache.target == "gpu-sim" and cache._cache.device == -1
+    # What forgotten tokens leave behind is not read.
+    nothing = np.full((2, 2, 35, 16), np.nan, TYPES[type])
+    cache.append(own(nothing, layout), own(nothing[..., :12], layout))
+    cache.truncate(0)
+    done = 0
+    for count in (5, 6, 17, 18, 35):
+        cache.append(*(own(each[:, :, done:count], layout) for each in (k, v)))
+        found = cache.attend(own(q[:, :, done:count], layout), **options)
+        rows = q[:, :, done:count], k[:, :, :count], v[:, :, :count]
+        check(found, own(reference.dense(*rows, **{"causal": True, **options}), layout), type)
+        done = count
+    # Sequences of their own lengths, from a fork and from a file.
+    cache.truncate([20, 33])
+    cache.save(tmp_path / "cache")
+    for each in (cache.fork(), cache.__class__.load(tmp_path / "cache", target="gpu-sim")):
+        found = own(each.attend(own(q[:, :, :1], layout), **options), layout)
+        for b, length in enumerate((20, 33)):
+            rows = q[b : b + 1, :, :1], k[b : b + 1, :, :length], v[b : b + 1, :, :length]
+            check(found[b : b + 1], reference.dense(*rows, **{"causal": True, **options}), type)
+
+
+def test_values_in_keys_and_scores():
+    q, k, _ = make("float32", B=1, H=4, G=1, N=9, D=16)
+    cache = fovea.KVCache(1, 1, 16, 12, capacity=9, values_are_keys=True, target="gpu-sim")
+    cache.append(k)
+    check(cache.attend(q), reference.dense(q, k, k[..., :12], causal=True), "float32")
+    found = cache.attend(q[:, :, 8:], score=lambda s, b, h, i, j: s * 0.5)
+    check(found, reference.dense(q[:, :, 8:], k, k[..., :12], scale=0.125), "float32")
+
+
+def test_types_that_gpus_lack():
+    with pytest.raises(ValueError, match="^dtype: found float64, needed one of float16, bfloat16, float32 on a GPU$"):
+        fovea.KVCache(1, 1, 16, capacity=9, dtype="float64", target="gpu-sim")

@@ -60,10 +60,11 @@ class _Symbols:
         self.tensors = tensors
         unknown = [each for tensor in tensors for each in tensor.shape if isinstance(each, torch.SymInt)]
         symbols = sorted({symbol for each in unknown for symbol in each.node.expr.free_symbols}, key=str)
-        known = unknown[0].node.shape_env.backed_var_to_val if unknown else {}
-        if not all(each in known for each in symbols):
+        env: Any = unknown[0].node.shape_env if unknown else None
+        if not all(each in env.backed_var_to_val for each in symbols):
             raise ValueError("found extents that are numbers of tensors")
-        self.numbers = {each: int(known[each]) for each in symbols}
+        self.numbers = {each: int(env.backed_var_to_val[each]) for each in symbols}
+        self.ranges = {each: env.var_to_range[each] for each in symbols}
 
     def _shapes(self, numbers: Mapping[sympy.Symbol, int]) -> _Shapes:
         def extent(each: Any) -> int:
@@ -72,14 +73,15 @@ class _Symbols:
         return [tuple(map(extent, each.shape)) for each in self.tensors]
 
     def samples(self, equal: Mapping[sympy.Symbol, sympy.Symbol]) -> list[_Shapes]:
-        """Shapes of the example, and others of which each symbol is as many times as large as no other is."""
+        """Shapes of the example, and others of which each symbol is as many times as large as no other is, if it may be."""
         if not self.numbers:
             return [self._shapes({})]
-        factors = {each: number for number, each in enumerate(self.numbers, 2)}
-        return [
-            self._shapes(self.numbers),
-            self._shapes({each: number * factors[equal.get(each, each)] for each, number in self.numbers.items()}),
-        ]
+        others = {}
+        for factor, (each, number) in enumerate(self.numbers.items(), 2):
+            lower, upper = self.ranges[each].lower, self.ranges[each].upper
+            candidates = (number * factor, upper - factor + 2, number - factor + 1, upper, lower)
+            others[each] = int(next((other for other in candidates if lower <= other <= upper and other != number), number))
+        return [self._shapes(self.numbers), self._shapes({each: others[equal.get(each, each)] for each in others})]
 
     def alike(self) -> dict[sympy.Symbol, sympy.Symbol]:
         """For symbols with the same number in the example, the first one."""
@@ -94,8 +96,9 @@ def _find_call(node: Node) -> tuple[OwnCall, list[sympy.Basic]]:
         names.append(name)
         operands.append(each)
     values = [each.meta["val"] for each in operands]
-    if not all(isinstance(each, torch.Tensor) for each in values):
-        raise ValueError("found an extent that is not known as an argument, needed a number")
+    for name, each in zip(names, values):
+        if not isinstance(each, torch.Tensor):
+            raise ValueError(f"{name}: found an extent that is not known, needed a number")
     if node.kwargs:
         raise ValueError(f"found arguments by name: {', '.join(node.kwargs)}")
 

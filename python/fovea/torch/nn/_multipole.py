@@ -77,7 +77,8 @@ class FastMultipole(Pattern):
         self.check_self_attention(q, k, bias)
         if q.shape[2] > self.max_length:
             raise self.refuse("query", f"{q.shape[2]} tokens", f"at most max_length, {self.max_length},")
-        levels = self._levels(q.shape[2])
+        # Of lengths that are not known, all: those that a length does not need are not read.
+        levels = self._levels(q.shape[2] if isinstance(q.shape[2], int) else self.max_length)
         return fast_multipole(
             q, k, v, list(self.key_weights)[:levels], list(self.value_weights)[:levels], group=self.group,
             causal=causal, scale=scale, multiplicity=self.multiplicity, mask=present,

@@ -88,6 +88,33 @@ def test_modules(tmp_path):
     assert "attn.fast_multipole" in program.text
 
 
+@pytest.mark.parametrize(
+    "kind, options",
+    [
+        ("FastMultipoleAttention", {"group": 4, "rank": 2, "max_length": 100}),
+        ("VQAttention", {"num_codes": 16, "block": 8, "relative": True}),
+    ],
+)
+def test_modules_of_any_length(kind, options):
+    class Layer(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.attention = getattr(fovea.torch.nn, kind)(32, 4, batch_first=True, **options)
+
+        def forward(self, x):
+            mask = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).triu(1)
+            return self.attention(x, x, x, attn_mask=mask, is_causal=True, need_weights=False)[0]
+
+    torch.manual_seed(0)
+    # Of an example near the most tokens that are allowed, too.
+    model = Layer().eval()
+    program = fovea.import_torch(model, torch.randn(2, 90, 32), dynamic=(0, 1))
+    for batch, length in ((2, 90), (1, 7), (3, 100)):
+        x = torch.randn(batch, length, 32)
+        with torch.no_grad():
+            near(program(x), model(x))
+
+
 def test_transformers():
     transformers = pytest.importorskip("transformers")
     fovea.torch.register_transformers()
@@ -96,9 +123,10 @@ def test_transformers():
     )
     model = transformers.AutoModelForCausalLM.from_config(configuration, attn_implementation="fovea").eval()
     ids = torch.randint(3, 90, (2, 13), generator=torch.Generator().manual_seed(1))
-    program = fovea.import_torch(model, ids, use_cache=False)
+    program = fovea.import_torch(model, ids, use_cache=False, dynamic=(0, 1))
     with torch.no_grad():
-        near(program(ids), model(ids, use_cache=False).logits)
+        for some in (ids, ids[:1, :5], ids.repeat(2, 9)):
+            near(program(some), model(some, use_cache=False).logits)
 
 
 def test_lengths_are_checked():
@@ -123,7 +151,7 @@ def test_unknown_extents(name):
     function, generator = LENGTHS[name], torch.Generator().manual_seed(1)
     program = fovea.import_torch(Call(function), Q, K, V, dynamic=(0, 2))
     # Weights are for so many tokens.
-    for length in (16, 4, 7, 32) if name == "far" else (16, 4, 33, 90):
+    for length in (16, 5, 7, 32) if name == "far" else (16, 5, 33, 90):
         for batch in (2, 1, 3):
             given = torch.randn(3, batch, 2, length, 8, generator=generator)
             near(program(*given), function(*given))
@@ -144,6 +172,9 @@ REFUSED = {
     ),
     "with other extents than those of the example, lengths: found shape": (
         lambda q, k, v: dense(q, k, v, lengths=torch.tensor([3, 9], dtype=torch.int32)), {"dynamic": (0,)}
+    ),
+    "window: found an extent that is not known, needed a number": (
+        lambda q, k, v: dense(q, k, v, causal=True, window=q.shape[2]), {"dynamic": (2,)}
     ),
     "with other extents than those of the example, k: found head width": (
         lambda q, k, v: dense(q, k, v), {"dynamic": {"input_0": (3,)}}

@@ -245,15 +245,23 @@ std::optional<StaticRanges> StaticRanges::get(StreamOp op, unsigned number) {
   StreamOp::Source source = op.getSourceList()[number];
   if (source.lengths || source.rowList)
     return std::nullopt;
-  StaticRanges result;
-  llvm::append_range(result.ranges, source.attr.getRanges());
-  result.rows =
-      cast<ShapedType>(source.getRowsOperand().getType()).getDimSize(2);
-  std::optional<int64_t> numQueries = getNumQueries(op);
-  if (ShapedType::isDynamic(result.rows) || !numQueries || op.getBlock() == 0)
+  return get(source.attr.getRanges(),
+             cast<ShapedType>(source.getRowsOperand().getType()).getDimSize(2),
+             getNumQueries(op), op.getBlock());
+}
+
+std::optional<StaticRanges> StaticRanges::get(ArrayRef<AffineMap> ranges,
+                                              int64_t rows,
+                                              std::optional<int64_t> numQueries,
+                                              int64_t block) {
+  if (ShapedType::isDynamic(rows) || !numQueries ||
+      ShapedType::isDynamic(*numQueries) || block == 0)
     return std::nullopt;
+  StaticRanges result;
+  llvm::append_range(result.ranges, ranges);
+  result.rows = rows;
   result.numQueries = *numQueries;
-  result.numBlocks = llvm::divideCeil(*numQueries, op.getBlock());
+  result.numBlocks = llvm::divideCeil(*numQueries, block);
   if (result.numBlocks > kMaxBlocks)
     return std::nullopt;
   return result;
@@ -287,6 +295,18 @@ int64_t StaticRanges::getMaxRows(ArrayRef<unsigned> numbers,
     most = std::max(most, high - low);
   }
   return most;
+}
+
+int64_t StaticRanges::countTiles(int64_t size, bool areAligned) const {
+  int64_t count = 0;
+  for (AffineMap range : ranges)
+    for (int64_t block = 0; block < numBlocks; ++block) {
+      auto [low, high] = evaluateBounds(range, block, rows, numQueries);
+      if (low < high)
+        count += llvm::divideCeil(high - (areAligned ? low / size * size : low),
+                                  size);
+    }
+  return count;
 }
 
 bool RangeAnalysis::hasRuns(unsigned source) const {

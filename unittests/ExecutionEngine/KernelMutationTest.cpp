@@ -232,6 +232,28 @@ func.func @gradients(%q: !q, %k: !k, %v: !k, %o: !q, %l: !l, %d: !q)
   return %r#0, %r#1, %r#2 : !q, !k, !k
 })"};
 
+/// Gradients of a few rows each in far places, gathered in slots: three
+/// stretches for queries, one for rows, whose queries take places again.
+constexpr Example kGatheredGradients = {384, 600, 1, true, R"(
+!q = tensor<1x1x384x64xf16>
+!k = tensor<1x1x600x64xf16>
+!l = tensor<1x1x384xf32>
+func.func @gradients(%q: !q, %k: !k, %v: !k, %o: !q, %l: !l, %d: !q)
+    -> (!q, !k, !k) {
+  %iq = tensor.empty() : !q
+  %ik = tensor.empty() : !k
+  %r:3 = attn.stream_backward query(%q : !q)
+      source(%k, %v : !k, !k)
+          ranges [affine_map<(b)[rows, n] -> (0, 8)>,
+                  affine_map<(b)[rows, n] -> (130, 138)>,
+                  affine_map<(b)[rows, n] -> (b * 8 + 260, b * 8 + 268)>,
+                  affine_map<(b)[rows, n] -> (400, 408)>,
+                  affine_map<(b)[rows, n] -> (b + 520, b + 528)>]
+      forward(%o, %l : !q, !l) gradient(%d : !q) outs(%iq, %ik, %ik : !q, !k, !k)
+      {block = 128 : i64, scale = 0.125 : f64} -> !q, !k, !k
+  return %r#0, %r#1, %r#2 : !q, !k, !k
+})"};
+
 /// Gradients of rows that lists name: two tiles of each, an entry that names
 /// nothing.
 constexpr Example kListGradients = {130, 200, 1, true, R"(
@@ -709,6 +731,23 @@ TEST_P(SM90a, EveryNumberOfSharedGradientsIsMissed) {
   example = kSharedGradients;
   spoiledValues = {};
   expectMissed("ctaid");
+}
+
+TEST_P(SM90a, EveryInstructionOfGatheredGradientsIsMissed) {
+  example = kGatheredGradients;
+  spoiledValues = {};
+  // Those of one block of queries, and queries that do not read some of them.
+  spoiledKeys = {283};
+  spoiledGradients = {70};
+  // What has queries: one tile, so that no place is taken again.
+  kernelName = "_kernel_8";
+  expectMissed("cp.async.bulk");
+  // What has rows.
+  kernelName = "_kernel_9";
+  expectMissed("barrier.cta");
+  expectMissed("cp.async.bulk");
+  expectMissed("mbarrier.try_wait");
+  expectMissed("mbarrier.arrive");
 }
 
 INSTANTIATE_TEST_SUITE_P(Chips, SM80, testing::Values("sm_80"));

@@ -135,6 +135,11 @@ private:
 class StaticRanges {
 public:
   static std::optional<StaticRanges> get(StreamOp op, unsigned source);
+  /// For blocks of `block` queries, all numbers of which may be dynamic.
+  static std::optional<StaticRanges> get(llvm::ArrayRef<mlir::AffineMap> ranges,
+                                         int64_t rows,
+                                         std::optional<int64_t> numQueries,
+                                         int64_t block);
 
   int64_t getNumBlocks() const { return numBlocks; }
   unsigned getNumRanges() const { return ranges.size(); }
@@ -143,6 +148,9 @@ public:
   /// The most rows from the first to the last one that the ranges numbered
   /// `numbers` name for `chunk` blocks, if they ascend.
   int64_t getMaxRows(llvm::ArrayRef<unsigned> numbers, int64_t chunk) const;
+  /// How many tiles of `size` rows all blocks read, range by range: from the
+  /// first row of a range on, or those that begin at a multiple of `size`.
+  int64_t countTiles(int64_t size, bool areAligned) const;
 
 private:
   llvm::SmallVector<mlir::AffineMap> ranges;

@@ -14,6 +14,10 @@
 // RUN: fovea-run %s --entry=parts --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
 // RUN: env FOVEA_SIMT=seed=7,eager fovea-run %s --entry=parts --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
 // RUN: fovea-run %s --entry=far_parts --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
+// RUN: fovea-run %s --entry=gathered --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
+// RUN: env FOVEA_SIMT=seed=5,eager fovea-run %s --entry=gathered --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
+// RUN: fovea-run %s --entry=gathered_f32 --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
+// RUN: env FOVEA_SIMT=seed=9 fovea-run %s --entry=gathered_f32 --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
 // RUN: fovea-run %s --entry=blocks --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
 // RUN: env FOVEA_SIMT=seed=3 fovea-run %s --entry=blocks --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
 // RUN: env FOVEA_SIMT=seed=8,eager fovea-run %s --entry=blocks --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
@@ -31,7 +35,7 @@
 // has no order of readers, or a bias, keeps those of other chips; so does one
 // with lists that name less than whole tiles of rows, or rows with log weights.
 // RUN: fovea-opt %s --attn-nvvm-pipeline="chip=sm_90a host=false" | FileCheck %s --check-prefix=KERNELS
-// KERNELS-COUNT-28: nvvm.reqntid = array<i32: {{256|384|512}}, 1, 1>
+// KERNELS-COUNT-32: nvvm.reqntid = array<i32: {{256|384|512}}, 1, 1>
 // KERNELS-NOT: nvvm.reqntid = array<i32: {{256|384|512}}, 1, 1>
 
 // Narrow sums for queries leave registers for three consumers.
@@ -39,6 +43,11 @@
 // RUN: fovea-opt %s --attn-nvvm-pipeline="chip=sm_90a host=false" | FileCheck %s --check-prefix=PARTS
 // THREE-LABEL: llvm.func @three_kernel
 // THREE: nvvm.reqntid = array<i32: 512, 1, 1>
+
+// Far rows lie side by side: in nine stretches of 128 queries, and in three of 512 for two heads, whose sums are added up.
+// RUN: fovea-opt %s --attn-nvvm-pipeline="chip=sm_90a host=false" | FileCheck %s --check-prefix=GATHERED
+// GATHERED: @gathered_kernel{{.*}} blocks in (%c72, {{.*}} threads in (%c384, {{.*}}memref<1x2x576xf32>{{.*}}memref<9x64x2xi32>
+// GATHERED: @gathered_kernel{{.*}} blocks in (%c12, {{.*}} threads in (%c384, {{.*}}memref<2x2x384x40xf32>{{.*}}memref<3x128x2xi32>
 
 // Blocks of parts have sums of their own.
 // PARTS: @parts_kernel{{.*}} blocks in (%c12, {{.*}} threads in (%c384, {{.*}}memref<6x2x70x40xf32>
@@ -175,6 +184,49 @@ func.func @far_parts(%q: !fq, %s: !fs, %w: !fw, %o: !fq, %l: !fl, %d: !fq) -> (!
       forward(%o, %l : !fq, !fl) gradient(%d : !fq) outs(%iq, %is, %is : !fq, !fs, !fs) d_log_weights(%iw : !fw)
       {block = 64 : i64, scale = 3.125e-02 : f64} -> !fq, !fs, !fs, !fw
   return %r#0, %r#1, %r#2 : !fq, !fs, !fs
+}
+
+// Rows of a few far places each: a mask leaves out queries in the middle of a block, nobody reads the last rows, and some rows are
+// read by two ranges.
+!zq = tensor<2x4x1100x40xbf16>
+!zk = tensor<2x2x900x40xbf16>
+!zv = tensor<2x2x900x64xbf16>
+!zo = tensor<2x4x1100x64xbf16>
+!zw = tensor<1x2x900xf32>
+!zl = tensor<2x4x1100xf32>
+func.func @gathered(%q: !zq, %k: !zk, %v: !zv, %w: !zw, %o: !zo, %l: !zl, %d: !zo) -> (!zq, !zk, !zv) {
+  %iq = tensor.empty() : !zq
+  %ik = tensor.empty() : !zk
+  %iv = tensor.empty() : !zv
+  %iw = tensor.empty() : !zw
+  %r:4 = attn.stream_backward query(%q : !zq)
+      source(%k, %v : !zk, !zv) log_weight(%w : !zw)
+          ranges [affine_map<(b)[rows, n] -> (b * 4, b * 4 + 4)>, affine_map<(b)[rows, n] -> ((b floordiv 2) * 4 + 200, b * 2 + 208)>,
+                  affine_map<(b)[rows, n] -> (400, 405)>, affine_map<(b)[rows, n] -> (b + 600, b + 604, 603, 616)>,
+                  affine_map<(b)[rows, n] -> (b * 2 + 800, b * 2 + 810)>] mask <causal>
+      forward(%o, %l : !zo, !zl) gradient(%d : !zo) outs(%iq, %ik, %iv : !zq, !zk, !zv) d_log_weights(%iw : !zw)
+      {block = 64 : i64, scale = 3.125e-02 : f64} -> !zq, !zk, !zv, !zw
+  return %r#0, %r#1, %r#2 : !zq, !zk, !zv
+}
+
+// So few rows that one warpgroup has them; they are f32, and rounded as they are copied.
+!hq = tensor<1x1x384x128xf16>
+!hk = tensor<1x1x600x128xf32>
+!hn = tensor<1x1x600x128xf16>
+!hl = tensor<1x1x384xf32>
+func.func @gathered_f32(%q: !hq, %k: !hk, %o: !hq, %l: !hl, %d: !hq) -> (!hq, !hn, !hn) {
+  %iq = tensor.empty() : !hq
+  %ik = tensor.empty() : !hk
+  %r:3 = attn.stream_backward query(%q : !hq)
+      source(%k, %k : !hk, !hk)
+          ranges [affine_map<(b)[rows, n] -> (0, 8)>, affine_map<(b)[rows, n] -> (130, 138)>,
+                  affine_map<(b)[rows, n] -> (b * 8 + 260, b * 8 + 268)>, affine_map<(b)[rows, n] -> (400, 408)>,
+                  affine_map<(b)[rows, n] -> (b + 520, b + 528)>]
+      forward(%o, %l : !hq, !hl) gradient(%d : !hq) outs(%iq, %ik, %ik : !hq, !hk, !hk)
+      {block = 128 : i64, scale = 3.125e-02 : f64} -> !hq, !hk, !hk
+  %dk = arith.truncf %r#1 : !hk to !hn
+  %dv = arith.truncf %r#2 : !hk to !hn
+  return %r#0, %dk, %dv : !hq, !hn, !hn
 }
 
 // Lists of 128 rows for blocks of 128 queries: two warpgroups of either. Some blocks are named twice, by no list, or later than a query

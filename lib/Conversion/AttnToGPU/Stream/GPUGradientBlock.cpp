@@ -45,13 +45,18 @@ enum BlockNumber {
 /// few columns leave registers for a third, without which the latency of their
 /// short products shows; sums for keys and for values together do not.
 static int64_t getNumConsumers(StreamBackwardOp op, const StreamSource &source,
-                               bool ofRows) {
+                               bool ofRows, const GatheredRows *gathered) {
   constexpr int64_t kMostColumns = 64;
   int64_t columns = std::max(getWidth(source.keys), getWidth(source.values));
   int64_t most = !ofRows && columns <= kMostColumns ? 3 : 2;
-  // What a block of threads has, the same lists name or are for.
+  // What a block of threads has, the same lists name or are for, or it is of
+  // one stretch.
   int64_t together = ofRows ? source.attr.getUnit() : op.getBlock();
-  while (source.rowList && together % (most * kWarpgroupRows) != 0)
+  if (gathered)
+    together =
+        ofRows ? gathered->getLayout().slots : gathered->getLayout().queries;
+  while ((source.rowList || gathered) &&
+         together % (most * kWarpgroupRows) != 0)
     --most;
   Value own = ofRows ? source.keys : op.getQuery();
   int64_t rows = getMemRefType(own).getDimSize(2);
@@ -78,13 +83,14 @@ static int64_t getNumParts(StreamBackwardOp op, const StreamSource &source,
 
 GradientBlock::GradientBlock(RowBuilder &host, StreamBackwardOp op,
                              const StreamSource &source, bool ofRows,
-                             const ListsOfRows *listsOfRows)
+                             const ListsOfRows *listsOfRows,
+                             const GatheredRows *gathered)
     : host(host), op(op), source(source), ofRows(ofRows),
-      numConsumers(getNumConsumers(op, source, ofRows)),
+      numConsumers(getNumConsumers(op, source, ofRows, gathered)),
       ownRows(numConsumers * kWarpgroupRows),
-      numParts(getNumParts(op, source, ofRows)),
+      numParts(gathered ? 1 : getNumParts(op, source, ofRows)),
       k(op.getLoc(), host, (numConsumers + 1) * kWarpgroupSize), w(k),
-      listsOfRows(listsOfRows) {}
+      gathered(gathered), listsOfRows(listsOfRows) {}
 
 int64_t GradientBlock::place(int64_t bytes) {
   int64_t offset = sharedBytes;
@@ -93,7 +99,7 @@ int64_t GradientBlock::place(int64_t bytes) {
 }
 
 void GradientBlock::begin() {
-  int64_t numRanges = source.attr.getRanges().size();
+  int64_t numRanges = getNumRanges();
   int64_t tablePlace = isListed() ? 0 : place(numRanges * NumFields * 4),
           numbersPlace = place(NumBlockNumbers * 4);
   Value own = ofRows ? source.keys : op.getQuery();
@@ -127,10 +133,12 @@ void GradientBlock::begin() {
   if (!ofRows || numParts > 1)
     at[2] = k.sub(k.sub(blocks, k.index(1)), at[2]);
   firstOwn = k.toI32(k.mul(at[2], ownRows));
-  ranges.emplace(k, op, source);
+  ranges.emplace(k, op, gathered ? gathered->getOriginal() : source);
   ranges->setBatch(batch);
   numbers = k.sharedBuffer(numbersPlace, {NumBlockNumbers}, k.getI32Type());
   tiles = k.sharedBuffer(tilesPlace, {numTileFields}, k.getI32Type());
+  if (gathered)
+    readers = k.sharedBuffer(readersPlace, {numReaders, 2}, k.getI32Type());
   if (!isListed()) {
     table = k.sharedBuffer(tablePlace, {numRanges, NumFields}, k.getI32Type());
     findSpans();
@@ -157,11 +165,25 @@ void GradientBlock::addParts(Value sums, Value result) {
 
 /// A thread for each range finds its tiles.
 void GradientBlock::findSpans() {
-  int64_t numRanges = source.attr.getRanges().size();
-  k.ifThen(k.less(k.thread(), k.i32(numRanges)), [&] {
+  k.ifThen(k.less(k.thread(), k.i32(getNumRanges())), [&] {
     Value range = k.toIndex(k.thread()), first = k.toIndex(firstOwn);
     Value fields[NumFields];
-    if (ofRows) {
+    if (gathered) {
+      // Hardly a query reads all slots: all tiles are cut.
+      const GatheredRows::Layout &layout = gathered->getLayout();
+      Value queries = ranges->getNumQueries(), count;
+      if (ofRows) {
+        Value begin = k.mul(k.div(first, layout.slots), layout.queries);
+        fields[FirstRow] = begin;
+        count = k.min(k.sub(queries, begin), layout.queries);
+      } else {
+        fields[FirstRow] = k.mul(k.div(first, layout.queries), layout.slots);
+        count =
+            k.select(k.less(first, queries), k.index(layout.slots), k.index(0));
+      }
+      fields[NumTiles] = k.ceilDiv(count, kTile);
+      fields[WholeBegin] = fields[WholeEnd] = k.index(0);
+    } else if (ofRows) {
       GradientRanges::Span rows = {
           first, k.min(k.add(first, ownRows), ranges->getLength().rows)};
       GradientRanges::Span tiles = ranges->getTilesOfRows(range, rows, kTile);
@@ -226,6 +248,21 @@ void GradientBlock::withKeptNumbers(function_ref<void()> body) {
   ranges->setNumbers(numQueries, length);
 }
 
+void GradientBlock::placeReaders(int64_t numStages) {
+  if (!gathered)
+    return;
+  numReaders = ofRows ? ownRows : numStages * kTile;
+  readersPlace = place(getBytesOfReaders(numReaders));
+}
+
+void GradientBlock::copyReaders(Value target, Value barrier, Value row,
+                                int64_t rows) {
+  Value slots = k.index(gathered->getLayout().slots), slot = k.toIndex(row);
+  w.copyBytes(target, gathered->getReaders(),
+              {k.div(slot, slots), k.rem(slot, slots), k.index(0)}, barrier,
+              getBytesOfReaders(rows));
+}
+
 void GradientBlock::placeTiles(int64_t numStages) {
   numTileFields = numStages * NumTileFields;
   tilesPlace = place(numTileFields * 4);
@@ -263,13 +300,13 @@ GradientBlock::Tile GradientBlock::loadPlace(const Tile &tile, Value stage) {
   Tile place = tile;
   place.range = k.toIndex(loadField(stage, TileRange));
   place.firstRow = loadField(stage, TileRow);
+  place.firstReaders = k.mul(stage, kTile);
   return place;
 }
 
 Value GradientBlock::countTiles() {
-  int64_t numRanges = source.attr.getRanges().size();
   Value count =
-      k.loop(k.i32(0), k.i32(numRanges), 1, {k.i32(0)},
+      k.loop(k.i32(0), k.i32(getNumRanges()), 1, {k.i32(0)},
              [&](Value range, ValueRange count) -> Values {
                Value at[] = {k.toIndex(range), k.index(NumTiles)};
                return {k.add(count[0], memref::LoadOp::create(k, table, at))};
@@ -291,7 +328,6 @@ Value GradientBlock::findTiles(function_ref<void(const Tile &)> body) {
 
 Value GradientBlock::forSpans(Value head, Value number,
                               function_ref<void(const Tile &)> body) {
-  int64_t numRanges = source.attr.getRanges().size();
   auto forRange = [&](Value range, ValueRange number) {
     Value fields[NumFields];
     for (auto [i, field] : llvm::enumerate(fields))
@@ -312,7 +348,7 @@ Value GradientBlock::forSpans(Value head, Value number,
                     return {k.add(tile.number, 1)};
                   });
   };
-  return k.loop(k.i32(0), k.i32(numRanges), 1, {number}, forRange)[0];
+  return k.loop(k.i32(0), k.i32(getNumRanges()), 1, {number}, forRange)[0];
 }
 
 Value GradientBlock::loadLogWeight(Value row) {
@@ -330,9 +366,7 @@ Value GradientBlock::isMinusInfinity(Value number) {
       k.scalar(-std::numeric_limits<double>::infinity()));
 }
 
-Value GradientBlock::reads(const Tile &tile, int64_t half, Value offset) {
-  Value ownRow = getOwnRow(half), other = k.add(tile.firstRow, offset);
-  Value query = ofRows ? other : ownRow, row = ofRows ? ownRow : other;
+Value GradientBlock::readsByRange(const Tile &tile, Value query, Value row) {
   // Of a tile, or of a warpgroup.
   Value firstQuery = ofRows
                          ? tile.firstRow
@@ -343,7 +377,25 @@ Value GradientBlock::reads(const Tile &tile, int64_t half, Value offset) {
   Value begin = k.toI32(k.max(block.begin, admitted.begin));
   Value end = k.toI32(k.min(block.end, admitted.end));
   Value isRead = k.both(k.less(row, end), k.less(k.sub(begin, k.i32(1)), row));
-  isRead = k.both(isRead, k.less(query, k.toI32(ranges->getNumQueries())));
+  return k.both(isRead, k.less(query, k.toI32(ranges->getNumQueries())));
+}
+
+Value GradientBlock::reads(const Tile &tile, int64_t half, Value offset) {
+  Value ownRow = getOwnRow(half), other = k.add(tile.firstRow, offset);
+  Value query = ofRows ? other : ownRow, row = ofRows ? ownRow : other;
+  Value isRead;
+  if (gathered) {
+    Value slot =
+        ofRows ? k.sub(ownRow, firstOwn) : k.add(tile.firstReaders, offset);
+    Value bounds[2];
+    for (auto [i, bound] : llvm::enumerate(bounds))
+      bound = memref::LoadOp::create(k, readers,
+                                     ValueRange{k.toIndex(slot), k.index(i)});
+    isRead = k.both(k.less(query, bounds[1]),
+                    k.less(k.sub(bounds[0], k.i32(1)), query));
+  } else {
+    isRead = readsByRange(tile, query, row);
+  }
   if (!source.logWeight)
     return isRead;
   Value weight = ofRows ? ownLogWeights[half] : loadLogWeight(row);

@@ -9,6 +9,7 @@
 #ifndef FOVEA_LIB_CONVERSION_ATTNTOGPU_STREAM_GPUGRADIENTBLOCK_H
 #define FOVEA_LIB_CONVERSION_ATTNTOGPU_STREAM_GPUGRADIENTBLOCK_H
 
+#include "GPUGatheredRows.h"
 #include "GPUListsOfRows.h"
 #include "GradientRanges.h"
 #include "fovea/Kernels/GPU/GPUKernelBuilder.h"
@@ -40,17 +41,26 @@ public:
     Value head, range, firstRow;
     /// Whether some query of the block does not read some row of the tile.
     Value isCut;
+    /// Where the queries stand that read its rows, if they are gathered.
+    Value firstReaders = {};
   };
 
 protected:
   GradientBlock(RowBuilder &host, StreamBackwardOp op,
                 const StreamSource &source, bool ofRows,
-                const ListsOfRows *listsOfRows);
+                const ListsOfRows *listsOfRows, const GatheredRows *gathered);
 
   int64_t place(int64_t bytes);
   /// Goes into the kernel, and leaves there where tiles are; a barrier must
   /// follow.
   void begin();
+
+  /// Makes room for those who read gathered rows: of the block, or of those
+  /// that pass in each stage.
+  void placeReaders(int64_t numStages);
+  /// Copies those of `rows` rows from `row` on.
+  void copyReaders(Value target, Value barrier, Value row, int64_t rows);
+  static int64_t getBytesOfReaders(int64_t rows) { return rows * 2 * 4; }
 
   // One thread finds the tiles, and says in shared memory what each is: what
   // it needs for that takes no registers of the others.
@@ -95,6 +105,10 @@ protected:
   /// The head whose rows or queries the block has.
   Value getOwnHead() { return ofRows ? keyHead : head; }
   bool isListed() const { return source.rowList != nullptr; }
+  /// Gathered rows are one range for all of their queries.
+  int64_t getNumRanges() const {
+    return gathered ? 1 : source.attr.getRanges().size();
+  }
 
   RowBuilder &host;
   StreamBackwardOp op;
@@ -107,6 +121,8 @@ protected:
   GPUKernelBuilder k;
   WarpgroupBuilder w;
 
+  const GatheredRows *gathered; // which `source` has, or null
+  int64_t readersPlace = 0;
   std::optional<GradientRanges> ranges;
   Value batch, head, keyHead;
   Value part;           // of the queries
@@ -114,6 +130,7 @@ protected:
   Values ownLogWeights; // of the thread's two rows
 
 private:
+  Value readsByRange(const Tile &tile, Value query, Value row);
   void findSpans();
   void keepNumbers();
   Value forSpans(Value head, Value number,
@@ -135,6 +152,8 @@ private:
   Value firstHead, endHead;       // that share the rows, of 32 bits
   const ListsOfRows *listsOfRows; // or null
   int64_t tilesPlace = 0, numTileFields = 0;
+  Value readers; // of gathered rows, in shared memory
+  int64_t numReaders = 0;
 };
 
 } // namespace fovea::attn

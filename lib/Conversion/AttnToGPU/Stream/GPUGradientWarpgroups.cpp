@@ -65,11 +65,12 @@ class GradientWarpgroups : GradientBlock {
 public:
   GradientWarpgroups(RowBuilder &host, StreamBackwardOp op,
                      const StreamSource &source, Value statistics, bool ofRows,
-                     const ListsOfRows *listsOfRows);
+                     const ListsOfRows *listsOfRows,
+                     const GatheredRows *gathered);
 
-  /// The sums of dS X go to `first`, those of P Y to `second`, which is null
-  /// for queries.
-  void emit(Value first, Value second, bool adds);
+  /// The sums of dS X go to `first`, with those of `earlier` unless it is null;
+  /// those of P Y to `second`, which is null for queries.
+  void emit(Value first, Value second, Value earlier);
   /// The same for rows, whose sums several blocks may share.
   void emitRows(Value first, Value second);
 
@@ -87,7 +88,7 @@ private:
   Values hide(const Tile &tile, ValueRange weights, ValueRange gradients);
   void clearHidden(const Tile &tile, Values &sums, Values *products);
   Values loadStatistics(Value stage, int64_t which);
-  void store(ValueRange sums, Value memref, double factor, bool adds);
+  void store(ValueRange sums, Value memref, double factor, Value earlier);
 
   /// Whether one consumer starts both products of a tile before the other does:
   /// then one multiplies while the other makes weights. Short products leave
@@ -126,8 +127,10 @@ private:
 GradientWarpgroups::GradientWarpgroups(RowBuilder &host, StreamBackwardOp op,
                                        const StreamSource &source,
                                        Value statistics, bool ofRows,
-                                       const ListsOfRows *listsOfRows)
-    : GradientBlock(host, op, source, ofRows, listsOfRows),
+                                       const ListsOfRows *listsOfRows,
+                                       const GatheredRows *gathered)
+    : GradientBlock(host, op, gathered ? gathered->getSource() : source, ofRows,
+                    listsOfRows, gathered),
       type(getProductType(op)), statistics(statistics) {
   own = getOperands(/*areRows=*/ofRows, ownRows);
   isEarly = ofRows && own.columns[0] + own.columns[1] <= kMostEarlyColumns;
@@ -140,6 +143,7 @@ GradientWarpgroups::GradientWarpgroups(RowBuilder &host, StreamBackwardOp op,
     passing.places[i] =
         place(numStages * getBoxedBytes(kTile, passing.columns[i]));
   statisticsPlace = ofRows ? place(numStages * kTile * kStatistics * 4) : 0;
+  placeReaders(numStages);
   barrierPlace = place((1 + 2 * numStages) * 8);
   placeTiles(numStages);
 }
@@ -169,10 +173,14 @@ void GradientWarpgroups::copy(const Operands &operands, int64_t i, Value target,
 }
 
 void GradientWarpgroups::produce() {
-  w.arriveExpecting(loaded, own.getBytes(ownRows));
+  bool hasReaders = ofRows && gathered;
+  w.arriveExpecting(loaded, own.getBytes(ownRows) +
+                                (hasReaders ? getBytesOfReaders(ownRows) : 0));
   for (int64_t i : {0, 1})
     copy(own, i, own.addresses[i], loaded, k.toI32(getOwnHead()), firstOwn,
          ownRows);
+  if (hasReaders)
+    copyReaders(w.getShared(readersPlace), loaded, firstOwn, ownRows);
   auto awaitFree = [&](const Tile &tile) {
     w.wait(getBarrier(free, getStage(tile)), k.sub(k.i32(1), getParity(tile)));
   };
@@ -190,13 +198,20 @@ void GradientWarpgroups::produce() {
 }
 
 void GradientWarpgroups::copyTile(const Tile &tile) {
-  int64_t statisticsBytes = kTile * kStatistics * 4;
+  int64_t statisticsBytes = kTile * kStatistics * 4,
+          readersBytes = getBytesOfReaders(kTile);
   Value stage = getStage(tile), barrier = getBarrier(full, stage);
   w.arriveExpecting(barrier,
-                    passing.getBytes(kTile) + (ofRows ? statisticsBytes : 0));
+                    passing.getBytes(kTile) + (ofRows     ? statisticsBytes
+                                               : gathered ? readersBytes
+                                                          : 0));
   for (int64_t i : {0, 1})
     copy(passing, i, getAddress(i, stage), barrier,
          ofRows ? tile.head : k.toI32(keyHead), tile.firstRow, kTile);
+  if (!ofRows && gathered)
+    copyReaders(
+        w.advance(w.getShared(readersPlace), k.mul(stage, readersBytes)),
+        barrier, tile.firstRow, kTile);
   if (ofRows)
     w.copyBytes(
         w.advance(w.getShared(statisticsPlace), k.mul(stage, statisticsBytes)),
@@ -409,7 +424,7 @@ Values GradientWarpgroups::addTile(Tile tile, ValueRange sums) {
 }
 
 void GradientWarpgroups::store(ValueRange sums, Value memref, double factor,
-                               bool adds) {
+                               Value earlier) {
   auto element = cast<FloatType>(getMemRefType(memref).getElementType());
   int64_t bytes = element.getWidth() / 8;
   bool storesPairs = getCopyBytes(memref, bytes) >= 2 * bytes;
@@ -431,8 +446,8 @@ void GradientWarpgroups::store(ValueRange sums, Value memref, double factor,
           // What lengths leave out is 0, whatever it would be.
           if (source.lengths || op.getQueryLengths())
             sum = k.select(exists, sum, k.scalar(0.0));
-          if (adds)
-            sum = k.fadd(k.loadScalar(memref, at), sum);
+          if (earlier)
+            sum = k.fadd(k.loadScalar(earlier, at), sum);
           if (!storesPairs)
             k.storeScalar(sum, memref, at);
           pair.push_back(sum);
@@ -501,7 +516,7 @@ Values GradientWarpgroups::consume() {
   return Values(ValueRange(sums).drop_front());
 }
 
-void GradientWarpgroups::emit(Value first, Value second, bool adds) {
+void GradientWarpgroups::emit(Value first, Value second, Value earlier) {
   begin();
   for (int64_t i : {0, 1}) {
     own.addresses[i] = w.getShared(own.places[i]);
@@ -536,9 +551,10 @@ void GradientWarpgroups::emit(Value first, Value second, bool adds) {
           size_t count = passing.columns[0] / 2;
           double scale = op.getScale().convertToDouble();
           withKeptNumbers([&] {
-            store(ValueRange(sums).take_front(count), first, scale, adds);
+            store(ValueRange(sums).take_front(count), first, scale, earlier);
             if (second)
-              store(ValueRange(sums).drop_front(count), second, 1.0, adds);
+              store(ValueRange(sums).drop_front(count), second, 1.0,
+                    /*earlier=*/Value());
           });
         });
       },
@@ -551,34 +567,44 @@ void GradientWarpgroups::emit(Value first, Value second, bool adds) {
 }
 
 void GradientWarpgroups::emitRows(Value first, Value second) {
-  if (numParts == 1)
-    return emit(first, second, /*adds=*/false);
+  if (numParts == 1 && !gathered)
+    return emit(first, second, /*earlier=*/Value());
   Value results[] = {first, second}, sums[2];
   for (auto [i, result] : llvm::enumerate(results)) {
+    ArrayRef<int64_t> shape = getMemRefType(result).getShape();
     Value batches = host.mul(host.extent(result, 0), numParts);
-    sums[i] = host.allocate({batches, host.extent(result, 1)},
-                            getMemRefType(result).getShape().drop_front(2),
+    Values leading = {batches, host.extent(result, 1)};
+    if (gathered)
+      leading.push_back(host.extent(source.keys, 2));
+    sums[i] = host.allocate(leading, shape.drop_front(leading.size()),
                             host.getF32Type());
   }
-  emit(sums[0], sums[1], /*adds=*/false);
+  emit(sums[0], sums[1], /*earlier=*/Value());
   for (auto [i, result] : llvm::enumerate(results)) {
-    addParts(sums[i], result);
+    if (gathered)
+      gathered->addUp(sums[i], result);
+    else
+      addParts(sums[i], result);
     memref::DeallocOp::create(host, sums[i]);
   }
 }
 
 void fovea::attn::emitQueryGradients(RowBuilder &host, StreamBackwardOp op,
                                      const StreamSource &source,
-                                     Value statistics, Value sums, bool adds) {
+                                     Value statistics, Value earlier,
+                                     Value result,
+                                     const GatheredRows *gathered) {
   GradientWarpgroups(host, op, source, statistics, /*ofRows=*/false,
-                     /*listsOfRows=*/nullptr)
-      .emit(sums, Value(), adds);
+                     /*listsOfRows=*/nullptr, gathered)
+      .emit(result, /*second=*/Value(), earlier);
 }
 
 void fovea::attn::emitRowGradients(RowBuilder &host, StreamBackwardOp op,
                                    const StreamSource &source, Value statistics,
                                    const ListsOfRows *listsOfRows,
-                                   Value keySums, Value valueSums) {
-  GradientWarpgroups(host, op, source, statistics, /*ofRows=*/true, listsOfRows)
+                                   const GatheredRows *gathered, Value keySums,
+                                   Value valueSums) {
+  GradientWarpgroups(host, op, source, statistics, /*ofRows=*/true, listsOfRows,
+                     gathered)
       .emitRows(keySums, valueSums);
 }

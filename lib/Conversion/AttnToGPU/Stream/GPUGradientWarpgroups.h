@@ -10,6 +10,7 @@
 #ifndef FOVEA_LIB_CONVERSION_ATTNTOGPU_STREAM_GPUGRADIENTWARPGROUPS_H
 #define FOVEA_LIB_CONVERSION_ATTNTOGPU_STREAM_GPUGRADIENTWARPGROUPS_H
 
+#include "GPUGatheredRows.h"
 #include "GPUListsOfRows.h"
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
 #include "fovea/Kernels/RowBuilder.h"
@@ -30,16 +31,19 @@ bool canUseWarpgroups(StreamBackwardOp op, const StreamSource &source);
 mlir::Value emitQueryStatistics(RowBuilder &host, StreamBackwardOp op,
                                 mlir::Value deltas);
 
-/// Emits the kernel for `dQ += scale dS K` of one source; without `adds`, what
-/// is in `sums` is not read.
+/// Emits the kernel for `dQ = earlier + scale dS K` of one source; nothing is
+/// earlier if it is null. Its rows are `gathered` for queries, if not null.
 void emitQueryGradients(RowBuilder &host, StreamBackwardOp op,
                         const StreamSource &source, mlir::Value statistics,
-                        mlir::Value sums, bool adds);
+                        mlir::Value earlier, mlir::Value result,
+                        const GatheredRows *gathered);
 /// Emits the kernel for `dK = scale dS^T Q` and `dV = P^T dO` of one source;
-/// `listsOfRows`, which counts each entry, says who reads them if it has lists.
+/// `listsOfRows`, which counts each entry, says who reads them if it has lists;
+/// `gathered`, if not null, has its rows for tiles of queries.
 void emitRowGradients(RowBuilder &host, StreamBackwardOp op,
                       const StreamSource &source, mlir::Value statistics,
-                      const ListsOfRows *listsOfRows, mlir::Value keySums,
+                      const ListsOfRows *listsOfRows,
+                      const GatheredRows *gathered, mlir::Value keySums,
                       mlir::Value valueSums);
 
 } // namespace fovea::attn

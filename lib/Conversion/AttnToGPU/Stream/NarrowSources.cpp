@@ -10,6 +10,7 @@
 #include "fovea/Conversion/Passes.h"
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
 
 namespace fovea::attn {
 #define GEN_PASS_DEF_NARROWSOURCESPASS
@@ -34,10 +35,43 @@ static bool hasManyQueries(StreamOp op, int64_t numHeads) {
   return rows * (query.getDimSize(1) / numHeads) > kManyQueries;
 }
 
+/// Rounds gradients in the operation, not behind it: kernels of GPUs have their
+/// sums in registers.
+static void roundGradients(StreamBackwardOp op) {
+  // Of the first results, which take no other types than sums have.
+  SmallVector<Value> operands = {op.getQuery()};
+  llvm::append_range(operands, op.getKeys());
+  llvm::append_range(operands, op.getValues());
+  for (auto [operand, init, result] :
+       llvm::zip(operands, op.getDpsInitsMutable(), op->getResults())) {
+    if (!result.hasOneUse())
+      continue;
+    auto rounded = dyn_cast<arith::TruncFOp>(*result.getUsers().begin());
+    auto empty = init.get().getDefiningOp<tensor::EmptyOp>();
+    if (!rounded || !empty)
+      continue;
+    auto type = cast<RankedTensorType>(rounded.getType());
+    if (type.getElementType() != getElementTypeOrSelf(operand))
+      continue;
+    OpBuilder builder(op);
+    init.set(tensor::EmptyOp::create(
+        builder, op.getLoc(), empty.getMixedSizes(), type.getElementType()));
+    result.setType(init.get().getType());
+    rounded.replaceAllUsesWith(result);
+    rounded.erase();
+  }
+}
+
 namespace {
 struct NarrowSourcesPass
     : fovea::attn::impl::NarrowSourcesPassBase<NarrowSourcesPass> {
   void runOnOperation() override {
+    // Erases operations behind them.
+    SmallVector<StreamBackwardOp> backward;
+    getOperation().walk([&](StreamBackwardOp op) { backward.push_back(op); });
+    for (StreamBackwardOp op : backward)
+      if (op.hasPureTensorSemantics())
+        roundGradients(op);
     getOperation().walk([](StreamOp op) {
       FloatType type = getProductType(op);
       if (type.isF32() || !isa<RankedTensorType>(op.getQuery().getType()))

@@ -75,7 +75,11 @@ private:
   bool hasWarpgroups(const Source &source) {
     return warpgroups && canUseWarpgroups(op, source.forward);
   }
-  void emitSource(const Source &source, Value querySums, bool isFirst);
+  /// Warpgroups round what the last source adds to `querySums`.
+  void emitWarpgroups(const Source &source, Value querySums, bool isFirst,
+                      bool isLast);
+  void emitSource(const Source &source, Value querySums, bool isFirst,
+                  bool isLast);
   /// Goes into a kernel with a block of threads for each point.
   GPUKernelBuilder makeBuilder() {
     return {op.getLoc(), b, GradientTile::kNumThreads};
@@ -479,20 +483,42 @@ StreamSource StreamBackwardLoops::narrow(const StreamSource &source,
   return narrowed;
 }
 
-void StreamBackwardLoops::emitSource(const Source &source, Value querySums,
-                                     bool isFirst) {
+void StreamBackwardLoops::emitWarpgroups(const Source &source, Value querySums,
+                                         bool isFirst, bool isLast) {
+  std::optional<GatheredRows> gathered[2];
+  for (bool ofRows : {false, true})
+    if (std::optional<GatheredRows::Layout> layout =
+            GatheredRows::choose(op, source.forward, ofRows))
+      gathered[ofRows].emplace(b, op, source.forward, *layout,
+                               getProductType(op), /*addsUp=*/ofRows);
   Values buffers;
+  StreamSource narrowed = source.forward;
+  if (!gathered[0] || !gathered[1])
+    narrowed = narrow(source.forward, buffers);
+  if (!statistics)
+    statistics = emitQueryStatistics(b, op, deltas);
+  auto getGathered = [&](bool ofRows) -> const GatheredRows * {
+    return gathered[ofRows] ? &*gathered[ofRows] : nullptr;
+  };
+  emitQueryGradients(b, op, narrowed, statistics, isFirst ? Value() : querySums,
+                     isLast ? op.getDQuery() : querySums,
+                     getGathered(/*ofRows=*/false));
+  emitRowGradients(b, op, narrowed, statistics,
+                   source.forward.rowList ? &*listsOfRows : nullptr,
+                   getGathered(/*ofRows=*/true), source.keys, source.values);
+  for (std::optional<GatheredRows> &rows : gathered)
+    if (rows)
+      rows->free();
+  for (Value buffer : buffers)
+    memref::DeallocOp::create(b, buffer);
+}
+
+void StreamBackwardLoops::emitSource(const Source &source, Value querySums,
+                                     bool isFirst, bool isLast) {
   bool isListed = source.forward.rowList != nullptr;
   const ScoreDerivatives *score = this->score ? &*this->score : nullptr;
   if (hasWarpgroups(source)) {
-    StreamSource narrowed = narrow(source.forward, buffers);
-    if (!statistics)
-      statistics = emitQueryStatistics(b, op, deltas);
-    emitQueryGradients(b, op, narrowed, statistics, querySums,
-                       /*adds=*/!isFirst);
-    emitRowGradients(b, op, narrowed, statistics,
-                     isListed ? &*listsOfRows : nullptr, source.keys,
-                     source.values);
+    emitWarpgroups(source, querySums, isFirst, isLast);
   } else {
     auto emitSums = [&](Value keySums, Value valueSums) {
       if (isListed)
@@ -519,8 +545,6 @@ void StreamBackwardLoops::emitSource(const Source &source, Value querySums,
     emitTerms<ListGradientTile>(source);
   else
     emitTerms<GradientTile>(source);
-  for (Value buffer : buffers)
-    memref::DeallocOp::create(b, buffer);
 }
 
 void StreamBackwardLoops::emit() {
@@ -528,11 +552,19 @@ void StreamBackwardLoops::emit() {
   deltas = b.allocate({batches, heads, numQueries}, {}, b.getF32Type());
   emitRowDots(b, op.getDOutput(), op.getOutput(), /*factor=*/1.0, deltas,
               op.getDLse());
-  Value querySums = getSums(op.getDQuery());
+  auto sources = op.getSourceList();
+  // Sums of several sources are f32; warpgroups round those of the last one, so
+  // that no kernel does nothing else.
+  Value querySums = op.getDQuery(), ownSums;
+  if (!hasWarpgroups(sources.back()))
+    querySums = getSums(op.getDQuery());
+  else if (sources.size() > 1 &&
+           !getMemRefType(querySums).getElementType().isF32())
+    querySums = ownSums = b.allocateLike(op.getDQuery(), b.getF32Type());
   clearCaptureSums();
   for (Region &region : op.getScores())
     admissions.emplace_back(region, op.getCaptures());
-  for (auto [i, source] : llvm::enumerate(op.getSourceList())) {
+  for (auto [i, source] : llvm::enumerate(sources)) {
     if (!scores.empty()) {
       score = {getOfSource(scores, i).score, {}};
       admission = &getOfSource(admissions, i);
@@ -542,7 +574,8 @@ void StreamBackwardLoops::emit() {
     if (source.forward.rowList)
       listsOfRows.emplace(b, op, source.forward,
                           /*countsEntries=*/hasWarpgroups(source));
-    emitSource(source, querySums, /*isFirst=*/i == 0);
+    emitSource(source, querySums, /*isFirst=*/i == 0,
+               /*isLast=*/i + 1 == sources.size());
     if (!captureSums.empty())
       emitCaptureGradients(b, op, source.forward, getOfSource(scores, i),
                            deltas, math, listsOfRows ? &*listsOfRows : nullptr,
@@ -557,8 +590,9 @@ void StreamBackwardLoops::emit() {
   remarkOnAdmission(op, all);
   roundSums();
   memref::DeallocOp::create(b, deltas);
-  if (statistics)
-    memref::DeallocOp::create(b, statistics);
+  for (Value buffer : {statistics, ownSums})
+    if (buffer)
+      memref::DeallocOp::create(b, buffer);
 }
 
 static LogicalResult lowerStreamBackward(StreamBackwardOp op,

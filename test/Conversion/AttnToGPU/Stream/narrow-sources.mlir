@@ -31,3 +31,45 @@ func.func @wide(%q: tensor<1x1x512x64xf16>, %v: tensor<1x1x512x64xf32>) -> tenso
       outs(%v : tensor<1x1x512x64xf32>) {scale = 1.0 : f64} -> tensor<1x1x512x64xf32>
   return %r : tensor<1x1x512x64xf32>
 }
+
+// Gradients are rounded where they are summed, unless something else reads the sums.
+// CHECK-LABEL: func @gradients
+// CHECK-SAME: %[[Q:[^:]*]]: tensor<1x1x?x64xbf16>
+// CHECK: %[[N:.*]] = tensor.dim %[[Q]]
+// CHECK: %[[R:.*]] = tensor.empty(%[[N]]) : tensor<1x1x?x64xbf16>
+// CHECK: %[[B:.*]]:3 = attn.stream_backward
+// CHECK: -> tensor<1x1x?x64xbf16>, tensor<1x1x32x64xf32>, tensor<1x1x32x64xbf16>
+// CHECK: %[[K:.*]] = arith.truncf %[[B]]#1
+// CHECK: return %[[B]]#0, %[[K]], %[[B]]#1, %[[B]]#2
+func.func @gradients(%q: tensor<1x1x?x64xbf16>, %k: tensor<1x1x32x64xbf16>, %l: tensor<1x1x?xf32>)
+    -> (tensor<1x1x?x64xbf16>, tensor<1x1x32x64xbf16>, tensor<1x1x32x64xf32>, tensor<1x1x32x64xbf16>) {
+  %c2 = arith.constant 2 : index
+  %n = tensor.dim %q, %c2 : tensor<1x1x?x64xbf16>
+  %iq = tensor.empty(%n) : tensor<1x1x?x64xf32>
+  %ik = tensor.empty() : tensor<1x1x32x64xf32>
+  %iv = tensor.empty() : tensor<1x1x32x64xf32>
+  %r:3 = attn.stream_backward query(%q : tensor<1x1x?x64xbf16>)
+      source(%k, %k : tensor<1x1x32x64xbf16>, tensor<1x1x32x64xbf16>) ranges [affine_map<(b)[rows, n] -> (0, rows)>]
+      forward(%q, %l : tensor<1x1x?x64xbf16>, tensor<1x1x?xf32>) gradient(%q : tensor<1x1x?x64xbf16>)
+      outs(%iq, %ik, %iv : tensor<1x1x?x64xf32>, tensor<1x1x32x64xf32>, tensor<1x1x32x64xf32>) {scale = 1.0 : f64}
+      -> tensor<1x1x?x64xf32>, tensor<1x1x32x64xf32>, tensor<1x1x32x64xf32>
+  %dq = arith.truncf %r#0 : tensor<1x1x?x64xf32> to tensor<1x1x?x64xbf16>
+  %dk = arith.truncf %r#1 : tensor<1x1x32x64xf32> to tensor<1x1x32x64xbf16>
+  %dv = arith.truncf %r#2 : tensor<1x1x32x64xf32> to tensor<1x1x32x64xbf16>
+  return %dq, %dk, %r#1, %dv : tensor<1x1x?x64xbf16>, tensor<1x1x32x64xbf16>, tensor<1x1x32x64xf32>, tensor<1x1x32x64xbf16>
+}
+
+// Sums of rows that are f32 have no other type.
+// CHECK-LABEL: func @gradients_of_wide
+// CHECK: -> tensor<1x1x64x64xbf16>, tensor<1x1x32x64xf32>, tensor<1x1x32x64xf32>
+// CHECK: truncf
+func.func @gradients_of_wide(%q: tensor<1x1x64x64xbf16>, %k: tensor<1x1x32x64xf32>, %l: tensor<1x1x64xf32>) -> tensor<1x1x32x64xbf16> {
+  %ik = tensor.empty() : tensor<1x1x32x64xf32>
+  %r:3 = attn.stream_backward query(%q : tensor<1x1x64x64xbf16>)
+      source(%k, %k : tensor<1x1x32x64xf32>, tensor<1x1x32x64xf32>) ranges [affine_map<(b)[rows, n] -> (0, rows)>]
+      forward(%q, %l : tensor<1x1x64x64xbf16>, tensor<1x1x64xf32>) gradient(%q : tensor<1x1x64x64xbf16>)
+      outs(%q, %ik, %ik : tensor<1x1x64x64xbf16>, tensor<1x1x32x64xf32>, tensor<1x1x32x64xf32>) {scale = 1.0 : f64}
+      -> tensor<1x1x64x64xbf16>, tensor<1x1x32x64xf32>, tensor<1x1x32x64xf32>
+  %dk = arith.truncf %r#1 : tensor<1x1x32x64xf32> to tensor<1x1x32x64xbf16>
+  return %dk : tensor<1x1x32x64xbf16>
+}

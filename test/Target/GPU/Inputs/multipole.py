@@ -9,8 +9,10 @@ and backward: by the model no part takes 3 % longer than it says.
 Other versions of ptxas make other code: cycles of those are not compared.
 
 Kernels with products of warpgroups take the cycles of their main loops, for the tiles that the ranges of
-each block have; blocks go, in order, to the multiprocessor that is free first. All other kernels take the
-time of their arguments' bytes, each read or written once. So the sum is less than what a GPU would take.
+each block have, or the slots of its gathered rows; blocks go, in order, to the multiprocessor that is free
+first. All other kernels take the time of their arguments' bytes, each read or written once, and so do those
+of gradients, with queries and gradients of the output, if that is longer. So the sum is less than what a GPU
+would take.
 """
 
 import argparse
@@ -96,6 +98,26 @@ def count_tiles_of_rows(ranges, rows, queries, parts):
     return counts
 
 
+def find_slots(launch):
+    """Queries of a stretch, and slots for the rows that it reads, if a kernel has gathered rows."""
+    found = re.search(r"memref<(\d+)x(\d+)x2xi32>", launch)
+    return found and (N // int(found[1]), int(found[2]))
+
+
+def count_useful_tiles(ranges, rows):
+    """As many tiles of 128 queries and `rows` rows as what queries of a head read would fill, if it lay side by side."""
+    return sum(max(0, end - begin) for read in ranges for begin, end in map(read, range(N // GROUP))) / rows
+
+
+def count_swept_tiles(ranges, rows, queries):
+    """Tiles for all blocks of 128 rows, if each went once through the blocks of queries that read some of its rows."""
+    count = 0
+    for first in range(0, rows, 128):
+        read = [[max(begin, first) < min(end, first + 128) for begin, end in map(bounds, range(N // GROUP))] for bounds in ranges]
+        count += sum(map(any, zip(*read))) * GROUP // queries
+    return count
+
+
 def schedule(counts, loop):
     """Milliseconds until the last block is done."""
     free = [0] * cycles.MULTIPROCESSORS
@@ -143,21 +165,37 @@ def estimate(H, G):
         raise SystemExit(f"expected kernels of gradients for queries and rows of two sources, but found {len(order)}")
     rows = RANK * sum(N // GROUP >> level for level in range(len(far)))
     of_queries, of_rows = "backward: gradients for queries, {}", "backward: gradients for rows, {}"
+    texts = dict(launches)
     for field, ranges, number, pair in (("near", near, N, order[:2]), ("far", far, rows, order[2:])):
         queries, others = (loops[name] for name in pair)
-        add(of_queries.format(field), schedule(count_tiles_of_queries(ranges, queries.shape.keys, False) * H, queries))
-        parts_of_rows = blocks[pair[1]] // (G * math.ceil(number / 128))
-        counts = [[count * (H // G) for count in block]
-                  for block in count_tiles_of_rows(ranges, number, others.shape.keys, parts_of_rows)]
-        # Parts of the same rows of all heads come before others, otherwise all rows of a head.
-        counts = [block * G for block in counts] if parts_of_rows > 1 else counts * G
-        counts = [count for block in counts for count in block]
-        add(of_rows.format(field), schedule(counts, others))
+        slots_of_queries, slots_of_rows = (find_slots(texts[name]) for name in pair)
+        if slots_of_queries:
+            counts_of_queries = [math.ceil(slots_of_queries[1] / queries.shape.keys)] * (N // GROUP)
+        else:
+            counts_of_queries = count_tiles_of_queries(ranges, queries.shape.keys, False)
+        # Of queries and gradients of the output kernels have maps; each must be read once.
+        passing = 2 * H * N * D * WIDTHS["bf16"]
+        by_bytes = [(passing + count_bytes(texts[name])) / BYTES_PER_MS for name in pair]
+        add(of_queries.format(field), max(schedule(counts_of_queries * H, queries), by_bytes[0]))
+        if slots_of_rows:
+            counts = [slots_of_rows[0] // others.shape.keys * (H // G)] * blocks[pair[1]]
+        else:
+            parts_of_rows = blocks[pair[1]] // (G * math.ceil(number / 128))
+            counts = [[count * (H // G) for count in block]
+                      for block in count_tiles_of_rows(ranges, number, others.shape.keys, parts_of_rows)]
+            # Parts of the same rows of all heads come before others, otherwise all rows of a head.
+            counts = [block * G for block in counts] if parts_of_rows > 1 else counts * G
+            counts = [count for block in counts for count in block]
+        add(of_rows.format(field), max(schedule(counts, others), by_bytes[1]))
     add("backward: all other kernels, by bytes", sum(count_bytes(text) for name, text in launches if name not in loops) / BYTES_PER_MS)
     spills = sum(loop.spills for loop in loops.values())
     even = sum(counts) * others.results[MIDDLE.name].cycles / cycles.MULTIPROCESSORS / CYCLES_PER_MS
-    note = (f"far rows: {max(counts)} tiles in one block, {even:.2f} ms if all multiprocessors had as many; "
-            f"{spills} loads and stores of spilled registers")
+    as_they_lie = sum(map(sum, count_tiles_of_rows(far, rows, others.shape.keys, 1)))
+    swept = count_swept_tiles(far, rows, others.shape.keys)
+    for_queries = sum(count_tiles_of_queries(far, queries.shape.keys, False))
+    note = (f"far tiles of a head: {count_useful_tiles(far, 64):.0f} if they were full; for rows {as_they_lie} as they lie, {swept} in "
+            f"one sweep, {sum(counts) // H} now; for queries {for_queries} as they lie, {sum(counts_of_queries)} now; far rows: "
+            f"{max(counts)} tiles in one block, {even:.2f} ms if all multiprocessors had as many; {spills} spilled registers")
     return parts, note
 
 

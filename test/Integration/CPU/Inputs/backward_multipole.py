@@ -40,6 +40,17 @@ LONG = {
     "dtype": ["f32", "bf16"],
 }
 
+# Queries enough for GPUs to gather far rows of bf16 and f16.
+FAR = {
+    **LONG,
+    "op": ["fast_multipole"],
+    "group": [(64, 4)],
+    "N": [lambda m: 32 * m, lambda m: 1100 + m],
+    "width": [(64, 64), (16, 24)],
+    "heads": [(1, 1, 1), (2, 2, 1)],
+    "dtype": ["bf16", "f16"],
+}
+
 
 def run(index, case):
     rng = np.random.default_rng(index)
@@ -98,4 +109,5 @@ def run(index, case):
 
 check.matrix(FACTORS, 11, run)
 check.matrix(LONG, 11, run)
+check.matrix(FAR, 11, run)
 check.finish()

@@ -1,0 +1,173 @@
+//===- GPUCachesTest.cpp - Caches in memory of a pretended GPU ------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "../Runtime/FakeCuda.h"
+#include "FunctionsTestUtils.h"
+#include "fovea_rt/gpu.h"
+#include "llvm/Support/FileSystem.h"
+#include <cstdlib>
+#include <cstring>
+#include <dlfcn.h>
+#include <memory>
+
+using namespace fovea;
+using namespace fovea::test;
+
+namespace {
+
+constexpr int64_t B = 2, G = 2, D = 8, E = 6;
+
+/// A copy of an array on the device of the calling thread.
+class DeviceArray {
+public:
+  explicit DeviceArray(const Array &array) : array(array) {
+    EXPECT_EQ(
+        fovea_rt_gpu_acquire(FOVEA_RT_GPU_CUDA, array.bytes.size(), &data),
+        FOVEA_RT_OK);
+    std::memcpy(data, array.bytes.data(), array.bytes.size());
+  }
+  ~DeviceArray() { (void)fovea_rt_gpu_release(FOVEA_RT_GPU_CUDA, data); }
+  DeviceArray(const DeviceArray &) = delete;
+
+  operator TensorRef() const { return {data, array.type, array.shape}; }
+
+private:
+  const Array &array;
+  void *data = nullptr;
+};
+
+class GPUCachesTest : public testing::Test {
+protected:
+  void SetUp() override {
+    setenv("FOVEA_LIBCUDA", FOVEA_FAKE_CUDA, 1);
+    static void *library = dlopen(FOVEA_FAKE_CUDA, RTLD_NOW);
+    fake = reinterpret_cast<FakeCudaFunction>(dlsym(library, "fakeCuda"))();
+    fovea_rt_gpu_set_device(1);
+    fovea_rt_gpu_set_stream(stream);
+    fake->calls.clear();
+  }
+  /// Nothing is left.
+  void TearDown() override {
+    fovea_rt_gpu_set_device(0);
+    fovea_rt_gpu_set_stream(nullptr);
+    EXPECT_TRUE(fake->blocks.empty());
+  }
+
+  static KVCache make(Target target, int64_t capacity = 9) {
+    KVCacheOptions options;
+    options.valueWidth = E;
+    options.target = target;
+    return llvm::cantFail(KVCache::create(B, G, D, capacity, options));
+  }
+  size_t countWaits() const {
+    return fake->count("cuCtxSynchronize") +
+           fake->count("cuStreamSynchronize") +
+           fake->count("cuEventSynchronize");
+  }
+
+  FakeCuda *fake = nullptr;
+  void *stream = reinterpret_cast<void *>(0x5000);
+  Array k = makeRandom({B, G, 4, D}, 1), v = makeRandom({B, G, 4, E}, 2);
+};
+
+TEST_F(GPUCachesTest, AppendIsWorkOfTheStream) {
+  KVCache cache = make(Target::GPU);
+  EXPECT_EQ(cache.getDevice(), 1);
+  DeviceArray keys(k), values(v);
+  fake->calls.clear();
+  EXPECT_EQ(getText(cache.append(keys, TensorRef(values))), "");
+  EXPECT_EQ(fake->count("cuMemcpy2DAsync_v2"), 2u);
+  EXPECT_EQ(fake->lastStream, stream);
+  EXPECT_EQ(countWaits(), 0u);
+  EXPECT_EQ(getText(cache.truncate(3)), "");
+  EXPECT_EQ(countWaits(), 0u);
+  // What another stream still writes is read by neither.
+  KVCache fork = llvm::cantFail(cache.fork());
+  auto firstWait = llvm::find(fake->calls, "cuCtxSynchronize");
+  EXPECT_LT(firstWait, llvm::find(fake->calls, "cuMemsetD8Async"));
+  EXPECT_EQ(fork.getLengths(), llvm::ArrayRef<int64_t>({3, 3}));
+  // The same content in a file as that of a cache of the CPU.
+  KVCache host = make(Target::CPU);
+  EXPECT_EQ(getText(host.append(k, TensorRef(v))), "");
+  EXPECT_EQ(getText(host.truncate(3)), "");
+  llvm::SmallString<128> path;
+  ASSERT_FALSE(llvm::sys::fs::createTemporaryFile("cache", "", path));
+  EXPECT_EQ(getText(fork.save(path)), "");
+  KVCache loaded = llvm::cantFail(KVCache::load(path)),
+          moved = llvm::cantFail(KVCache::load(path, Target::GPU));
+  llvm::sys::fs::remove(path);
+  EXPECT_EQ(moved.getDevice(), 1);
+  Array q = makeRandom({B, 4, 1, D}, 3);
+  expectNear(get(loaded.attend(q)).output, get(host.attend(q)).output, 0);
+}
+
+TEST_F(GPUCachesTest, MemoryIsFreedBehindAllWork) {
+  auto cache = std::make_unique<KVCache>(make(Target::GPU));
+  EXPECT_EQ(fake->blocks.size(), 2u);
+  fake->calls.clear();
+  cache.reset();
+  ASSERT_EQ(fake->count("cuMemFreeAsync"), 2u);
+  EXPECT_LT(llvm::find(fake->calls, "cuCtxSynchronize"),
+            llvm::find(fake->calls, "cuMemFreeAsync"));
+}
+
+TEST_F(GPUCachesTest, ErrorsNameBothPlaces) {
+  KVCache cache = make(Target::GPU);
+  DeviceArray keys(k), values(v);
+  fovea_rt_gpu_set_device(0);
+  constexpr const char *chosen = "device: found GPU 0 chosen by the thread, "
+                                 "needed GPU 1, where the cache is";
+  EXPECT_EQ(getText(cache.append(keys, TensorRef(values))), chosen);
+  EXPECT_EQ(getText(cache.fork().takeError()), chosen);
+  EXPECT_EQ(getText(cache.save("nowhere")), chosen);
+  DeviceArray elsewhere(v);
+  fovea_rt_gpu_set_device(1);
+  EXPECT_EQ(getText(cache.append(keys, TensorRef(elsewhere))),
+            "v: found an array on GPU 0, needed one on GPU 1, where the cache "
+            "is");
+  EXPECT_EQ(getText(cache.append(k, TensorRef(values))),
+            "k: found an array in CPU memory, needed one on GPU 1, where the "
+            "cache is");
+  EXPECT_EQ(cache.getLengths(), llvm::ArrayRef<int64_t>({0, 0}));
+}
+
+TEST_F(GPUCachesTest, FailuresOfTheDriver) {
+  PagedCacheOptions options;
+  options.batch = B;
+  options.valueWidth = E;
+  options.target = Target::GPU;
+  PagedCache cache = llvm::cantFail(PagedCache::create(9, 4, G, D, options));
+  DeviceArray keys(k), values(v);
+  fake->failing = "cuMemcpy2DAsync_v2";
+  fake->result = 700;
+  fake->successes = 1;
+  EXPECT_THAT(getText(cache.append(keys, TensorRef(values))),
+              testing::HasSubstr("on device 1: CUDA_ERROR"));
+  fake->failing = "";
+  EXPECT_EQ(cache.getNumFreePages(), 9);
+  EXPECT_EQ(cache.getLengths(), llvm::ArrayRef<int64_t>({0, 0}));
+  EXPECT_EQ(getText(cache.append(keys, TensorRef(values))), "");
+  EXPECT_EQ(cache.getNumFreePages(), 7);
+  options.elementType = ElementType::F64;
+  EXPECT_EQ(
+      getText(PagedCache::create(9, 4, G, D, options).takeError()),
+      "dtype: found float64, needed one of float16, bfloat16, float32 on a "
+      "GPU");
+  // With memory that was taken for keys given back.
+  size_t before = fake->blocks.size();
+  EXPECT_THAT(
+      getText(PagedCache::create(
+                  1 << 19, 4, G, D,
+                  {B, E, ElementType::F32, false, false, Target::GPU})
+                  .takeError()),
+      testing::HasSubstr("pages: found 524288, needed memory for them: out of "
+                         "memory on device 1"));
+  EXPECT_EQ(fake->blocks.size(), before);
+}
+
+} // namespace

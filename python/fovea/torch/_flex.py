@@ -44,6 +44,9 @@ def _clamp(x: Any, min: Any = None, max: Any = None) -> Any:
 
 def _to(x: Any, type: Any = None, **options: Any) -> Any:
     type = options.get("dtype", type)
+    # Numbers of a function are where its kernel is.
+    if isinstance(type, (str, torch.device)) or (type is None and "device" in options):
+        return x
     if not isinstance(type, torch.dtype):
         raise ValueError(f"found a conversion to {type}, needed one to a type")
     if type == torch.bool:

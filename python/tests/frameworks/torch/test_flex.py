@@ -208,3 +208,20 @@ def test_what_is_left_says_why():
     with pytest.raises(ValueError, match=r"block_mask: found one for \(150, 150\) .*, needed one for \(150, 140\)"):
         fovea.torch.flex_attention(q, k[:, :, :140], v[:, :, :140], block_mask=block_mask(MASKS["causal"]))
 
+
+
+def test_transformers():
+    """Their masks are conjunctions of tables, and say on which device."""
+    transformers = pytest.importorskip("transformers")
+    configuration = transformers.Gemma2Config(
+        vocab_size=97, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, intermediate_size=48,
+        head_dim=8, sliding_window=8,
+    )  # fmt: skip
+    model = transformers.AutoModelForCausalLM.from_config(configuration, attn_implementation="flex_attention").eval()
+    model.requires_grad_(False)
+    ids = torch.randint(3, 90, (2, 150), generator=torch.Generator().manual_seed(1))
+    present = (torch.arange(150) >= torch.tensor([[20], [0]])).long()
+    found = torch.compile(model, backend="fovea", options={"rest": "eager"})(ids, attention_mask=present, use_cache=False).logits
+    assert reasons() == []
+    model.set_attn_implementation("eager")
+    near(found[present.bool()], model(ids, attention_mask=present, use_cache=False).logits[present.bool()], 2e-5)

@@ -19,6 +19,12 @@
 // RUN: fovea-compile %s --entry=lists --target=nvvm --emit=ptx --chip=sm_90a -o %t.lists
 // RUN: not grep -E '\.extern \.func|__nv_|\.local|\.f64|mma\.sync|ldmatrix|cp\.async\.c[ag]' %t.lists
 // RUN: FileCheck %s --input-file=%t.lists --check-prefix=LISTS
+// Far rows are gathered by kernels of their own, and boxes then.
+// RUN: fovea-compile %s --entry=far --target=nvvm --emit=ptx --chip=sm_90a -o %t.far
+// RUN: not grep -E '\.extern \.func|__nv_|\.local|\.f64|mma\.sync|ldmatrix|cp\.async\.c[ag]' %t.far
+// RUN: FileCheck %s --input-file=%t.far --check-prefixes=LISTS,FAR
+
+// FAR-DAG: cp.async.bulk.shared::cluster.global.mbarrier
 
 // CHECK-DAG: mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32
 // CHECK-DAG: ex2.approx.ftz.f32
@@ -75,4 +81,19 @@ func.func @lists(%q: !rows, %k: !rows, %v: !rows, %n: !lists, %o: !rows, %l: ten
       forward(%o, %l : !rows, tensor<1x8x?xf32>) gradient(%d : !rows) outs(%i, %i, %i : !rows, !rows, !rows)
       {block = 128 : i64, scale = 0.125 : f64} -> !rows, !rows, !rows
   return %r#0, %r#1, %r#2 : !rows, !rows, !rows
+}
+
+!queries = tensor<1x2x384x64xbf16>
+!summaries = tensor<1x1x600x64xbf16>
+!sums = tensor<1x2x384xf32>
+func.func @far(%q: !queries, %k: !summaries, %o: !queries, %l: !sums, %d: !queries) -> (!queries, !summaries, !summaries) {
+  %iq = tensor.empty() : !queries
+  %ik = tensor.empty() : !summaries
+  %r:3 = attn.stream_backward query(%q : !queries)
+      source(%k, %k : !summaries, !summaries)
+          ranges [affine_map<(b)[rows, n] -> (0, 8)>, affine_map<(b)[rows, n] -> (130, 138)>,
+                  affine_map<(b)[rows, n] -> (b * 8 + 260, b * 8 + 268)>, affine_map<(b)[rows, n] -> (400, 408)>]
+      forward(%o, %l : !queries, !sums) gradient(%d : !queries) outs(%iq, %ik, %ik : !queries, !summaries, !summaries)
+      {block = 128 : i64, scale = 0.125 : f64} -> !queries, !summaries, !summaries
+  return %r#0, %r#1, %r#2 : !queries, !summaries, !summaries
 }

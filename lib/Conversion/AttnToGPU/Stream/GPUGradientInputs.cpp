@@ -71,6 +71,26 @@ bool fovea::attn::canUseWarpgroups(StreamBackwardOp op,
          (hasBoxes(source.values) || canBeRounded(source.values));
 }
 
+StreamSource fovea::attn::emitNarrowSource(RowBuilder &b, StreamBackwardOp op,
+                                           const StreamSource &source,
+                                           Values &buffers) {
+  StreamSource narrowed = source;
+  FloatType type = getProductType(op);
+  for (Value *operand : {&narrowed.keys, &narrowed.values}) {
+    Value wide = *operand;
+    if (!getMemRefType(wide).getElementType().isF32())
+      continue;
+    buffers.push_back(*operand = b.allocateLike(wide, type));
+    Values extents;
+    for (int64_t dim = 0; dim < 4; ++dim)
+      extents.push_back(b.extent(wide, dim));
+    parallelLoop(b, extents, [&](ValueRange at) {
+      b.storeScalar(b.loadScalar(wide, at), *operand, at);
+    });
+  }
+  return narrowed;
+}
+
 static constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 Value fovea::attn::emitQueryStatistics(RowBuilder &b, StreamBackwardOp op,

@@ -24,6 +24,12 @@ mlir::FloatType getProductType(StreamBackwardOp op);
 /// name are whole tiles, which are copied as others are.
 bool canUseWarpgroups(StreamBackwardOp op, const StreamSource &source);
 
+/// The source in the type of the queries, which are narrow, as kernels of
+/// warpgroups multiply it. The caller frees the `buffers` that it takes.
+StreamSource emitNarrowSource(RowBuilder &host, StreamBackwardOp op,
+                              const StreamSource &source,
+                              KernelBuilder::Values &buffers);
+
 /// What the queries of attn.stream_backward bring along to all kernels of
 /// warpgroups: two numbers of f32 for each query, minus its lse in base 2 and
 /// its delta. There are as many as fill whole tiles; those without a query, and

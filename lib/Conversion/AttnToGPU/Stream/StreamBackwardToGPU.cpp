@@ -70,8 +70,6 @@ private:
   Value getSums(Value gradient);
   void roundSums();
 
-  /// The source in the type of the queries, which warpgroups multiply.
-  StreamSource narrow(const StreamSource &source, Values &buffers);
   bool hasWarpgroups(const Source &source) {
     return warpgroups && canUseWarpgroups(op, source.forward);
   }
@@ -464,25 +462,6 @@ void StreamBackwardLoops::clearCaptureSums() {
   }
 }
 
-StreamSource StreamBackwardLoops::narrow(const StreamSource &source,
-                                         Values &buffers) {
-  StreamSource narrowed = source;
-  Type type = getMemRefType(op.getQuery()).getElementType();
-  for (Value *operand : {&narrowed.keys, &narrowed.values}) {
-    Value wide = *operand;
-    if (type.isF32() || !getMemRefType(wide).getElementType().isF32())
-      continue;
-    buffers.push_back(*operand = b.allocateLike(wide, type));
-    Values extents;
-    for (int64_t dim = 0; dim < 4; ++dim)
-      extents.push_back(b.extent(wide, dim));
-    parallelLoop(b, extents, [&](ValueRange at) {
-      b.storeScalar(b.loadScalar(wide, at), *operand, at);
-    });
-  }
-  return narrowed;
-}
-
 void StreamBackwardLoops::emitWarpgroups(const Source &source, Value querySums,
                                          bool isFirst, bool isLast) {
   std::optional<GatheredRows> gathered[2];
@@ -494,7 +473,7 @@ void StreamBackwardLoops::emitWarpgroups(const Source &source, Value querySums,
   Values buffers;
   StreamSource narrowed = source.forward;
   if (!gathered[0] || !gathered[1])
-    narrowed = narrow(source.forward, buffers);
+    narrowed = emitNarrowSource(b, op, source.forward, buffers);
   if (!statistics)
     statistics = emitQueryStatistics(b, op, deltas);
   auto getGathered = [&](bool ofRows) -> const GatheredRows * {

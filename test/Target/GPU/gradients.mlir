@@ -22,9 +22,11 @@
 // Far rows are gathered by kernels of their own, and boxes then.
 // RUN: fovea-compile %s --entry=far --target=nvvm --emit=ptx --chip=sm_90a -o %t.far
 // RUN: not grep -E '\.extern \.func|__nv_|\.local|\.f64|mma\.sync|ldmatrix|cp\.async\.c[ag]' %t.far
-// RUN: FileCheck %s --input-file=%t.far --check-prefixes=LISTS,FAR
+// RUN: FileCheck %s --input-file=%t.far --check-prefix=FAR
 
 // FAR-DAG: cp.async.bulk.shared::cluster.global.mbarrier
+// FAR-DAG: cp.async.bulk.tensor.4d.shared::cluster.global
+// FAR-DAG: wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16
 
 // CHECK-DAG: mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32
 // CHECK-DAG: ex2.approx.ftz.f32

@@ -73,6 +73,7 @@ private:
   bool hasWarpgroups(const Source &source) {
     return warpgroups && canUseWarpgroups(op, source.forward);
   }
+  llvm::SmallVector<size_t> orderSources(llvm::ArrayRef<Source> sources);
   /// Warpgroups round what the last source adds to `querySums`.
   void emitWarpgroups(const Source &source, Value querySums, bool isFirst,
                       bool isLast);
@@ -526,16 +527,33 @@ void StreamBackwardLoops::emitSource(const Source &source, Value querySums,
     emitTerms<GradientTile>(source);
 }
 
+/// The numbers of the sources, those first that have few tiles with gathered
+/// rows: kernels for others hide that they read sums, and round them.
+SmallVector<size_t>
+StreamBackwardLoops::orderSources(ArrayRef<Source> sources) {
+  SmallVector<size_t> order;
+  for (bool isGathered : {true, false})
+    for (auto [i, source] : llvm::enumerate(sources))
+      if (isGathered ==
+          (hasWarpgroups(source) &&
+           GatheredRows::choose(op, source.forward, /*ofRows=*/false)
+               .has_value()))
+        order.push_back(i);
+  return order;
+}
+
 void StreamBackwardLoops::emit() {
   // What a query's gradients of scores have in common.
   deltas = b.allocate({batches, heads, numQueries}, {}, b.getF32Type());
   emitRowDots(b, op.getDOutput(), op.getOutput(), /*factor=*/1.0, deltas,
               op.getDLse());
-  auto sources = op.getSourceList();
+  SmallVector<Source> sources = op.getSourceList();
+  SmallVector<size_t> order = orderSources(sources);
+  bool isLastWarpgroups = hasWarpgroups(sources[order.back()]);
   // Sums of several sources are f32; warpgroups round those of the last one, so
   // that no kernel does nothing else.
   Value querySums = op.getDQuery(), ownSums;
-  if (!hasWarpgroups(sources.back()))
+  if (!isLastWarpgroups)
     querySums = getSums(op.getDQuery());
   else if (sources.size() > 1 &&
            !getMemRefType(querySums).getElementType().isF32())
@@ -543,7 +561,8 @@ void StreamBackwardLoops::emit() {
   clearCaptureSums();
   for (Region &region : op.getScores())
     admissions.emplace_back(region, op.getCaptures());
-  for (auto [i, source] : llvm::enumerate(sources)) {
+  for (size_t i : order) {
+    const Source &source = sources[i];
     if (!scores.empty()) {
       score = {getOfSource(scores, i).score, {}};
       admission = &getOfSource(admissions, i);
@@ -553,8 +572,8 @@ void StreamBackwardLoops::emit() {
     if (source.forward.rowList)
       listsOfRows.emplace(b, op, source.forward,
                           /*countsEntries=*/hasWarpgroups(source));
-    emitSource(source, querySums, /*isFirst=*/i == 0,
-               /*isLast=*/i + 1 == sources.size());
+    emitSource(source, querySums, /*isFirst=*/i == order.front(),
+               /*isLast=*/i == order.back());
     if (!captureSums.empty())
       emitCaptureGradients(b, op, source.forward, getOfSource(scores, i),
                            deltas, math, listsOfRows ? &*listsOfRows : nullptr,

@@ -166,7 +166,9 @@ def estimate(H, G):
     rows = RANK * sum(N // GROUP >> level for level in range(len(far)))
     of_queries, of_rows = "backward: gradients for queries, {}", "backward: gradients for rows, {}"
     texts = dict(launches)
-    for field, ranges, number, pair in (("near", near, N, order[:2]), ("far", far, rows, order[2:])):
+    # Kernels for gathered rows come first.
+    near_pair, far_pair = sorted((order[:2], order[2:]), key=lambda pair: bool(find_slots(texts[pair[0]])))
+    for field, ranges, number, pair in (("near", near, N, near_pair), ("far", far, rows, far_pair)):
         queries, others = (loops[name] for name in pair)
         slots_of_queries, slots_of_rows = (find_slots(texts[name]) for name in pair)
         if slots_of_queries:

@@ -89,6 +89,29 @@ func.func @lists(%q: !q, %k: !k, %v: !k) -> !q {
   return %r : !q
 })"};
 
+/// A function that removes some entries of the first 64 queries alone: one
+/// warpgroup tells another.
+constexpr Example kRemoving = {130, 530, 1, false, R"(
+!q = tensor<1x1x130x64xf16>
+!k = tensor<1x1x530x64xf16>
+func.func @removing(%q: !q, %k: !k, %v: !k) -> !q {
+  %init = tensor.empty() : !q
+  %r = attn.dense ins(%q, %k, %v : !q, !k, !k) score {
+    ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index):
+      %none = arith.constant 0xFF800000 : f32
+      %end = arith.constant 464 : index
+      %period = arith.constant 64 : index
+      %which = arith.constant 44 : index
+      %rest = arith.remsi %j, %period : index
+      %isFirst = arith.cmpi slt, %i, %end : index
+      %isKey = arith.cmpi eq, %rest, %which : index
+      %isRemoved = arith.andi %isFirst, %isKey : i1
+      %y = arith.select %isRemoved, %none, %s : f32
+      attn.yield %y : f32
+    } outs(%init : !q) -> !q
+  return %r : !q
+})"};
+
 /// Listed rows alone, so that the first tile is one: a table of two tiles.
 constexpr Example kListsAlone = {130, 450, 1, false, R"(
 !q = tensor<1x1x130x64xf16>
@@ -551,6 +574,17 @@ TEST_P(SM90a, EveryInstructionIsMissed) {
   // Nothing writes registers between two of them; ptxas wants both.
   expectMissed("wgmma.fence", {2});
   expectMissed("wgmma.wait");
+}
+
+TEST_P(SM90a, EveryVoteIsMissed) {
+  example = kRemoving;
+  // In the first tile, a later one, and the last one.
+  spoiledValues = {44, 236, 492};
+  expectMissed("mbarrier.init.shared");
+  expectMissed("mbarrier.arrive");
+  // What takes NaN out of the last tile has waited for it.
+  expectMissed("mbarrier.try_wait", {8});
+  expectMissed("vote");
 }
 
 TEST_P(SM90a, EveryInstructionOfListsIsMissed) {

@@ -227,20 +227,21 @@ class Producer:
 
 
 def name_barriers(body: list[Instruction]) -> dict[int, str]:
-    """What each instruction of a barrier in shared memory is about: keys are waited for first, and
-    their barriers come first in shared memory."""
+    """What each instruction of a barrier in shared memory is about: keys are waited for first, then
+    perhaps the votes of all consumers, then values. Barriers of votes come last in shared memory, those
+    of keys first."""
     names: dict[int, str] = {}
     waits = [at for at, x in enumerate(body) if x.opcode.startswith("SYNCS.PHASECHK")]
-    if len(waits) > 2:
-        raise SystemExit(f"error: the model knows waits for keys and for values, but the loop has {len(waits)}")
-    names |= dict(zip(waits, ("keys", "values")))
+    if len(waits) > 3:
+        raise SystemExit(f"error: the model knows waits for keys, votes and values, but the loop has {len(waits)}")
+    names |= dict(zip(waits, ("keys", "votes", "values") if len(waits) == 3 else ("keys", "values")))
     arrivals = {}
     for at, x in enumerate(body):
         if x.opcode.startswith("SYNCS.ARRIVE"):
             offset = re.search(r"\+(0x[0-9a-f]+)\]", x.text)
             arrivals[at] = int(offset[1], 16) if offset else 0
     for rank, at in enumerate(sorted(arrivals, key=lambda at: arrivals[at])):
-        names[at] = ("keys", "values")[rank]
+        names[at] = ("keys", "values", "votes")[rank]
     return names
 
 
@@ -257,6 +258,7 @@ def simulate(body: list[Instruction], machine: Machine, *, by_threads: bool = Fa
     running = [Warp(ready=number * offset) for number in range(warps)]
     # Turns that the warpgroups have got: the first has one before the loop.
     turns: list[list[int]] = [[0] if number == 0 else [] for number in range(warps)]
+    votes: dict[int, list[int]] = collections.defaultdict(list)  # on each tile
     pipes: dict[str, float] = collections.defaultdict(float)
     busy: collections.Counter = collections.Counter()
     in_queue: list[float] = []
@@ -291,6 +293,9 @@ def simulate(body: list[Instruction], machine: Machine, *, by_threads: bool = Fa
                 # The first instructions of an iteration ask for the next tile's keys.
                 tile = warp.tile + (1 if kind == "keys" else 0)
                 full = producer.full.get((kind, tile)) if is_loaded else 0
+                if kind == "votes":
+                    cast = votes[tile]
+                    full = max(cast) + ARRIVE if len(cast) == warps else 0 if tile == 0 else None
                 if full is None:
                     warp.waited[kind] += 1
                     continue
@@ -338,7 +343,10 @@ def simulate(body: list[Instruction], machine: Machine, *, by_threads: bool = Fa
             busy["issue"] += 1
             if opcode.startswith("SYNCS.ARRIVE"):
                 kind = names[warp.at]
-                producer.arrive(kind, warp.tile + (1 if kind == "keys" and not is_joint else 0), time)
+                if kind == "votes":
+                    votes[warp.tile + 1].append(time)
+                else:
+                    producer.arrive(kind, warp.tile + (1 if kind == "keys" and not is_joint else 0), time)
             if x.write < 6:
                 warp.scoreboards[x.write] = [end for end in warp.scoreboards[x.write] if end > time] + [time + result]
             if x.read < 6:

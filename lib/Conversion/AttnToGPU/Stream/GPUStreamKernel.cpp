@@ -97,6 +97,16 @@ GPUStreamLayout::GPUStreamLayout(StreamOp op) {
   bool hasListedRows = hasLists && tiles.getLanes() == kWarpgroupRows;
   listedRows = place(hasListedRows ? numSlots * tiles.getKey() * 4 : 0);
   keyRows = place(findsKeyRows(op) ? tiles.getKey() * 4 : 0);
+  bool votes = tiles.getLanes() == kWarpgroupRows && scoresHide(op);
+  this->votes = place(votes ? 2 * 8 + 2 * tiles.getVectors() * 4 * 4 : 0);
+}
+
+bool GPUStreamLayout::scoresHide(StreamOp op) {
+  return !op.getBiases().empty() || !op.getRelativeKeys().empty() ||
+         !op.getDistanceBiases().empty() ||
+         llvm::any_of(op.getScores(), [&](Region &score) {
+           return ScoreBody(score, op.getCaptures()).mayRemove();
+         });
 }
 
 bool GPUStreamLayout::findsKeyRows(StreamOp op) {
@@ -147,9 +157,7 @@ GPUStreamKernel::GPUStreamKernel(StreamOp op, OpBuilder &builder, F32Math math)
     admissions.emplace_back(score, op.getCaptures());
   }
   bool hasScores = !scoreBodies.empty(), hasTerms = hasBias || hasScores;
-  scoresHide = hasBias || llvm::any_of(scoreBodies, [](const ScoreBody &body) {
-                 return body.mayRemove();
-               });
+  scoresHide = GPUStreamLayout::scoresHide(op);
   double scale = op.getScale().convertToDouble();
   double toBase = isSoftmax ? softmax::kLog2E : 1.0;
   // The exponential can take the scale only if a larger product gives a larger

@@ -65,6 +65,10 @@ public:
   // Offsets in bytes.
   int64_t queries, keys, values, weights, hidden, table, places, cuts, keyRows;
   int64_t listedRows; // of warpgroup kernels
+  int64_t votes;      // likewise
+  /// Whether scores may say that their entries are not read: they have a bias,
+  /// or a region that may remove some.
+  static bool scoresHide(StreamOp op);
   int64_t tableRows, bytes = 0;
   /// Whether a tile's rows of keys are found ahead of its copies: where codes
   /// say them and a block is one warp, which would wait for each.
@@ -313,7 +317,8 @@ private:
   void addTerms(const Tile &tile, Value stage, const Terms &ahead,
                 llvm::SmallVectorImpl<Values> &scores);
   Values weigh(const Tile &tile, Value stage, Value &isCut, const Terms &ahead,
-               llvm::SmallVectorImpl<Values> &scores, State &state);
+               llvm::SmallVectorImpl<Values> &scores, State &state,
+               llvm::function_ref<void(Value)> vote = nullptr);
   Value findTop(llvm::ArrayRef<Values> scores, int64_t half);
   Values normalise(llvm::SmallVectorImpl<Values> &scores, State &state);
   Values square(Value stage, llvm::SmallVectorImpl<Values> &scores,

@@ -445,13 +445,13 @@ void GPUStreamKernel::mask(const Tile &tile, Value stage, Value isCut,
   changeScores(isCut, scores, [&] { applyMask(tile, stage, scores); });
 }
 
-/// Whether a score says that its entry is not read, for any thread.
+/// Whether a score of the thread says that its entry is not read.
 Value GPUStreamKernel::hasMasked(ArrayRef<Values> scores) {
   Value isMasked = b.i1(false);
   for (const Values &tile : scores)
     for (Value score : tile)
       isMasked = b.either(isMasked, removes(score));
-  return b.anyThread(isMasked);
+  return isMasked;
 }
 
 void GPUStreamKernel::applyMask(const Tile &tile, Value stage,

@@ -160,14 +160,19 @@ void GPUStreamKernel::addTerms(const Tile &tile, Value stage,
 
 /// Makes weights of scores, and returns what sums of values so far are to be
 /// multiplied by, for each of the thread's two queries. A bias or a region may
-/// remove entries, and a tile with such is cut.
+/// remove entries, and a tile with such is cut: all threads find out together,
+/// or later, of what `vote` says for each.
 Values GPUStreamKernel::weigh(const Tile &tile, Value stage, Value &isCut,
                               const Terms &ahead,
-                              SmallVectorImpl<Values> &scores, State &state) {
+                              SmallVectorImpl<Values> &scores, State &state,
+                              function_ref<void(Value)> vote) {
   addTerms(tile, stage, ahead, scores);
+  // Ahead of the branch, behind which ptxas would put it after exponentials.
+  if (scoresHide && vote)
+    vote(b.either(isCut, hasMasked(scores)));
   mask(tile, stage, isCut, scores);
-  if (scoresHide)
-    isCut = b.either(isCut, hasMasked(scores));
+  if (scoresHide && !vote)
+    isCut = b.either(isCut, b.anyThread(hasMasked(scores)));
   return isSoftmax ? normalise(scores, state) : square(stage, scores, state);
 }
 

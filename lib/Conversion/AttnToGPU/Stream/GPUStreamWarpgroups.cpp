@@ -106,6 +106,8 @@ struct Shared {
   Value tiles;  // kSlots, kTileFields numbers each
   Value loaded; // of the queries
   Value never;  // read
+  // Of two tiles each: a barrier, and a number of each warp that multiplies.
+  Value voted, votes;
 };
 } // namespace
 
@@ -141,8 +143,16 @@ public:
                w.advance(shared.loaded, 8));
     placeBoxes(shared.values, k.layout.values, k.layout.valueColumns,
                /*multiple=*/1, w.advance(shared.loaded, 40));
+    int64_t numWarps = 4 * numConsumers;
+    if (k.scoresHide) {
+      shared.voted = w.getShared(k.layout.votes);
+      shared.votes = b.sharedBuffer(k.layout.votes + 2 * 8, {2 * numWarps},
+                                    b.getI32Type());
+    }
     b.ifThen(b.equal(b.thread(), b.i32(0)), [&] {
       w.initBarrier(shared.loaded, 1);
+      for (int64_t stage = 0; k.scoresHide && stage < 2; ++stage)
+        w.initBarrier(w.advance(shared.voted, 8 * stage), numWarps);
       for (const Boxes *boxes : {&shared.keys, &shared.values})
         for (int64_t stage : {0, 1}) {
           // One arrival of every warp that writes the tile, or reads it, and
@@ -460,6 +470,7 @@ private:
                         values.drop_front(numSums));
         });
     state = k.unflatten(ValueRange(carried).take_front(numSums));
+    clearVoted(last, state);
     awaitOperand(shared.values, last);
     w.beginProducts();
     Values output =
@@ -474,6 +485,8 @@ private:
     GPUStreamKernel::State state = k.unflatten(sums);
     Value next = b.add(number, 1);
     awaitOperand(shared.keys, next);
+    // Whoever has the turn must not wait for others.
+    clearVoted(number, state);
     // Numbers of barriers take no registers of the loop.
     Value turn = numConsumers > 1 ? b.recompute(group) : Value();
     if (turn)
@@ -516,23 +529,64 @@ private:
     for (size_t i = 0; i < scores.size(); i += 4)
       tile.push_back(Values(scores.slice(i, 4)));
     setFree(shared.keys, number);
-    Values factors = k.weigh(present, slot, isCut, terms, tile, state);
+    auto vote = [&](Value isCut) { castVote(number, isCut); };
+    Values factors = k.weigh(present, slot, isCut, terms, tile, state, vote);
     keepBehind(k.isSoftmax ? state.sum.back() : tile.back().back());
     // What lanes read themselves comes before the arrival of one.
     if (sharesTiles || k.hasWeights)
       b.warpBarrier();
     finish();
     k.rescale(factors, state);
-    auto publish = [&] { w.publishWrites(); };
-    k.clearHidden(
-        present, slot, isCut, getRows(shared.values, getStage(number)), state,
-        [&] { awaitFull(shared.values, number); },
-        // Otherwise whoever multiplies them does that.
-        shared.values.hasRows ? function_ref<void()>() : publish);
+    if (!k.scoresHide)
+      clearHidden(present, number, isCut, state);
     Values all;
     for (const Values &part : tile)
       all.append(part);
     return w.packWeights(k.type, all);
+  }
+
+  /// Takes out of the values of a tile what is not finite, if it is cut.
+  void clearHidden(const GPUStreamKernel::Tile &tile, Value number, Value isCut,
+                   GPUStreamKernel::State &state) {
+    auto publish = [&] { w.publishWrites(); };
+    k.clearHidden(
+        tile, getSlot(number), isCut, getRows(shared.values, getStage(number)),
+        state, [&] { awaitFull(shared.values, number); },
+        // Otherwise whoever multiplies them does that.
+        shared.values.hasRows ? function_ref<void()>() : publish);
+  }
+
+  // Where scores say which entries there are, consumers have to agree on what
+  // is taken out of values that they share. Each votes as soon as it has scores
+  // and asks for the votes before it multiplies the values: by then the other,
+  // half an iteration apart, has scores, too, and nobody waits for weights.
+
+  /// Says for a warp whether some entry of a tile is not read.
+  void castVote(Value number, Value isCut) {
+    Value ballot = b.ballot(isCut);
+    b.ifThen(b.equal(b.lane(), b.i32(0)), [&] {
+      Value stage = getStage(number);
+      Value at = b.add(b.mul(stage, 4 * numConsumers), b.warp());
+      memref::StoreOp::create(b, ballot, shared.votes, b.toIndex(at));
+      w.arrive(ofStage(shared.voted, stage, 8));
+    });
+  }
+
+  /// Waits for the votes on a tile, and does what they say.
+  void clearVoted(Value number, GPUStreamKernel::State &state) {
+    if (!k.scoresHide)
+      return;
+    Value stage = getStage(number);
+    w.wait(ofStage(shared.voted, stage, 8), b.rem(b.div(number, 2), 2));
+    Value at = b.add(b.mul(stage, 4 * numConsumers),
+                     b.rem(b.lane(), 4 * numConsumers));
+    Value vote = memref::LoadOp::create(b, shared.votes, b.toIndex(at));
+    auto differs = [&](Value vote) {
+      return b.createOrFold<arith::CmpIOp>(arith::CmpIPredicate::ne, vote,
+                                           b.i32(0));
+    };
+    Value isCut = differs(b.ballot(differs(vote)));
+    clearHidden(getSharedTile(number), number, isCut, state);
   }
 
   /// Keeps waits for products behind what makes `number`: they have no

@@ -36,11 +36,11 @@
 //  HOST-NOT: fovea_rt_gpu_alloc
 //  HOST-NOT: fovea_rt_gpu_copy
 //      HOST: llvm.call @fovea_rt_gpu_end(
-// Sums of narrow gradients are rounded on the way to their destinations: two
-// kernels of sums, two of deltas and statistics, three that round.
+// Sums of narrow gradients are rounded where they are made: two kernels of
+// sums, two of deltas and statistics.
 // HOST-LABEL: llvm.func @backward(
 //  HOST-NOT: fovea_rt_gpu_copy
-// HOST-COUNT-7: llvm.call @fovea_rt_gpu_launch(
+// HOST-COUNT-4: llvm.call @fovea_rt_gpu_launch(
 //  HOST-NOT: fovea_rt_gpu_launch
 //  HOST-NOT: fovea_rt_gpu_copy
 //      HOST: llvm.call @fovea_rt_gpu_end(

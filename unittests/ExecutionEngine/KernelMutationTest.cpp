@@ -569,7 +569,9 @@ TEST_P(SM90a, EveryInstructionIsMissed) {
   // What takes NaN out of the last tile, which is cut, has waited for it.
   expectMissed("mbarrier.try_wait", {5});
   expectMissed("mbarrier.arrive");
+  // Copies, and what stores results.
   expectMissed("cp.async.bulk");
+  expectMissed("fence.proxy", {0});
   expectMissed("wgmma.commit");
   // Nothing writes registers between two of them; ptxas wants both.
   expectMissed("wgmma.fence", {2});
@@ -595,8 +597,10 @@ TEST_P(SM90a, EveryInstructionOfListsIsMissed) {
   expectMissed("mbarrier.expect");
   expectMissed("cp.async.mbarrier.arrive");
   // That mbarriers are there another fence says, too. Only the last tile is not
-  // a box; kListsFirst has others.
-  expectMissed("fence.proxy", {0, 1, 3, 5, 6, 7});
+  // a box; kListsFirst has others. That of results, the sixth here and below,
+  // is missed in EveryInstructionIsMissed: the emulator takes what a warp
+  // writes behind a fence for fenced until the warp meets others.
+  expectMissed("fence.proxy", {0, 1, 3, 5, 6, 7, 8});
   expectMissed("wgmma.fence", {2});
 }
 
@@ -605,14 +609,14 @@ TEST_P(SM90a, EveryFenceOfListsFirstIsMissed) {
   spoiledValues = {};
   // The last tile is a box; the first one is none, and values have boxes after
   // a fence for keys.
-  expectMissed("fence.proxy", {0, 4, 6, 7});
+  expectMissed("fence.proxy", {0, 4, 5, 7, 8});
 }
 
 TEST_P(SM90a, EveryInstructionOfListsAloneIsMissed) {
   example = kListsAlone;
   spoiledValues = {};
   expectMissed("cp.async.mbarrier.arrive");
-  expectMissed("fence.proxy", {0});
+  expectMissed("fence.proxy", {0, 5});
 }
 
 TEST_P(SM80, EveryInstructionOfNamedRowsIsMissed) {
@@ -629,7 +633,7 @@ TEST_P(SM90a, EveryInstructionOfNamedRowsIsMissed) {
   spoiledValues = {440, 445};
   spoiledKeys = {442};
   expectMissed("cp.async.mbarrier.arrive");
-  expectMissed("fence.proxy", {0});
+  expectMissed("fence.proxy", {0, 5});
   expectMissed("vote.ballot");
 }
 

@@ -53,11 +53,14 @@ struct MarkTensorMapsPass
       bool movesRegisters = false;
       kernel.walk([&](Operation *op) {
         movesRegisters |= isa<NVVM::SetMaxRegisterOp>(op);
-        auto copy =
-            dyn_cast<NVVM::CpAsyncBulkTensorGlobalToSharedClusterOp>(op);
-        if (!copy)
-          return;
-        if (auto argument = dyn_cast<BlockArgument>(copy.getTmaDescriptor()))
+        Value map;
+        if (auto load =
+                dyn_cast<NVVM::CpAsyncBulkTensorGlobalToSharedClusterOp>(op))
+          map = load.getTmaDescriptor();
+        else if (auto store =
+                     dyn_cast<NVVM::CpAsyncBulkTensorSharedCTAToGlobalOp>(op))
+          map = store.getTmaDescriptor();
+        if (auto argument = dyn_cast_or_null<BlockArgument>(map))
           markMap(kernel, argument);
       });
       if (movesRegisters)

@@ -180,6 +180,27 @@ void WarpgroupBuilder::copyBoxes(Value target, Value tensorMap, Value barrier,
   }
 }
 
+void WarpgroupBuilder::storeBoxes(Value source, Value tensorMap,
+                                  ValueRange position, int64_t boxRows,
+                                  int64_t columns) {
+  int64_t perBox = kBoxBytes / 2;
+  for (int64_t first = 0; first < columns; first += perBox) {
+    // Innermost axis first.
+    Values at(llvm::reverse(position));
+    at[0] = b.add(at[0], first);
+    NVVM::CpAsyncBulkTensorSharedCTAToGlobalOp::create(
+        b, tensorMap, advance(source, first / perBox * boxRows * kBoxBytes), at,
+        /*l2CacheHint=*/Value(), NVVM::TMAStoreMode::TILE,
+        /*predicate=*/Value());
+  }
+  NVVM::CpAsyncBulkCommitGroupOp::create(b);
+}
+
+void WarpgroupBuilder::awaitStores() {
+  NVVM::CpAsyncBulkWaitGroupOp::create(b, b.getI32IntegerAttr(0),
+                                       b.getUnitAttr());
+}
+
 void WarpgroupBuilder::setRegisters(int64_t count, bool raises) {
   NVVM::SetMaxRegisterOp::create(b, static_cast<uint32_t>(count),
                                  raises ? NVVM::SetMaxRegisterAction::increase

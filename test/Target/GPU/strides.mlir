@@ -19,17 +19,17 @@
 // SM90: cp.async.bulk.tensor.4d.shared::cluster.global
 // SM90: wgmma.mma_async.sync.aligned
 
-// Maps are made of q, k and v, what is written is no box, and nothing is copied.
+// Maps are made of q, k, v and of what is written, and nothing is copied.
 // RUN: fovea-opt %s --attn-nvvm-pipeline=chip=sm_90a -o %t.mlir
 // RUN: FileCheck %s --input-file=%t.mlir --check-prefix=HOST
 // HOST-LABEL: llvm.func @forward(
 //  HOST-DAG: %[[READ_BOXES:.*]] = llvm.mlir.constant(5 : i32)
-//  HOST-DAG: %[[READ_WRITE:.*]] = llvm.mlir.constant(3 : i32)
+//  HOST-DAG: %[[WRITE_BOXES:.*]] = llvm.mlir.constant(7 : i32)
 //  HOST-NOT: fovea_rt_gpu_alloc
 //  HOST-NOT: fovea_rt_gpu_copy
 //  HOST-COUNT-2: llvm.call @fovea_rt_gpu_map_rows({{.*}}, %[[READ_BOXES]])
-//      HOST: llvm.call @fovea_rt_gpu_map_rows({{.*}}, %[[READ_WRITE]])
-//  HOST-COUNT-3: llvm.call @fovea_rt_gpu_encode_tensor_map(
+//      HOST: llvm.call @fovea_rt_gpu_map_rows({{.*}}, %[[WRITE_BOXES]])
+//  HOST-COUNT-4: llvm.call @fovea_rt_gpu_encode_tensor_map(
 //  HOST-NOT: fovea_rt_gpu_alloc
 //  HOST-NOT: fovea_rt_gpu_copy
 //      HOST: llvm.call @fovea_rt_gpu_launch(

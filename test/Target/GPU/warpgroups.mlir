@@ -3,6 +3,7 @@
 
 // RUN: fovea-compile %s --entry=causal --target=nvvm --emit=ptx --chip=sm_90a -o %t.ptx
 // RUN: FileCheck %s --input-file=%t.ptx
+// RUN: FileCheck %s --input-file=%t.ptx --check-prefix=RESULTS
 // RUN: grep -c 'wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16.* p, 1, 1, 0, 0;' %t.ptx | FileCheck %s --check-prefix=SCORES
 // RUN: grep -c 'wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16.* p, 1, 1, 1;' %t.ptx | FileCheck %s --check-prefix=VALUES
 // RUN: not grep -E '\.extern \.func|__nv_|\.local|\.f64|mma\.sync|cp\.async\.c[ag]|ldmatrix' %t.ptx
@@ -59,6 +60,18 @@
 // VOTES: {{^}}2{{$}}
 // CAPPED: wgmma.mma_async.sync.aligned.m64n80k16.f32.bf16.bf16
 // CAPPED: rcp.approx.ftz.f32
+
+// Threads store ragged rows. All others go by boxes, behind a fence for those
+// who wrote them to shared memory, and are waited for: it goes with the block.
+// RESULTS: st.global.b32
+// RESULTS: st.shared.b32
+// RESULTS-NOT: st.global.b32
+// RESULTS: fence.proxy.async
+// RESULTS-NEXT: bar.warp.sync
+// RESULTS: cp.async.bulk.tensor.4d.global.shared::cta
+// RESULTS: cp.async.bulk.tensor.4d.global.shared::cta
+// RESULTS-NEXT: cp.async.bulk.commit_group
+// RESULTS-NEXT: cp.async.bulk.wait_group.read
 
 // Registers for more than one thread that copies.
 // LISTS-DAG: setmaxnreg.inc.sync.aligned.u32 {{.*}}224

@@ -90,6 +90,14 @@ public:
   void copyBytes(Value target, Value memref, mlir::ValueRange at, Value barrier,
                  int64_t bytes);
 
+  /// Starts to store rows, `columns` wide, from `position` on, outermost axis
+  /// first. They begin at `source`, each box `boxRows` rows after the one
+  /// before. What the tensor does not have is left out.
+  void storeBoxes(Value source, Value tensorMap, mlir::ValueRange position,
+                  int64_t boxRows, int64_t columns);
+  /// Waits until what this thread stores by boxes has been read.
+  void awaitStores();
+
   /// Raises or lowers the registers of the warpgroup's threads.
   void setRegisters(int64_t count, bool raises);
 

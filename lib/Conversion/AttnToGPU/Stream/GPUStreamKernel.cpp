@@ -99,6 +99,8 @@ GPUStreamLayout::GPUStreamLayout(StreamOp op) {
   keyRows = place(findsKeyRows(op) ? tiles.getKey() * 4 : 0);
   bool votes = tiles.getLanes() == kWarpgroupRows && scoresHide(op);
   this->votes = place(votes ? 2 * 8 + 2 * tiles.getVectors() * 4 * 4 : 0);
+  if (tiles.getLanes() == kWarpgroupRows)
+    placeResults(tiles.getQueryLanes());
 }
 
 bool GPUStreamLayout::scoresHide(StreamOp op) {

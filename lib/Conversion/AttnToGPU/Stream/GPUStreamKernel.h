@@ -36,6 +36,7 @@
 #include "fovea/Kernels/StreamRanges.h"
 #include "fovea/Kernels/TileScore.h"
 #include "llvm/Support/MathExtras.h"
+#include <optional>
 
 namespace fovea::attn {
 
@@ -65,6 +66,8 @@ public:
   // Offsets in bytes.
   int64_t queries, keys, values, weights, hidden, table, places, cuts, keyRows;
   int64_t listedRows; // of warpgroup kernels
+  /// Results of warpgroup kernels on their way to memory, where there is room.
+  std::optional<int64_t> results;
   int64_t votes;      // likewise
   /// Whether scores may say that their entries are not read: they have a bias,
   /// or a region that may remove some.
@@ -79,6 +82,7 @@ public:
 private:
   int64_t place(int64_t size);
   void placeBoxes(int64_t queryRows, int64_t keyRows, int64_t width);
+  void placeResults(int64_t queryRows);
 };
 
 /// Whether kernels of sm_90a, whose tiles have warpgroups for lanes, can
@@ -86,7 +90,8 @@ private:
 bool canUseWarpgroups(StreamOp op);
 
 /// The map of a tensor, a pointer for copies by boxes, and where in it an
-/// operand of the kernel begins, in 32 bits.
+/// operand of the kernel begins, in 32 bits. Boxes of the output have the rows
+/// of a warp.
 struct TensorMap {
   mlir::Value map; // null if threads copy the operand row by row
   llvm::SmallVector<mlir::Value> offsets;
@@ -95,7 +100,7 @@ struct TensorMaps {
   struct Source {
     TensorMap keys, values;
   };
-  TensorMap query;
+  TensorMap query, output;
   llvm::SmallVector<Source> sources;
 };
 
@@ -336,6 +341,11 @@ private:
                     llvm::function_ref<Value(Value)> change);
   Value sumOfRow(const State &state, int64_t half);
   Value isRowWriter(Value firstColumn);
+  void storeLse(Value maximum, Value sum, Value row, Value firstColumn);
+
+  // Results of warpgroups (GPUStreamResults.cpp).
+  void finishRows(const State &state, const TensorMap &output);
+  void finishBoxes(const State &state, const TensorMap &output);
   Value getFinalFactor(Value maximum, Value sum);
   Value getMean(Value total, Value factor);
   State makeState();

@@ -395,14 +395,18 @@ void GPUStreamKernel::finish(const State &state, Value firstColumn) {
       Value factor = getFinalFactor(maximum, sum);
       storeColumns(state, half, firstColumn, outputView, target,
                    [&](Value total) { return getMean(total, factor); });
-      if (!lseView)
-        return;
-      b.ifThen(isRowWriter(firstColumn), [&] {
-        b.storeScalar(softmax::logSumExp(b, maximum, sum), lseView,
-                      b.toIndex(target));
-      });
+      storeLse(maximum, sum, target, firstColumn);
     });
   }
+}
+
+void GPUStreamKernel::storeLse(Value maximum, Value sum, Value row,
+                               Value firstColumn) {
+  if (!lseView)
+    return;
+  b.ifThen(isRowWriter(firstColumn), [&] {
+    b.storeScalar(softmax::logSumExp(b, maximum, sum), lseView, b.toIndex(row));
+  });
 }
 
 /// The sum of the weights of one of the thread's rows, which four threads have.

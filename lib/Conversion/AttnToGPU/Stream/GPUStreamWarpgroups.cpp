@@ -37,6 +37,8 @@
 // before the next tile's are started. So whoever multiplies such rows brings
 // them to the asynchronous proxy.
 //
+// Results of a warp are stored by boxes, too, where it has all of its rows.
+//
 //===----------------------------------------------------------------------===//
 
 #include "GPUStreamKernel.h"
@@ -449,7 +451,7 @@ private:
       b.setInsertionPointToStart(ifOp.thenBlock());
       scf::YieldOp::create(b, attendAll(initial));
     }
-    k.finish(k.unflatten(ifOp.getResults()), b.i32(0));
+    k.finishRows(k.unflatten(ifOp.getResults()), maps.output);
   }
 
   Values attendAll(ValueRange initial) {

@@ -49,11 +49,11 @@ static StreamOp launchAround(StreamOp op) {
   return inside;
 }
 
-/// The map of the tensor outside of `launch` that an operand of `op` in it is a
-/// part of, for boxes of `rows` rows, and the offsets of the part.
-static FailureOr<TensorMap> makeTensorMap(gpu::LaunchOp launch, StreamOp op,
-                                          Value operand, int64_t rows) {
-  OpBuilder host(launch), inside(op);
+/// The tensor outside of `launch` that an operand of `op` in it is a part of,
+/// and the offsets of the part; none if its place is not known.
+static std::pair<Value, SmallVector<Value>>
+findTensor(gpu::LaunchOp launch, StreamOp op, Value operand) {
+  OpBuilder inside(op);
   Location loc = op.getLoc();
   KernelBuilder b(loc, inside, inside.getF32Type(), /*lanes=*/0);
   int64_t rank = cast<MemRefType>(operand.getType()).getRank();
@@ -65,16 +65,39 @@ static FailureOr<TensorMap> makeTensorMap(gpu::LaunchOp launch, StreamOp op,
     }
     auto view = operand.getDefiningOp<memref::SubViewOp>();
     if (!view || !view.hasUnitStride() || view.getDroppedDims().any())
-      return op.emitOpError("has operands whose place in memory is not known, "
-                            "which copies by boxes need");
+      return {};
     for (auto [offset, own] : llvm::zip(offsets, view.getMixedOffsets()))
       offset = b.add(offset, getValueOrCreateConstantIndexOp(b, loc, own));
     operand = view.getSource();
   }
   for (Value &offset : offsets)
     offset = b.createOrFold<arith::IndexCastOp>(b.getI32Type(), offset);
+  return {operand, offsets};
+}
 
-  return TensorMap{createBoxMap(host, loc, operand, rows), offsets};
+/// The map of that tensor, for boxes of `rows` rows.
+static FailureOr<TensorMap> makeTensorMap(gpu::LaunchOp launch, StreamOp op,
+                                          Value operand, int64_t rows) {
+  auto [tensor, offsets] = findTensor(launch, op, operand);
+  if (!tensor)
+    return op.emitOpError("has operands whose place in memory is not known, "
+                          "which copies by boxes need");
+  OpBuilder host(launch);
+  return TensorMap{createBoxMap(host, op.getLoc(), tensor, rows), offsets};
+}
+
+/// The map of the output for the rows of a warp; null where threads store it.
+/// Boxes end with the columns of the tensor, so these must be the operand's.
+static TensorMap makeOutputMap(gpu::LaunchOp launch, StreamOp op) {
+  Value output = op.getOutput();
+  auto [tensor, offsets] = findTensor(launch, op, output);
+  if (!GPUStreamLayout(op).results || !tensor ||
+      getWidth(tensor) != getWidth(output) ||
+      getCopyBytes(tensor, getMemRefType(tensor).getElementTypeBitWidth() /
+                               8) != kChunkBytes)
+    return {};
+  OpBuilder host(launch);
+  return {createBoxMap(host, op.getLoc(), tensor, kWarpRows), offsets};
 }
 
 /// Emits the kernel of tiles of warpgroups.
@@ -108,6 +131,7 @@ static LogicalResult emitWarpgroups(StreamOp op, OpBuilder &builder) {
         failed(make(map.values, source.values, tiles.getKey())))
       return failure();
   }
+  maps.output = makeOutputMap(launch, op);
   GPUStreamKernel(op, builder, F32Math::TF32).emitWarpgroups(maps);
   return success();
 }

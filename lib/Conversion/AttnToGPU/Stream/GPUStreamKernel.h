@@ -68,7 +68,7 @@ public:
   int64_t listedRows; // of warpgroup kernels
   /// Results of warpgroup kernels on their way to memory, where there is room.
   std::optional<int64_t> results;
-  int64_t votes;      // likewise
+  int64_t votes; // likewise
   /// Whether scores may say that their entries are not read: they have a bias,
   /// or a region that may remove some.
   static bool scoresHide(StreamOp op);

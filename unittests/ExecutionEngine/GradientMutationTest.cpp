@@ -1,0 +1,287 @@
+//===- GradientMutationTest.cpp - Mistakes in kernels of gradients --------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "KernelMutation.h"
+
+using namespace fovea::test;
+
+namespace {
+
+/// Gradients of two tiles of queries and of rows, the last ones ragged.
+constexpr Example kGradients = {130, 200, 1, true, R"(
+!q = tensor<1x1x130x64xf16>
+!k = tensor<1x1x200x64xf16>
+!l = tensor<1x1x130xf32>
+func.func @gradients(%q: !q, %k: !k, %v: !k, %o: !q, %l: !l, %d: !q)
+    -> (!q, !k, !k) {
+  %iq = tensor.empty() : !q
+  %ik = tensor.empty() : !k
+  %r:3 = attn.dense_backward ins(%q, %k, %v : !q, !k, !k)
+      forward(%o, %l : !q, !l) gradient(%d : !q)
+      outs(%iq, %ik, %ik : !q, !k, !k) {mask = #attn.mask<causal>}
+      -> !q, !k, !k
+  return %r#0, %r#1, %r#2 : !q, !k, !k
+})"};
+
+/// Two tiles of each, as few as show what one leaves for the next.
+constexpr Example kSmallGradients = {66, 70, 1, true, R"(
+!q = tensor<1x1x66x64xf16>
+!k = tensor<1x1x70x64xf16>
+!l = tensor<1x1x66xf32>
+func.func @gradients(%q: !q, %k: !k, %v: !k, %o: !q, %l: !l, %d: !q)
+    -> (!q, !k, !k) {
+  %iq = tensor.empty() : !q
+  %ik = tensor.empty() : !k
+  %r:3 = attn.dense_backward ins(%q, %k, %v : !q, !k, !k)
+      forward(%o, %l : !q, !l) gradient(%d : !q)
+      outs(%iq, %ik, %ik : !q, !k, !k) {mask = #attn.mask<causal>}
+      -> !q, !k, !k
+  return %r#0, %r#1, %r#2 : !q, !k, !k
+})"};
+
+/// So many tiles that the places of some are taken again.
+constexpr Example kManyGradients = {130, 330, 2, true, R"(
+!q = tensor<1x2x130x64xf16>
+!k = tensor<1x1x330x64xf16>
+!l = tensor<1x2x130xf32>
+func.func @gradients(%q: !q, %k: !k, %v: !k, %o: !q, %l: !l, %d: !q)
+    -> (!q, !k, !k) {
+  %iq = tensor.empty() : !q
+  %ik = tensor.empty() : !k
+  %r:3 = attn.dense_backward ins(%q, %k, %v : !q, !k, !k)
+      forward(%o, %l : !q, !l) gradient(%d : !q)
+      outs(%iq, %ik, %ik : !q, !k, !k) {mask = #attn.mask<causal>}
+      -> !q, !k, !k
+  return %r#0, %r#1, %r#2 : !q, !k, !k
+})"};
+
+/// So few rows that three blocks share the queries of each.
+constexpr Example kSharedGradients = {450, 70, 1, true, R"(
+!q = tensor<1x1x450x64xf16>
+!k = tensor<1x1x70x64xf16>
+!l = tensor<1x1x450xf32>
+func.func @gradients(%q: !q, %k: !k, %v: !k, %o: !q, %l: !l, %d: !q)
+    -> (!q, !k, !k) {
+  %iq = tensor.empty() : !q
+  %ik = tensor.empty() : !k
+  %r:3 = attn.dense_backward ins(%q, %k, %v : !q, !k, !k)
+      forward(%o, %l : !q, !l) gradient(%d : !q)
+      outs(%iq, %ik, %ik : !q, !k, !k) -> !q, !k, !k
+  return %r#0, %r#1, %r#2 : !q, !k, !k
+})"};
+
+/// Gradients of a few rows each in far places, gathered in slots: three
+/// stretches for queries, one for rows, whose queries take places again.
+constexpr Example kGatheredGradients = {384, 600, 1, true, R"(
+!q = tensor<1x1x384x64xf16>
+!k = tensor<1x1x600x64xf16>
+!l = tensor<1x1x384xf32>
+func.func @gradients(%q: !q, %k: !k, %v: !k, %o: !q, %l: !l, %d: !q)
+    -> (!q, !k, !k) {
+  %iq = tensor.empty() : !q
+  %ik = tensor.empty() : !k
+  %r:3 = attn.stream_backward query(%q : !q)
+      source(%k, %v : !k, !k)
+          ranges [affine_map<(b)[rows, n] -> (0, 8)>,
+                  affine_map<(b)[rows, n] -> (130, 138)>,
+                  affine_map<(b)[rows, n] -> (b * 8 + 260, b * 8 + 268)>,
+                  affine_map<(b)[rows, n] -> (400, 408)>,
+                  affine_map<(b)[rows, n] -> (b + 520, b + 528)>]
+      forward(%o, %l : !q, !l) gradient(%d : !q) outs(%iq, %ik, %ik : !q, !k, !k)
+      {block = 128 : i64, scale = 0.125 : f64} -> !q, !k, !k
+  return %r#0, %r#1, %r#2 : !q, !k, !k
+})"};
+
+/// Gradients of rows that lists name: two tiles of each, an entry that names
+/// nothing.
+constexpr Example kListGradients = {130, 200, 1, true, R"(
+!q = tensor<1x1x130x64xf16>
+!k = tensor<1x1x200x64xf16>
+!l = tensor<1x1x130xf32>
+!n = tensor<1x1x3x4xi32>
+func.func @gradients(%q: !q, %k: !k, %v: !k, %o: !q, %l: !l, %d: !q)
+    -> (!q, !k, !k) {
+  %iq = tensor.empty() : !q
+  %ik = tensor.empty() : !k
+  %chosen = arith.constant dense<[[[[0, 3, 5, -1], [2, 2, 4, 1],
+      [5, 1, 0, 3]]]]> : !n
+  %r:3 = attn.stream_backward query(%q : !q)
+      source(%k, %v : !k, !k) rows(%chosen : !n) unit = 32
+          ranges [affine_map<(b)[rows, n] -> (0, rows - 9)>] mask <causal>
+      forward(%o, %l : !q, !l) gradient(%d : !q)
+      outs(%iq, %ik, %ik : !q, !k, !k) {block = 64 : i64, scale = 0.125 : f64}
+      -> !q, !k, !k
+  return %r#0, %r#1, %r#2 : !q, !k, !k
+})"};
+
+/// Entries that name whole tiles of rows, some of them twice: so many that the
+/// places of tiles are taken again.
+constexpr Example kNamedTiles = {200, 330, 2, true, R"(
+!q = tensor<1x2x200x64xf16>
+!k = tensor<1x1x330x64xf16>
+!l = tensor<1x2x200xf32>
+!n = tensor<1x1x2x7xi32>
+func.func @gradients(%q: !q, %k: !k, %v: !k, %o: !q, %l: !l, %d: !q)
+    -> (!q, !k, !k) {
+  %iq = tensor.empty() : !q
+  %ik = tensor.empty() : !k
+  %chosen = arith.constant dense<[[[[0, 3, 5, 1, -1, 2, 2],
+      [5, 4, 1, 0, 3, 2, -1]]]]> : !n
+  %r:3 = attn.stream_backward query(%q : !q)
+      source(%k, %v : !k, !k) rows(%chosen : !n) unit = 64
+          ranges [affine_map<(b)[rows, n] -> (0, rows - 9)>] mask <causal>
+      forward(%o, %l : !q, !l) gradient(%d : !q)
+      outs(%iq, %ik, %ik : !q, !k, !k) {block = 128 : i64, scale = 0.125 : f64}
+      -> !q, !k, !k
+  return %r#0, %r#1, %r#2 : !q, !k, !k
+})"};
+
+/// Gradients of what a function of scores reads: a number of each distance.
+constexpr Example kCaptures = {130, 200, 1, true, R"(
+!q = tensor<1x1x130x64xf16>
+!k = tensor<1x1x200x64xf16>
+!l = tensor<1x1x130xf32>
+!t = tensor<40xf32>
+func.func @gradients(%q: !q, %k: !k, %v: !k, %o: !q, %l: !l, %d: !q)
+    -> (!q, !k, !k, !t) {
+  %iq = tensor.empty() : !q
+  %ik = tensor.empty() : !k
+  %it = tensor.empty() : !t
+  %t = arith.constant dense<0.25> : !t
+  %r:4 = attn.stream_backward query(%q : !q)
+      source(%k, %v : !k, !k) score {
+      ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index, %x: !t):
+        %last = arith.constant 39 : index
+        %zero = arith.constant 0 : index
+        %distance = arith.subi %i, %j : index
+        %above = arith.maxsi %distance, %zero : index
+        %at = arith.minsi %above, %last : index
+        %e = tensor.extract %x[%at] : !t
+        %sum = arith.addf %s, %e : f32
+        attn.yield %sum : f32
+      } ranges [affine_map<(b)[rows, n] -> (0, rows)>] mask <causal>
+      captures(%t : !t) forward(%o, %l : !q, !l) gradient(%d : !q)
+      outs(%iq, %ik, %ik : !q, !k, !k) d_captures(%it : !t)
+      {scale = 0.125 : f64} -> !q, !k, !k, !t
+  return %r#0, %r#1, %r#2, %r#3 : !q, !k, !k, !t
+})"};
+
+class GradientsSM80 : public KernelMutation {};
+class GradientsSM90a : public KernelMutation {};
+
+TEST_P(GradientsSM80, EveryInstructionOfGradientsIsMissed) {
+  example = kSmallGradients;
+  // Keys that the first queries do not read, and queries that do not read the
+  // last keys.
+  spoiledKeys = {69};
+  kernelName = "_kernel_0";
+  expectMissed("barrier.cta");
+  spoiledQueries = spoiledGradients = {2};
+  kernelName = "_kernel_1";
+  expectMissed("barrier.cta");
+}
+
+// Products and their barriers are those of all gradients on this chip; each of
+// the following looks at what is its own.
+
+TEST_P(GradientsSM80, EveryInstructionOfListGradientsIsMissed) {
+  example = kListGradients;
+  // One that does not read all listed rows.
+  spoiledQueries = spoiledGradients = {2};
+  // Where the lists of each tile begin, and what has rows.
+  kernelName = "_kernel_4";
+  expectMissed("barrier.cta");
+  kernelName = "_kernel_7";
+  expectMissed("barrier.cta.red");
+}
+
+TEST_P(GradientsSM80, EveryInstructionOfListQueriesIsMissed) {
+  example = kListGradients;
+  // Not all queries read it.
+  spoiledKeys = {100};
+  kernelName = "_kernel_6";
+  expectMissed("barrier.cta");
+}
+
+TEST_P(GradientsSM80, EveryInstructionOfCaptureGradientsIsMissed) {
+  example = kCaptures;
+  // What adds up the entries of an element. The last one is behind all reads.
+  kernelName = "_kernel_4";
+  expectMissed("barrier.cta", {7});
+}
+
+TEST_P(GradientsSM90a, EveryInstructionOfGradientsIsMissed) {
+  example = kGradients;
+  // Keys that the first queries do not read, and queries that do not read the
+  // last keys.
+  spoiledKeys = {190};
+  spoiledGradients = {70};
+  expectMissed("barrier.cta");
+  expectMissed("cp.async.bulk");
+  // That mbarriers are there another fence says, too.
+  expectMissed("fence.proxy", {0, 2});
+  expectMissed("wgmma.commit");
+  expectMissed("wgmma.fence");
+  expectMissed("wgmma.wait");
+}
+
+TEST_P(GradientsSM90a, EveryBarrierOfGradientsIsMissed) {
+  example = kManyGradients;
+  expectMissed("mbarrier.init.shared");
+  // The tiles of the first head find all places free.
+  expectMissed("mbarrier.try_wait", {5});
+  expectMissed("mbarrier.arrive");
+}
+
+TEST_P(GradientsSM90a, EveryInstructionOfListGradientsIsMissed) {
+  example = kNamedTiles;
+  // Not all queries of a tile read them.
+  spoiledKeys = {325};
+  spoiledGradients = {70};
+  // Where the lists of each tile begin, and what has queries or rows.
+  kernelName = "_kernel_4";
+  expectMissed("barrier.cta");
+  for (const char *kernel : {"_kernel_7", "_kernel_8"}) {
+    kernelName = kernel;
+    expectMissed("barrier.cta");
+    expectMissed("mbarrier.init.shared");
+    expectMissed("mbarrier.try_wait");
+    expectMissed("mbarrier.arrive");
+    expectMissed("cp.async.bulk");
+    // That mbarriers are there another fence says, too.
+    expectMissed("fence.proxy", {0});
+  }
+}
+
+/// Which part of the queries a block has, and what adds the parts up. No place
+/// of a tile is taken again: see EveryBarrierOfGradientsIsMissed.
+TEST_P(GradientsSM90a, EveryNumberOfSharedGradientsIsMissed) {
+  example = kSharedGradients;
+  expectMissed("ctaid");
+}
+
+TEST_P(GradientsSM90a, EveryInstructionOfGatheredGradientsIsMissed) {
+  example = kGatheredGradients;
+  // Those of one block of queries, and queries that do not read some of them.
+  spoiledKeys = {283};
+  spoiledGradients = {70};
+  // What has queries: one tile, so that no place is taken again.
+  kernelName = "_kernel_8";
+  expectMissed("cp.async.bulk");
+  // What has rows.
+  kernelName = "_kernel_9";
+  expectMissed("barrier.cta");
+  expectMissed("cp.async.bulk");
+  expectMissed("mbarrier.try_wait");
+  expectMissed("mbarrier.arrive");
+}
+
+INSTANTIATE_TEST_SUITE_P(Chips, GradientsSM80, testing::Values("sm_80"));
+INSTANTIATE_TEST_SUITE_P(Chips, GradientsSM90a, testing::Values("sm_90a"));
+
+} // namespace

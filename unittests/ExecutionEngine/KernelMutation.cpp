@@ -1,0 +1,177 @@
+//===- KernelMutation.cpp - Kernels with one instruction less -------------===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "KernelMutation.h"
+#include "fovea/ExecutionEngine/Elements.h"
+#include "llvm/IR/Constants.h"
+#include "llvm/IR/InlineAsm.h"
+#include "llvm/IR/InstIterator.h"
+#include "llvm/IR/Instructions.h"
+#include "llvm/IR/Module.h"
+#include <cmath>
+#include <cstdlib>
+#include <limits>
+
+using namespace llvm;
+using namespace fovea;
+using namespace fovea::test;
+
+namespace {
+struct Halves {
+  Halves(int64_t rows, double phase, int64_t heads = 1)
+      : shape{1, heads, rows, 64}, bits(heads * rows * 64) {
+    for (size_t i = 0; i < bits.size(); ++i)
+      setElement(bits.data(), ElementType::F16, i,
+                 std::sin(12.9898 * i + phase));
+  }
+  /// Makes two numbers of a row NaN, in an even column and in an odd one.
+  void spoil(int64_t row) {
+    for (int64_t column : {row % 32, row % 32 + 31})
+      setElement(bits.data(), ElementType::F16, row * 64 + column,
+                 std::numeric_limits<double>::quiet_NaN());
+  }
+  operator TensorRef() {
+    return {bits.data(), ElementType::F16, shape, {}, true};
+  }
+
+  std::vector<int64_t> shape;
+  std::vector<uint16_t> bits;
+};
+
+} // namespace
+
+/// What an instruction is called: its intrinsic, its assembly, or "xor".
+static std::string getName(const Instruction &instruction) {
+  if (instruction.getOpcode() == Instruction::Xor)
+    return "xor";
+  auto *call = dyn_cast<CallBase>(&instruction);
+  if (!call)
+    return "";
+  if (auto *code = dyn_cast<InlineAsm>(call->getCalledOperand()))
+    return code->getAsmString().str();
+  const Function *callee = call->getCalledFunction();
+  return callee ? callee->getName().str() : "";
+}
+
+/// The instructions whose name contains `part`, of kernels whose name ends with
+/// `kernel`.
+static SmallVector<Instruction *> findSites(Module &module, StringRef part,
+                                            StringRef kernel) {
+  SmallVector<Instruction *> sites;
+  for (Function &function : module)
+    if (function.getName().ends_with(kernel))
+      for (Instruction &instruction : instructions(function))
+        if (StringRef(getName(instruction)).contains(part))
+          sites.push_back(&instruction);
+  return sites;
+}
+
+/// One of how many instructions to remove.
+static size_t getEvery() {
+  const char *text = std::getenv("FOVEA_EVERY");
+  size_t every = 1;
+  if (text && (StringRef(text).getAsInteger(10, every) || every == 0))
+    report_fatal_error("FOVEA_EVERY must be a positive number");
+  return every;
+}
+
+/// Removes an instruction; the last operand of its type, or 0, stands for it.
+static void remove(Instruction &instruction) {
+  Type *type = instruction.getType();
+  if (!type->isVoidTy()) {
+    Value *instead = Constant::getNullValue(type);
+    for (Value *operand : instruction.operands())
+      if (operand->getType() == type && !isa<Constant>(operand))
+        instead = operand;
+    instruction.replaceAllUsesWith(instead);
+  }
+  instruction.eraseFromParent();
+}
+
+void KernelMutation::TearDown() {
+  simt::setModuleEditor(nullptr);
+  simt::setEmulatorOptions(options);
+}
+
+Kernel KernelMutation::compile() {
+  CompileOptions options;
+  options.target = Target::GPUEmulator;
+  options.chip = GetParam();
+  return compileOrDie(example.text, options);
+}
+
+std::string KernelMutation::run(const Kernel &kernel,
+                                std::vector<uint16_t> &output) {
+  int64_t heads = example.heads, queries = example.queries;
+  Halves q(queries, 0, heads), k(example.rows, 1), v(example.rows, 2),
+      out(queries, 3, heads), d(queries, 4, heads);
+  for (int64_t row : spoiledValues)
+    v.spoil(row);
+  for (int64_t row : spoiledKeys)
+    k.spoil(row);
+  for (int64_t row : spoiledQueries)
+    q.spoil(row);
+  for (int64_t row : spoiledGradients)
+    d.spoil(row);
+  std::vector<float> lse(heads * queries, 4.0f);
+  std::vector<int64_t> lseShape = {1, heads, queries};
+  SmallVector<TensorRef> arguments = {q, k, v};
+  if (example.areGradients)
+    arguments.append(
+        {out, {lse.data(), ElementType::F32, lseShape, {}, true}, d});
+  SmallVector<OwnedTensor> results;
+  if (Error error = kernel.invoke(arguments, results))
+    return toString(std::move(error));
+  output.clear();
+  for (const OwnedTensor &result : results) {
+    const auto *bits = static_cast<const uint16_t *>(result.getData());
+    output.insert(output.end(), bits, bits + result.getNumBytes() / 2);
+  }
+  return "";
+}
+
+bool KernelMutation::survives(StringRef part, size_t site) {
+  simt::setModuleEditor([&](Module &module) {
+    remove(*findSites(module, part, kernelName)[site]);
+  });
+  // Edited when it is first run.
+  Kernel kernel = compile();
+  for (auto [seed, eager] : {std::pair(0u, false),
+                             {8u, false},
+                             {21u, false},
+                             {0u, true},
+                             {8u, true}}) {
+    simt::Options schedule = options;
+    schedule.seed = seed;
+    schedule.eager = eager;
+    simt::setEmulatorOptions(schedule);
+    std::vector<uint16_t> output;
+    // Bit by bit: the order of sums does not depend on schedules.
+    if (!run(kernel, output).empty() || output != expected)
+      return false;
+  }
+  return true;
+}
+
+void KernelMutation::expectMissed(StringRef part, ArrayRef<size_t> spare) {
+  std::vector<std::string> kernels;
+  simt::setModuleEditor([&](Module &module) {
+    for (Instruction *site : findSites(module, part, kernelName))
+      kernels.push_back(site->getFunction()->getName().str());
+  });
+  EXPECT_EQ(run(compile(), expected), "");
+  EXPECT_GT(kernels.size(), spare.size()) << part.str();
+  // At least one that must be missed, however few are looked at.
+  size_t first = 0;
+  while (is_contained(spare, first))
+    ++first;
+  size_t every = getEvery();
+  for (size_t site = first % every; site < kernels.size(); site += every)
+    EXPECT_EQ(survives(part, site), is_contained(spare, site))
+        << part.str() << ' ' << site << " of " << kernels[site];
+}

@@ -1,0 +1,61 @@
+//===- KernelMutation.h - Kernels with one instruction less -----*- C++ -*-===//
+//
+// Part of the Fovea Project, under the Apache License v2.0 with LLVM
+// Exceptions. See the LICENSE file for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Attention as the compiler makes it, with one instruction less: whatever
+// orders, copies or turns something must be missed by the emulator. Some values
+// that not every query reads are NaN, so that what takes them out is run.
+// FOVEA_EVERY=n removes one of n instructions of a name.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FOVEA_UNITTESTS_EXECUTIONENGINE_KERNELMUTATION_H
+#define FOVEA_UNITTESTS_EXECUTIONENGINE_KERNELMUTATION_H
+
+#include "TestUtils.h"
+#include "fovea/Emulator/GPUDriver.h"
+
+namespace fovea::test {
+
+/// A function with the numbers that its arguments have.
+struct Example {
+  int64_t queries, rows, heads;
+  bool areGradients;
+  const char *text;
+};
+
+/// Tests of kernels for the chip that is the parameter.
+class KernelMutation : public testing::TestWithParam<const char *> {
+protected:
+  void TearDown() override;
+
+  /// Expects as many instructions with `part` in their names as there are to be
+  /// missed, but for those in `spare`.
+  void expectMissed(llvm::StringRef part, llvm::ArrayRef<size_t> spare = {});
+
+  Example example = {};
+  /// Of the kernels that are looked at: how their names end.
+  std::string kernelName;
+  /// Rows that have NaN.
+  std::vector<int64_t> spoiledValues, spoiledKeys, spoiledQueries,
+      spoiledGradients;
+
+private:
+  Kernel compile();
+  /// The text of an error, or the output.
+  std::string run(const Kernel &kernel, std::vector<uint16_t> &output);
+  /// Whether the kernel still gives what it should, under a few schedules,
+  /// without the instruction number `site` of those with `part` in their names.
+  bool survives(llvm::StringRef part, size_t site);
+
+  simt::Options options = simt::getEmulatorOptions();
+  std::vector<uint16_t> expected;
+};
+
+} // namespace fovea::test
+
+#endif // FOVEA_UNITTESTS_EXECUTIONENGINE_KERNELMUTATION_H

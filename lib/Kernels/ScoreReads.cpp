@@ -105,12 +105,14 @@ Value ScoreBody::Evaluator::readScalar(Value memref, ArrayRef<Lanes> at,
       continue;
     Value extent = b.extent(memref, dim), number = index.value;
     if (!b.getLanes() && fits32(index.range)) {
-      // Without lanes these are threads, whose integers have 32 bits.
+      // Without lanes these are threads, whose integers have 32 bits. Rows that
+      // lists do not name may have more: what is compared is also the index.
       Type narrow = b.getI32Type();
       extent = arith::IndexCastOp::create(
           b, narrow, b.min(extent, std::numeric_limits<int32_t>::max()));
       number = arith::IndexCastOp::create(b, narrow, number);
-      indices.back() = arith::IndexCastOp::create(b, b.getIndexType(), number);
+      indices.back() =
+          arith::IndexCastUIOp::create(b, b.getIndexType(), number);
     }
     // What is negative is large without its sign.
     Value inside =

@@ -42,6 +42,7 @@ void fovea::buildCPUPipeline(OpPassManager &pm, const CPUInfo &cpu,
   pm.addNestedPass<func::FuncOp>(attn::createPrepareProductsPass());
   pm.addPass(createCanonicalizerPass());
   pm.addNestedPass<func::FuncOp>(attn::createFindMasksPass());
+  pm.addNestedPass<func::FuncOp>(attn::createCopyStridedOperandsPass());
   pm.addNestedPass<func::FuncOp>(attn::createExpandTreeSelectPass());
   pm.addNestedPass<func::FuncOp>(attn::createExpandConvPass());
   pm.addPass(attn::createCheckShapesPass());

@@ -51,6 +51,7 @@ static void addKernelPasses(OpPassManager &pm, const GPUInfo &gpu,
     pm.addNestedPass<func::FuncOp>(attn::createPrepareProductsPass());
   pm.addPass(createCanonicalizerPass());
   pm.addNestedPass<func::FuncOp>(attn::createFindMasksPass());
+  pm.addNestedPass<func::FuncOp>(attn::createCopyStridedOperandsPass());
   pm.addNestedPass<func::FuncOp>(attn::createExpandTreeSelectPass());
   pm.addPass(attn::createCheckShapesPass());
   pm.addNestedPass<func::FuncOp>(attn::createCheckCodesPass());

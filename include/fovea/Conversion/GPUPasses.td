@@ -19,6 +19,9 @@ def NarrowSourcesPass : Pass<"attn-narrow-sources", "::mlir::func::FuncOp"> {
     same rows, they are rounded once, ahead of the kernel, which then copies half
     as much, and by boxes. Results do not change.
 
+    Gradients of narrow operands that are rounded as soon as attn.stream_backward
+    has summed them become its results: kernels round them on their way to memory.
+
     ```mlir
     %r = attn.stream query(%q : tensor<1x8x512x64xbf16>)
         source(%k, %v : tensor<1x2x512x64xbf16>, tensor<1x2x512x64xf32>) ...
@@ -30,7 +33,8 @@ def NarrowSourcesPass : Pass<"attn-narrow-sources", "::mlir::func::FuncOp"> {
         source(%k, %n : tensor<1x2x512x64xbf16>, tensor<1x2x512x64xbf16>) ...
     ```
   }];
-  let dependentDialects = ["::mlir::arith::ArithDialect"];
+  let dependentDialects = ["::mlir::arith::ArithDialect",
+                           "::mlir::tensor::TensorDialect"];
 }
 
 def SelectGPUTilesPass

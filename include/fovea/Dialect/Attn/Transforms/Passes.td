@@ -257,6 +257,30 @@ def ExpandConvPass : Pass<"attn-expand-conv", "::mlir::func::FuncOp"> {
   ];
 }
 
+def CopyStridedOperandsPass
+    : Pass<"attn-copy-strided-operands", "::mlir::func::FuncOp"> {
+  let summary = "copy operands whose rows have gaps";
+  let description = [{
+    Kernels of the dialect read rows whose elements lie next to each other. A slice
+    that takes every second column, or one column as an array of its own, is a view
+    without such rows. Operations read a copy of it:
+
+    ```mlir
+    %w = tensor.extract_slice %k[0, 0, 0, 0] [1, 8, 512, 1] [1, 1, 1, 1]
+        : tensor<1x8x512x64xf32> to tensor<1x8x512xf32>
+    %out = attn.dense ins(...) log_weight(%w : tensor<1x8x512xf32>) ...
+    ```
+    becomes
+    ```mlir
+    %c = bufferization.alloc_tensor() copy(%w) : tensor<1x8x512xf32>
+    %out = attn.dense ins(...) log_weight(%c : tensor<1x8x512xf32>) ...
+    ```
+
+    Slices of rows stay views, and so do arguments, whatever their layout.
+  }];
+  let dependentDialects = ["::mlir::bufferization::BufferizationDialect"];
+}
+
 def FindMasksPass : Pass<"attn-find-masks", "::mlir::func::FuncOp"> {
   let summary = "make conditions of score regions masks, where an attribute says the same";
   let description = [{

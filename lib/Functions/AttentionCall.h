@@ -25,12 +25,14 @@ MaskValue checkMask(Checker &check, llvm::StringRef prefix,
                     int64_t numKeys) {
   MaskValue mask{options.causal, 0, 0};
   // One that reaches everything is none, unless the kernel is for longer ones.
+  // Kernels add 32-bit positions, which are fewer, to the most that is kept.
+  constexpr int64_t kMostWindow = int64_t(1) << 30;
   if (options.window)
     if (int64_t window =
             check.integer((prefix + "window").str(), *options.window, 0);
         window < std::max(numQueries, numKeys) ||
         getShapes() == Shapes::Dynamic)
-      mask.window = std::min<int64_t>(window, INT32_MAX);
+      mask.window = std::min(window, kMostWindow);
   if (options.prefix) {
     mask.prefix = check.integer((prefix + "prefix").str(), *options.prefix, 0);
     check.check(options.causal && !options.window,

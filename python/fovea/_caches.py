@@ -136,18 +136,8 @@ class KVCache(TokenCache):
         target: str = "cpu",
         device: int = 0,
     ):
-        self._cache = _fovea.KVCache.create(
-            batch,
-            heads,
-            width,
-            capacity,
-            value_width,
-            _type_name(dtype),
-            _layout.is_tokens_first(layout),
-            values_are_keys,
-            device,
-            target,
-        )
+        memory = value_width, _type_name(dtype), _layout.is_tokens_first(layout), values_are_keys, device, target
+        self._cache = _fovea.KVCache.create(batch, heads, width, capacity, *memory)
 
     def attend(
         self,
@@ -215,19 +205,8 @@ class PagedCache(TokenCache):
         target: str = "cpu",
         device: int = 0,
     ):
-        self._cache = _fovea.PagedCache.create(
-            pages,
-            page,
-            heads,
-            width,
-            batch,
-            value_width,
-            _type_name(dtype),
-            _layout.is_tokens_first(layout),
-            values_are_keys,
-            device,
-            target,
-        )
+        memory = value_width, _type_name(dtype), _layout.is_tokens_first(layout), values_are_keys, device, target
+        self._cache = _fovea.PagedCache.create(pages, page, heads, width, batch, *memory)
 
     def attend(
         self,

@@ -162,3 +162,14 @@ def test_levels(case, type):
                 assert np.array_equal(one[~finite], other[~finite])
                 near_or_zero = np.where(finite, other, 0).astype(np.float64)
                 near(np.where(finite, one, 0).astype(one.dtype), near_or_zero, str(one.dtype))
+
+
+@pytest.mark.parametrize("target", ["cpu", "gpu-sim", "reference"])
+@pytest.mark.parametrize("window", [100, 2**31, 2**62])
+def test_windows_beyond_all_tokens(target, window):
+    """Kernels for all lengths keep them: they are for more tokens, too."""
+    q, k, v = make("float32", B=2, H=4, G=2, N=37, M=41, D=16, E=16)
+    fovea.set_shapes("dynamic")
+    for causal in (False, True):
+        found, expected = (fovea.dense(q, k, v, causal=causal, target=target, **mask) for mask in ({"window": window}, {}))
+        np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)

@@ -167,32 +167,34 @@ void WarpgroupBuilder::copyBox(Value target, Value tensorMap, Value barrier,
       /*predicate=*/Value());
 }
 
-void WarpgroupBuilder::copyBoxes(Value target, Value tensorMap, Value barrier,
-                                 ValueRange position, int64_t rows,
-                                 int64_t columns) {
+void WarpgroupBuilder::forEachBox(
+    Value shared, ValueRange position, int64_t rows, int64_t columns,
+    function_ref<void(Value box, ValueRange at)> body) {
   int64_t perBox = kBoxBytes / 2;
   for (int64_t first = 0; first < columns; first += perBox) {
     // Innermost axis first.
     Values at(llvm::reverse(position));
     at[0] = b.add(at[0], first);
-    copyBox(advance(target, first / perBox * rows * kBoxBytes), tensorMap,
-            barrier, at);
+    body(advance(shared, first / perBox * rows * kBoxBytes), at);
   }
+}
+
+void WarpgroupBuilder::copyBoxes(Value target, Value tensorMap, Value barrier,
+                                 ValueRange position, int64_t rows,
+                                 int64_t columns) {
+  forEachBox(target, position, rows, columns, [&](Value box, ValueRange at) {
+    copyBox(box, tensorMap, barrier, at);
+  });
 }
 
 void WarpgroupBuilder::storeBoxes(Value source, Value tensorMap,
                                   ValueRange position, int64_t boxRows,
                                   int64_t columns) {
-  int64_t perBox = kBoxBytes / 2;
-  for (int64_t first = 0; first < columns; first += perBox) {
-    // Innermost axis first.
-    Values at(llvm::reverse(position));
-    at[0] = b.add(at[0], first);
+  forEachBox(source, position, boxRows, columns, [&](Value box, ValueRange at) {
     NVVM::CpAsyncBulkTensorSharedCTAToGlobalOp::create(
-        b, tensorMap, advance(source, first / perBox * boxRows * kBoxBytes), at,
-        /*l2CacheHint=*/Value(), NVVM::TMAStoreMode::TILE,
-        /*predicate=*/Value());
-  }
+        b, tensorMap, box, at, /*l2CacheHint=*/Value(),
+        NVVM::TMAStoreMode::TILE, /*predicate=*/Value());
+  });
   NVVM::CpAsyncBulkCommitGroupOp::create(b);
 }
 

@@ -54,12 +54,16 @@ def _to(x: Any, type: Any = None, **options: Any) -> Any:
     return x * 1.0 if type.is_floating_point else math.index(x)
 
 
+def _read(array: Any, at: Sequence[Any]) -> Any:
+    return array[tuple(at) if len(at) > 1 else at[0]]
+
+
 def _filled(number: int) -> Callable[..., Any]:
     """A tensor of no dimensions, as masks that are joined begin with."""
 
     def make(x: Any, size: Sequence[int] = (), dtype: torch.dtype | None = None, **_: Any) -> Any:
         if len(size) or (dtype is None and number):
-            raise ValueError(f"found ones of shape {tuple(size)} and type {dtype}, needed no dimensions, and a type")
+            raise ValueError(f"found a tensor of equal numbers, of shape {tuple(size)} and type {dtype}, needed no dimensions, and a type")
         return number if dtype != torch.bool else ~(x < x) if number else x < x
 
     return make
@@ -81,7 +85,7 @@ _OPERATIONS: dict[str, Callable[..., Any]] = {
     "rsqrt": lambda x: 1 / math.sqrt(x), "to": _to, "float": lambda x: x * 1.0, "int": math.index, "long": math.index,
     "tensor": lambda x, **_: x, "scalar_tensor": lambda x, **_: x, "to_copy": _to,
     "new_ones": _filled(1), "new_zeros": _filled(0),
-    "index": lambda x, at: x[tuple(at)] if len(at) > 1 else x[at[0]],
+    "index": _read,
 }  # fmt: skip
 
 
@@ -128,7 +132,7 @@ def run_graph(function: GraphModule, arguments: Sequence[Any]) -> Any:
             return torch.fx.map_arg(node.args[0], known.__getitem__)
         elif node.target is torch.ops.higher_order.flat_apply and node.args[2] == _INDEXING:
             array, *at = torch.fx.map_arg(node.args[3:], known.__getitem__)
-            known[node] = array[tuple(at) if len(at) > 1 else at[0]]
+            known[node] = _read(array, at)
         elif (operation := _OPERATIONS.get(_operation_of(node))) is None:
             raise ValueError(f"found {_operation_of(node) or node.target}, which functions of scores do not have")
         else:

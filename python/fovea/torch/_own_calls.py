@@ -125,10 +125,20 @@ def _find_call(node: Node) -> tuple[OwnCall, list[sympy.Basic]]:
     return call(alike), pairs
 
 
+def _is_call(node: Node) -> bool:
+    return node.op == "call_function" and getattr(node.target, "namespace", None) == "fovea"
+
+
+def _describe(node: Node) -> Any:
+    """All that a call depends on of an operand."""
+    value = node.meta["val"]
+    return f"{value.dtype}{tuple(value.shape)}" if isinstance(value, torch.Tensor) else value
+
+
 def copy_listed(graph: Graph, constants: Container[str]) -> None:
     """Copies constants that the package's operators have in lists, of which torch-mlir makes tensors alone."""
     for node in graph.nodes:
-        if node.op != "call_function" or getattr(node.target, "namespace", None) != "fovea":
+        if not _is_call(node):
             continue
         for each in {each for value in node.args if isinstance(value, (list, tuple)) for each in value if isinstance(each, Node)}:
             if each.op == "placeholder" and each.name in constants:
@@ -141,13 +151,16 @@ def copy_listed(graph: Graph, constants: Container[str]) -> None:
 def find_calls(graph: Graph) -> tuple[list[OwnCall | Scan], list[sympy.Basic]]:
     """Of the package's own operators, in their order, and what has to hold for extents that are not known."""
     found, conditions = list[OwnCall | Scan](), list[sympy.Basic]()
+    known: dict[Any, tuple[OwnCall, list[sympy.Basic]]] = {}
     for node in graph.nodes:
         scan = find_scan(node)
         if scan is not None:
             found.append(scan)
-        elif node.op == "call_function" and getattr(node.target, "namespace", None) == "fovea":
+        elif _is_call(node):
+            # Layers of a model have one kernel, which is looked for once.
+            key = node.target, repr(torch.fx.node.map_arg(node.args, _describe)), repr(node.kwargs)
             try:
-                call, needed = _find_call(node)
+                call, needed = known[key] = known.get(key) or _find_call(node)
                 found.append(call)
                 conditions.extend(each for each in needed if each not in conditions)
             except (ValueError, _fovea.FoveaError) as error:

@@ -137,6 +137,12 @@ public:
   Values waitProducts(int64_t pending, mlir::ValueRange sums);
 
 private:
+  /// Calls `body` with where each box is in shared memory and in the tensor.
+  void
+  forEachBox(Value shared, mlir::ValueRange position, int64_t rows,
+             int64_t columns,
+             llvm::function_ref<void(Value box, mlir::ValueRange at)> body);
+
   GPUKernelBuilder &b;
 };
 

@@ -113,8 +113,8 @@ template <typename... OpTys> static void addStrictOps(Dialect &dialect) {
 }
 
 namespace {
-/// Operations read and write nothing but their operands, wherever they are, and
-/// names of a region end with it.
+/// Operations are the same in any function: regions read what they capture,
+/// which are operands, and nothing around them.
 struct AttnInlinerInterface : DialectInlinerInterface {
   using DialectInlinerInterface::DialectInlinerInterface;
 

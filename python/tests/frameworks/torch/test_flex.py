@@ -7,6 +7,7 @@ import pytest
 import torch
 from test_backend import Compiled, near, reasons
 from torch.nn.attention import flex_attention as flex
+from torch_models import make_gemma
 
 import fovea
 import fovea.torch
@@ -213,13 +214,7 @@ def test_what_is_left_says_why():
 
 def test_transformers():
     """Their masks are conjunctions of tables, and say on which device."""
-    transformers = pytest.importorskip("transformers")
-    configuration = transformers.Gemma2Config(
-        vocab_size=97, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, intermediate_size=48,
-        head_dim=8, sliding_window=8,
-    )  # fmt: skip
-    model = transformers.AutoModelForCausalLM.from_config(configuration, attn_implementation="flex_attention").eval()
-    model.requires_grad_(False)
+    model = make_gemma()
     ids = torch.randint(3, 90, (2, 150), generator=torch.Generator().manual_seed(1))
     present = (torch.arange(150) >= torch.tensor([[20], [0]])).long()
     found = torch.compile(model, backend="fovea", options={"rest": "eager"})(ids, attention_mask=present, use_cache=False).logits

@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Fourier transforms and complex numbers in imported modules, on CPUs and in the emulator."""
 
+import inspect
 import math
 import re
 
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from torch import fft
+from torch_models import Call
 
 import fovea
 from fovea._fourier import check_length
@@ -17,15 +19,6 @@ from fovea._fourier import check_length
 pytest.importorskip("torch_mlir")
 
 TARGETS = ["cpu", "gpu-sim"]
-
-
-class Call(torch.nn.Module):
-    def __init__(self, function):
-        super().__init__()
-        self.function = function
-
-    def forward(self, *inputs):
-        return self.function(*inputs)
 
 
 def check(function, *inputs, target="cpu", bound=1e-6, others=None, **options):
@@ -174,7 +167,7 @@ def test_any_batch(target):
     ],
 )
 def test_errors(function, said):
-    place = rf", called at {re.escape(__file__)}:\d+"
+    place = rf", called at {re.escape(inspect.getfile(Call))}:\d+"
     with pytest.raises(fovea.FoveaError, match=re.escape(said) + place):
         fovea.import_torch(Call(function), random(2, 4))
 

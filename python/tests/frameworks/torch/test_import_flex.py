@@ -8,20 +8,12 @@ import pytest
 import torch
 from test_flex import MASKS, OPERATIONS, SCORES, B, H, block_mask, exact, tensors
 from torch.nn.attention import flex_attention as flex
+from torch_models import Call, make_gemma
 
 import fovea
 import fovea.torch
 
 pytest.importorskip("torch_mlir")
-
-
-class Call(torch.nn.Module):
-    def __init__(self, function):
-        super().__init__()
-        self.function = function
-
-    def forward(self, *inputs):
-        return self.function(*inputs)
 
 
 def near(found, expected, error=2e-5):
@@ -68,12 +60,7 @@ def test_own_function_and_types(target):
 
 
 def test_transformers():
-    transformers = pytest.importorskip("transformers")
-    configuration = transformers.Gemma2Config(
-        vocab_size=97, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, intermediate_size=48,
-        head_dim=8, sliding_window=8,
-    )  # fmt: skip
-    model = transformers.AutoModelForCausalLM.from_config(configuration, attn_implementation="flex_attention").eval()
+    model = make_gemma()
     ids = torch.randint(3, 90, (2, 29), generator=torch.Generator().manual_seed(1))
     program = fovea.import_torch(model, ids, use_cache=False, dynamic=(1,))
     model.set_attn_implementation("eager")

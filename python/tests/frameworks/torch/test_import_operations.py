@@ -8,19 +8,11 @@ import re
 import numpy as np
 import pytest
 import torch
+from torch_models import Call
 
 import fovea
 
 pytest.importorskip("torch_mlir")
-
-
-class Call(torch.nn.Module):
-    def __init__(self, function):
-        super().__init__()
-        self.function = function
-
-    def forward(self, *inputs):
-        return self.function(*inputs)
 
 
 def sums(x):
@@ -347,15 +339,15 @@ def test_unsigned_results():
 
 
 def test_what_is_refused_is_named():
-    with pytest.raises(fovea.FoveaError, match=r"it has no linalg for aten.erfinv, or not .*, called at .*test_import_operations.py:\d+"):
+    with pytest.raises(fovea.FoveaError, match=r"it has no linalg for aten.erfinv, or not .*, called at .*torch_models.py:\d+"):
         fovea.import_torch(Call(torch.erfinv), torch.ones(3))
     with pytest.raises(fovea.FoveaError, match="does not import Call: it has no word for operations that may fail when they run"):
         fovea.import_torch(Call(torch.linalg.inv), torch.eye(3))
     # Not of what comes before it, of which nothing was lowered.
-    with pytest.raises(fovea.FoveaError, match=r"Call: it has no word for pow of extents, called at .*test_import_operations.py:\d+"):
+    with pytest.raises(fovea.FoveaError, match=r"Call: it has no word for pow of extents, called at .*torch_models.py:\d+"):
         fovea.import_torch(Call(lambda x: x.permute(1, 0) * x.shape[0] ** 0.25), torch.ones(6, 3), dynamic=(0,))
     # Of an operation that leaves no message of its own.
-    with pytest.raises(fovea.FoveaError, match=r"it has no linalg for aten.nextafter, .*test_import_operations.py:\d+"):
+    with pytest.raises(fovea.FoveaError, match=r"it has no linalg for aten.nextafter, .*torch_models.py:\d+"):
         fovea.import_torch(Call(lambda x: torch.nextafter(x, x.flip(0)).split([1, 2])), torch.ones(3))
     with pytest.raises(fovea.FoveaError, match="an index of booleans gives as many elements as are true"):
         fovea.import_torch(Call(lambda x: x[x > 0]), torch.ones(3, 4, 5))

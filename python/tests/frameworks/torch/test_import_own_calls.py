@@ -6,6 +6,7 @@
 import numpy as np
 import pytest
 import torch
+from torch_models import Call
 
 import fovea
 import fovea.torch
@@ -13,15 +14,6 @@ import fovea.torch
 pytest.importorskip("torch_mlir")
 
 Q, K, V = torch.randn(3, 2, 2, 16, 8, generator=torch.Generator().manual_seed(0))
-
-
-class Call(torch.nn.Module):
-    def __init__(self, function):
-        super().__init__()
-        self.function = function
-
-    def forward(self, *inputs):
-        return self.function(*inputs)
 
 
 def dense(*arguments, **options):

@@ -49,10 +49,13 @@ def scored(captured, body):
             f"{body}\n      attn.yield %y : f32\n    }}")
 
 
-def by_distance(width):
-    q, k, t = f"tensor<1x8x4096x{width}xbf16>", f"tensor<1x2x4096x{width}xbf16>", "tensor<8x4096xf32>"
-    return (f"func.func @f(%q: {q}, %k: {k}, %v: {k}, %o: {q}, %t: {t}) -> {q} {{\n"
-            f"  %r = attn.stream query(%q : {q}) source(%k, %v : {k}, {k}) distance_bias(%t : {t})\n"
+def by_distance(width, term, *types):
+    """A source with a term by distance, of operands of these types."""
+    q, k = f"tensor<1x8x4096x{width}xbf16>", f"tensor<1x2x4096x{width}xbf16>"
+    names = [f"%t{number}" for number in range(len(types))]
+    given = "".join(f", {name}: {type}" for name, type in zip(names, types))
+    return (f"func.func @f(%q: {q}, %k: {k}, %v: {k}, %o: {q}{given}) -> {q} {{\n"
+            f"  %r = attn.stream query(%q : {q}) source(%k, %v : {k}, {k}) {term}({', '.join(names)} : {', '.join(types)})\n"
             f"      ranges [affine_map<(b)[rows, n] -> (0, rows)>] mask <causal>\n"
             f"      outs(%o : {q}) {{scale = 8.838835e-02 : f64}} -> {q}\n  return %r : {q}\n}}\n")
 
@@ -106,7 +109,9 @@ KERNELS["dense with a function that reads a table by distance, D = 128"] = dense
       %d = arith.subi %i, %j : index
       %x = tensor.extract %t[%h, %d] : tensor<8x?xf32>
       %y = arith.addf %s, %x : f32"""), "m", "tensor<8x?xf32>")
-KERNELS["a bias by distance, D = 128"] = by_distance(128)
+KERNELS["a bias by distance, D = 128"] = by_distance(128, "distance_bias", "tensor<8x4096xf32>")
+KERNELS |= {f"relative keys, D = {width}": by_distance(width, "relative", f"tensor<1x4096x{width}xbf16>", f"tensor<8x{width}xbf16>")
+            for width in (64, 128)}
 KERNELS["fast multipole, 128 tokens near, D = 128"] = artefacts.multipole(128, 8192, 128, 4, 8, 2)[0]
 KERNELS["vq, blocks of 512, 512 codewords, D = 128"] = artefacts.vq(128, 8192, 512, 512, 8, 2)
 KERNELS["lists of blocks of 64 rows for 128 queries, D = 128"] = lists(128, 64, 16)

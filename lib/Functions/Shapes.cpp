@@ -9,15 +9,22 @@
 #include "fovea/Functions/Shapes.h"
 #include "Call.h"
 #include <atomic>
+#include <optional>
+#include <utility>
 
 using namespace llvm;
 using namespace fovea;
 using namespace fovea::functions;
 
 static std::atomic<Shapes> shapes = Shapes::Auto;
+static thread_local std::optional<Shapes> threadShapes;
 
 void fovea::setShapes(Shapes chosen) { shapes = chosen; }
-Shapes fovea::getShapes() { return shapes; }
+Shapes fovea::getShapes() { return threadShapes.value_or(shapes); }
+
+ThreadShapesScope::ThreadShapesScope(Shapes shapes)
+    : before(std::exchange(threadShapes, shapes)) {}
+ThreadShapesScope::~ThreadShapesScope() { threadShapes = before; }
 
 /// Operations whose kernels for all lengths are as fast as others.
 static constexpr StringLiteral kOpenOperations[] = {
@@ -67,8 +74,8 @@ static constexpr StringLiteral kOpenOnGPUs[] = {"packed_batch", "packed_places",
 
 bool functions::leavesLengthsOpen(StringRef op, Target target) {
   if (target != Target::CPU && target != Target::Reference)
-    return shapes != Shapes::Static && is_contained(kOpenOnGPUs, op);
-  switch (shapes) {
+    return getShapes() != Shapes::Static && is_contained(kOpenOnGPUs, op);
+  switch (getShapes()) {
   case Shapes::Auto:
     return is_contained(kOpenOperations, op);
   case Shapes::Static:

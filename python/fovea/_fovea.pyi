@@ -4,9 +4,11 @@
 """The compiled part of the package."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
+
+_T = TypeVar("_T")
 
 TARGETS: tuple[str, ...]
 VERSION: str
@@ -221,7 +223,10 @@ def set_shapes(shapes: str) -> None:
     """Chooses whether functions compile for each length."""
 
 def shapes() -> str:
-    """What was chosen."""
+    """What calls of this thread follow."""
+
+def call_with_shapes(shapes: str, call: Callable[[], _T]) -> _T:
+    """What a call returns, with another choice for calls of this thread meanwhile."""
 
 def set_stream(stream: int | None) -> None:
     """Chooses the CUDA stream of kernels that this thread calls."""

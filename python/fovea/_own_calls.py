@@ -15,7 +15,6 @@ import hashlib
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -133,16 +132,6 @@ def _find_kernel(run: _Run, names: Sequence[str], arrays: Sequence[Any]) -> _Fou
     return _Found(kernel, numbers, returned)
 
 
-@contextmanager
-def _kernels_of_all_lengths() -> Iterator[None]:
-    chosen = _fovea.shapes()
-    _fovea.set_shapes("dynamic")
-    try:
-        yield
-    finally:
-        _fovea.set_shapes(chosen)
-
-
 def define(function: str, run: _Run, names: Sequence[str], *samples: Sequence[tuple[str, Sequence[int]]]) -> OwnCall:
     """What a call with operands of these names becomes; `run` computes its results.
 
@@ -150,16 +139,17 @@ def define(function: str, run: _Run, names: Sequence[str], *samples: Sequence[tu
     the call must have the same kernel for all of them."""
     random = np.random.default_rng(0)
     calls = []
-    with _kernels_of_all_lengths() if len(samples) > 1 else nullcontext():
-        for sample, types in enumerate(samples):
-            for integer in (0, 1) if any(element.startswith("i") for element, _ in types) else (0,):
-                arrays = [_make(element, shape, name, integer, random) for (element, shape), name in zip(types, names, strict=True)]
-                try:
-                    calls.append(_find_kernel(run, names, arrays))
-                except (ValueError, _fovea.FoveaError) as error:
-                    if sample == 0:
-                        raise
-                    raise ValueError(f"with other extents than those of the example, {error}") from error
+    # Of this thread alone: others compile as they are told to.
+    shapes = "dynamic" if len(samples) > 1 else _fovea.shapes()
+    for sample, types in enumerate(samples):
+        for integer in (0, 1) if any(element.startswith("i") for element, _ in types) else (0,):
+            arrays = [_make(element, shape, name, integer, random) for (element, shape), name in zip(types, names, strict=True)]
+            try:
+                calls.append(_fovea.call_with_shapes(shapes, functools.partial(_find_kernel, run, names, arrays)))
+            except (ValueError, _fovea.FoveaError) as error:
+                if sample == 0:
+                    raise
+                raise ValueError(f"with other extents than those of the example, {error}") from error
     kernel, numbers, returned = calls[0]
     if any(each.kernel.text != kernel.text or each[1:] != (numbers, returned) for each in calls):
         what = "integers" if len(samples) == 1 else "extents that are not known, or on integers"

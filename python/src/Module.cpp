@@ -180,12 +180,17 @@ static void setNumThreads(int32_t count) {
 /// The names of ways to choose shapes, in the order of the enumeration.
 static constexpr const char *kShapesNames[] = {"auto", "static", "dynamic"};
 
-static void setShapesByName(std::string_view name) {
+static Shapes findShapes(std::string_view name) {
   const auto *found = find(kShapesNames, name);
   if (found == std::end(kShapesNames))
     raiseValueError("shapes: found '" + Twine(StringRef(name)) +
                     "', needed 'auto', 'static' or 'dynamic'");
-  setShapes(Shapes(found - std::begin(kShapesNames)));
+  return Shapes(found - std::begin(kShapesNames));
+}
+
+static nb::object callWithShapes(std::string_view name, nb::callable call) {
+  ThreadShapesScope scope(findShapes(name));
+  return call();
 }
 
 static void clearCache() {
@@ -263,8 +268,12 @@ NB_MODULE(_fovea, m) {
   m.def("bfloat16", [] { return nb::borrow(getBFloat16Type()); });
   m.def("set_num_threads", &setNumThreads, nb::arg("count"));
   m.def("num_threads", &fovea_rt_num_threads);
-  m.def("set_shapes", &setShapesByName, nb::arg("shapes"));
+  m.def(
+      "set_shapes", [](std::string_view name) { setShapes(findShapes(name)); },
+      nb::arg("shapes"));
   m.def("shapes", [] { return kShapesNames[size_t(getShapes())]; });
+  m.def("call_with_shapes", &callWithShapes, nb::arg("shapes"),
+        nb::arg("call"));
   m.def("set_stream", &setStream, nb::arg("stream").none());
   m.def("get_stream", &getStream);
   m.def("clear_cache", &clearCache);

@@ -4,6 +4,7 @@
 """One kernel for all lengths: how often functions compile, and what they refuse."""
 
 import itertools
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -46,6 +47,32 @@ def test_the_default_is_auto():
 def test_a_choice_is_kept(shapes):
     fovea.set_shapes(shapes)
     assert fovea.shapes() == shapes
+
+
+def test_a_choice_of_one_thread_is_its_own():
+    """Another one goes on compiling as the process is told to, and so does this one afterwards."""
+    fovea.set_shapes("static")
+    with ThreadPoolExecutor(1) as other:
+
+        def count(call):
+            compilations = Compilations()
+            for length in (5, 6, 7):
+                call(fovea.dense, *make(N=length))
+            return fovea.shapes(), compilations.count
+
+        def elsewhere(function, *arguments):
+            return other.submit(function, *arguments).result()
+
+        def here(function, *arguments):
+            assert elsewhere(fovea.shapes) == "static"
+            return function(*arguments)
+
+        assert _fovea.call_with_shapes("dynamic", lambda: count(here)) == ("dynamic", 1)
+        assert _fovea.call_with_shapes("dynamic", lambda: count(elsewhere)) == ("dynamic", 3)
+    assert fovea.shapes() == "static"
+    with pytest.raises(ZeroDivisionError):
+        _fovea.call_with_shapes("dynamic", lambda: 1 // 0)
+    assert fovea.shapes() == "static"
 
 
 @pytest.mark.parametrize("shapes", ["", "Auto", "fixed", None, 1])

@@ -9,6 +9,8 @@
 #ifndef FOVEA_FUNCTIONS_SHAPES_H
 #define FOVEA_FUNCTIONS_SHAPES_H
 
+#include <optional>
+
 namespace fovea {
 
 /// Whether functions compile a kernel for each length (batch and numbers of
@@ -25,7 +27,20 @@ enum class Shapes {
 
 /// For calls from now on, of all threads. The default is Auto.
 void setShapes(Shapes shapes);
+/// What calls of this thread follow.
 Shapes getShapes();
+
+/// For calls of this thread alone, while it lives.
+class ThreadShapesScope {
+public:
+  explicit ThreadShapesScope(Shapes shapes);
+  ~ThreadShapesScope();
+  ThreadShapesScope(const ThreadShapesScope &) = delete;
+  ThreadShapesScope &operator=(const ThreadShapesScope &) = delete;
+
+private:
+  std::optional<Shapes> before;
+};
 
 } // namespace fovea
 

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Functions and modules of fovea.torch in whole models, against the same in PyTorch."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 import torch
@@ -10,6 +12,7 @@ from torch_models import Call
 
 import fovea
 import fovea.torch
+from fovea import _own_calls
 
 pytest.importorskip("torch_mlir")
 
@@ -147,6 +150,21 @@ def test_unknown_extents(name):
         for batch in (2, 1, 3):
             given = torch.randn(3, batch, 2, length, 8, generator=generator)
             near(program(*given), function(*given))
+
+
+def test_other_threads_compile_as_they_are_told_to(monkeypatch):
+    """While kernels are looked for, which leave lengths open."""
+    find, found = _own_calls._find_kernel, []
+    with ThreadPoolExecutor(1) as other:
+
+        def look(*arguments):
+            found.append((fovea.shapes(), other.submit(fovea.shapes).result()))
+            return find(*arguments)
+
+        monkeypatch.setattr(_own_calls, "_find_kernel", look)
+        fovea.import_torch(Call(lambda q, k, v: dense(q, k, v)), Q, K, V, dynamic=(2,))
+    assert set(found) == {("dynamic", "auto")}
+    assert fovea.shapes() == "auto"
 
 
 def test_unknown_extents_are_checked():

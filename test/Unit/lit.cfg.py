@@ -11,7 +11,7 @@ config.test_source_root = os.path.join(config.fovea_binary_dir, "unittests")
 config.test_exec_root = config.test_source_root
 config.test_format = lit.formats.GoogleTest(".", "Tests")
 
-for variable in ["HOME", "TMP", "TEMP", "FOVEA_EVERY"]:
+for variable in ["HOME", "TMP", "TEMP", "FOVEA_EVERY", "FOVEA_QUICK"]:
     if variable in os.environ:
         config.environment[variable] = os.environ[variable]
 config.environment["FOVEA_POISON_MEMORY"] = "1"

@@ -31,6 +31,8 @@ struct Example {
 /// Tests of kernels for the chip that is the parameter.
 class KernelMutation : public testing::TestWithParam<const char *> {
 protected:
+  /// FOVEA_QUICK=1 leaves them out.
+  void SetUp() override;
   void TearDown() override;
 
   /// Expects as many instructions with `part` in their names as there are to be

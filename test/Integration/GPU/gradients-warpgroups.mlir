@@ -198,14 +198,13 @@ func.func @gathered(%q: !zq, %k: !zk, %v: !zv, %w: !zw, %o: !zo, %l: !zl, %d: !z
   %iq = tensor.empty() : !zq
   %ik = tensor.empty() : !zk
   %iv = tensor.empty() : !zv
-  %iw = tensor.empty() : !zw
-  %r:4 = attn.stream_backward query(%q : !zq)
+  %r:3 = attn.stream_backward query(%q : !zq)
       source(%k, %v : !zk, !zv) log_weight(%w : !zw)
           ranges [affine_map<(b)[rows, n] -> (b * 4, b * 4 + 4)>, affine_map<(b)[rows, n] -> ((b floordiv 2) * 4 + 200, b * 2 + 208)>,
                   affine_map<(b)[rows, n] -> (400, 405)>, affine_map<(b)[rows, n] -> (b + 600, b + 604, 603, 616)>,
                   affine_map<(b)[rows, n] -> (b * 2 + 800, b * 2 + 810)>] mask <causal>
-      forward(%o, %l : !zo, !zl) gradient(%d : !zo) outs(%iq, %ik, %iv : !zq, !zk, !zv) d_log_weights(%iw : !zw)
-      {block = 64 : i64, scale = 3.125e-02 : f64} -> !zq, !zk, !zv, !zw
+      forward(%o, %l : !zo, !zl) gradient(%d : !zo) outs(%iq, %ik, %iv : !zq, !zk, !zv)
+      {block = 64 : i64, scale = 3.125e-02 : f64} -> !zq, !zk, !zv
   return %r#0, %r#1, %r#2 : !zq, !zk, !zv
 }
 

@@ -96,10 +96,15 @@ def _arrays_of(
                 ids[side] = convert(each)
     # Numbers of queries and keys are read, too: another one is no other kernel.
     counts = [
-        np.array([of.shape[2]], np.int32) if given is None else convert(given)
+        _count(of.shape[2], convert) if given is None else convert(given)
         for of, given in ((q, query_lengths), (k, lengths))
     ]
     return [*counts, *ids]
+
+
+def _count(extent: Any, convert: Callable[[Any], Any]) -> Any:
+    """An array of one number; frameworks make those of extents that are not known."""
+    return np.array([extent], np.int32) if isinstance(extent, int) else convert(extent)
 
 
 @functools.cache

@@ -12,6 +12,7 @@ from __future__ import annotations
 import ast
 import functools
 import hashlib
+import itertools
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -21,7 +22,7 @@ import numpy as np
 
 from . import _fovea
 from ._declarations import FUNCTIONS
-from ._rewriting import Writer
+from ._rewriting import SIGNED, Writer
 
 __all__ = ["TARGET", "OwnCall", "add_definition", "declare", "define", "flatten", "insert_definitions", "wrap", "write_call"]
 
@@ -105,11 +106,11 @@ def _write(text: str, symbol: str) -> str:
 
 
 class _Found(NamedTuple):
-    """The one kernel of a call, numbers of the operands that are its arguments, and of its results that are returned."""
+    """The one kernel of a call, numbers of the operands that are its arguments, and of its results that each one of the call equals."""
 
     kernel: _fovea.Kernel
     numbers: list[int]
-    returned: list[int]
+    returned: list[set[int]]
 
 
 def _find_kernel(run: _Run, names: Sequence[str], arrays: Sequence[Any]) -> _Found:
@@ -126,8 +127,8 @@ def _find_kernel(run: _Run, names: Sequence[str], arrays: Sequence[Any]) -> _Fou
     if is_known:
         given = (arrays[each].astype(np.int32) if type.endswith("xi32>") else arrays[each] for each, type in zip(numbers, kinds))
         results = flatten(kernel(*given))
-    returned = [next((number for number, each in enumerate(results) if _equal(each, one)), -1) for one in found]
-    if -1 in returned:
+    returned = [{number for number, each in enumerate(results) if _equal(each, one)} for one in found]
+    if not all(returned):
         raise ValueError("found a call that computes more than its kernel")
     return _Found(kernel, numbers, returned)
 
@@ -150,25 +151,27 @@ def define(function: str, run: _Run, names: Sequence[str], *samples: Sequence[tu
                 if sample == 0:
                     raise
                 raise ValueError(f"with other extents than those of the example, {error}") from error
-    kernel, numbers, returned = calls[0]
-    if any(each.kernel.text != kernel.text or each[1:] != (numbers, returned) for each in calls):
+    kernel, numbers, _ = calls[0]
+    # Several may be equal in one sample, as gradients of what it does not use.
+    common = [set.intersection(*each) for each in zip(*(each.returned for each in calls))]
+    if any(each.kernel.text != kernel.text or each.numbers != numbers for each in calls) or not all(common):
         what = "integers" if len(samples) == 1 else "extents that are not known, or on integers"
         raise ValueError(f"found a call whose kernel depends on {what}")
     _, arguments, results = _read_types(kernel.signature)
     symbol = f"fovea_{function}_{hashlib.sha256(kernel.text.encode()).hexdigest()[:16]}"
     _DEFINITIONS[symbol] = _write(kernel.text, symbol)
-    return OwnCall(symbol, numbers, arguments, results, returned)
+    return OwnCall(symbol, numbers, arguments, results, [*map(min, common)])
 
 
 @functools.lru_cache(maxsize=1024)
-def _define_text(function: str, text: str, types: tuple[tuple[str, tuple[int, ...]], ...]) -> OwnCall:
+def _define_text(function: str, text: str, *samples: tuple[tuple[str, tuple[int, ...]], ...]) -> OwnCall:
     """Of a function whose arguments are written down, as calls of XLA have them."""
     pattern = ast.literal_eval(text)
 
     def run(arrays: Sequence[Any]) -> list[Any]:
         return flatten(getattr(_fovea, function)(*_fill(pattern, iter(arrays)), "cpu"))
 
-    return define(function, run, _name_operands(function, pattern), types)
+    return define(function, run, _name_operands(function, pattern), *samples)
 
 
 def _equal(one: Any, other: Any) -> bool:
@@ -179,34 +182,80 @@ def _equal(one: Any, other: Any) -> bool:
 class _Batches:
     """Axes of `jax.vmap`, which are before those of a call, as a part of its batch."""
 
-    def __init__(self, writer: Writer, ranks: Sequence[int], axes: Sequence[int], types: Sequence[Any]):
+    def __init__(self, writer: Writer, ranks: Sequence[int], axes: Sequence[int], operands: Sequence[Any]):
         self.writer = writer
-        self.counts = [type.rank - rank for type, rank in zip(types, ranks)]
-        outer = [tuple(type.shape)[:count] for type, count in zip(types, self.counts)]
-        if len(set(self.counts)) > 1 or (any(self.counts) and set(axes) != {1}):
+        types = [writer.ir.RankedTensorType(each.type) for each in operands]
+        counts = [type.rank - rank for type, rank in zip(types, ranks)]
+        if len(set(counts)) > 1 or (any(counts) and set(axes) != {1}):
             raise ValueError("found a call under jax.vmap whose arrays have no batch, needed one without")
-        #: Operands that do not have an axis have extent 1 there.
-        self.outer = [max(extents) for extents in zip(*outer)]
 
-    def reshape(self, value: Any, shape: Sequence[int]) -> Any:
-        type = self.writer.ir.RankedTensorType(value.type)
-        return self.writer.make("stablehlo.reshape", [self.writer.ir.RankedTensorType.get(shape, type.element_type)], [value])
+        def outer(dim: int) -> Any:
+            # Operands that do not have an axis have extent 1 there.
+            having = next((each for each, type in zip(operands, types) if type.is_dynamic_dim(dim) or type.get_dim_size(dim) != 1), None)
+            return 1 if having is None else writer.extent(having, dim)
+
+        #: Numbers, or values of type index.
+        self.outer = [*map(outer, range(counts[0]))]
+
+    def _static(self, extents: Sequence[Any]) -> list[int]:
+        unknown = self.writer.ir.ShapedType.get_dynamic_size()
+        return [each if isinstance(each, int) else unknown for each in extents]
+
+    def _extents(self, value: Any) -> list[Any]:
+        return [self.writer.extent(value, dim) for dim in range(self.writer.ir.RankedTensorType(value.type).rank)]
+
+    def _groups(self, rank: int) -> Any:
+        """The axes that become one, and each of the others."""
+        ir, count = self.writer.ir, len(self.outer)
+        index = ir.IntegerType.get_signless(64)
+        groups = [[*range(count + 1)], *([dim] for dim in range(count + 1, rank))]
+        return ir.ArrayAttr.get([ir.ArrayAttr.get([ir.IntegerAttr.get(index, each) for each in group]) for group in groups])
 
     def join(self, value: Any) -> Any:
         if not self.outer:
             return value
-        ir, type = self.writer.ir, self.writer.ir.RankedTensorType(value.type)
-        shape = [*self.outer, *tuple(type.shape)[len(self.outer) :]]
-        dimensions = {"broadcast_dimensions": ir.DenseI64ArrayAttr.get(list(range(len(shape))))}
-        value = self.writer.make("stablehlo.broadcast_in_dim", [ir.RankedTensorType.get(shape, type.element_type)], [value], dimensions)
-        return self.reshape(value, self.joined(shape))
+        ir, writer, type = self.writer.ir, self.writer, self.writer.ir.RankedTensorType(value.type)
+        count, inner = len(self.outer), self._extents(value)[len(self.outer) :]
+        extents = [*self.outer, *inner]
+        same = ir.RankedTensorType.get(self._static(extents), type.element_type)
+        attributes = {"broadcast_dimensions": ir.DenseI64ArrayAttr.get([*range(type.rank)])}
+        if same.has_static_shape:
+            value = writer.make("stablehlo.broadcast_in_dim", [same], [value], attributes)
+        elif type != same:
+            shape = [writer.value(each) for each in extents]
+            shape = writer.make("tensor.from_elements", [ir.RankedTensorType.get([type.rank], writer.index)], shape)
+            grow = [dim for dim in range(count) if type.shape[dim] == 1 and same.shape[dim] != 1]
+            attributes["known_expanding_dimensions"] = ir.DenseI64ArrayAttr.get(grow)
+            attributes["known_nonexpanding_dimensions"] = ir.DenseI64ArrayAttr.get([dim for dim in range(type.rank) if dim not in grow])
+            value = writer.make("stablehlo.dynamic_broadcast_in_dim", [same], [value, shape], attributes)
+        joined = ir.RankedTensorType.get(self.joined(same.shape), type.element_type)
+        return writer.make("tensor.collapse_shape", [joined], [value], {"reassociation": self._groups(type.rank)})
 
     def joined(self, shape: Sequence[int]) -> list[int]:
         count = len(self.outer)
-        return [math.prod(shape[: count + 1]), *shape[count + 1 :]] if count else list(shape)
+        first = shape[: count + 1]
+        return [min(first) if min(first) < 0 else math.prod(first), *shape[count + 1 :]] if count else list(shape)
 
     def part(self, value: Any, type: Any) -> Any:
-        return self.reshape(value, type.shape) if self.outer else value
+        if not self.outer:
+            return value
+        writer = self.writer
+        first, *others = self._extents(value)
+        outer = functools.reduce(functools.partial(writer.combine, "multiply"), self.outer)
+        if isinstance(first, int) and isinstance(outer, int):
+            first = first // outer
+        else:
+            first = writer.make("arith.divui", [writer.index], [writer.value(first), writer.value(outer)])
+        # What the type knows.
+        extents = [known if known >= 0 else each for known, each in zip(type.shape, [*self.outer, first, *others])]
+        values, static = writer.split(extents)
+        attributes = {"reassociation": self._groups(type.rank), "static_output_shape": static}
+        return writer.make("tensor.expand_shape", [type], [value, *values], attributes)
+
+    def samples(self, shapes: Sequence[Sequence[int]], number: int) -> list[tuple[int, ...]]:
+        """Of operands that are joined, of the shapes of a call; axes that are not known have another extent in each sample."""
+        count = math.prod(each if isinstance(each, int) else number + 2 for each in self.outer)
+        return [(count * shape[0], *shape[1:]) if self.outer else tuple(shape) for shape in shapes]
 
 
 def declare(ir: Any, module: Any, symbol: str, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
@@ -250,18 +299,46 @@ def wrap(call: OwnCall, inputs: Sequence[str], outputs: Sequence[str]) -> str:
     return symbol
 
 
+def _read_samples(ir: Any, config: Any, types: Sequence[Any], ranks: Sequence[int], batches: _Batches) -> list[list[tuple[int, ...]]]:
+    """Shapes of operands, or several where some are not known."""
+    if all(type.has_static_shape for type in types):
+        return [[tuple(type.shape) for type in types]]
+    numbers = list(ir.DenseIntElementsAttr(config["samples"])) if "samples" in config else []
+    samples: list[list[tuple[int, ...]]] = []
+    for first in range(0, len(numbers), sum(ranks)):
+        rest = iter(numbers[first:])
+        samples.append(batches.samples([tuple(itertools.islice(rest, rank)) for rank in ranks], len(samples)))
+    pairs = [pair for sample in samples for shape, type in zip(sample, types) for pair in zip(shape, type.shape)]
+    if len(samples) < 2 or any(extent not in (number, ir.ShapedType.get_dynamic_size()) for number, extent in pairs):
+        raise ValueError("found extents that are not known, and were when it was traced")
+    return samples
+
+
+def _check_results(writer: Writer, results: Sequence[Any], shapes: Sequence[Any]) -> None:
+    """Extents that are not known are those that the call was traced with."""
+    for result, shape in zip(results, shapes):
+        type = writer.ir.RankedTensorType(result.type)
+        for dim in filter(type.is_dynamic_dim, range(type.rank)):
+            message = "a call has results of other extents than it was traced with"
+            writer.check(SIGNED["EQ"], writer.extent(result, dim), writer.element_at(shape, [dim]), message)
+
+
 def write_call(writer: Writer, op: Any) -> list[Any]:
     """What takes the place of a call in StableHLO: one of a function that the module declares."""
     ir = writer.ir
-    config = ir.DictAttr(op.attributes["backend_config"])
+    # Calls of unknown extents have it in another place.
+    place = "mhlo.backend_config" if "mhlo.backend_config" in op.attributes else "backend_config"
+    config = ir.DictAttr(op.attributes[place])
     function, arguments = (ir.StringAttr(config[each]).value for each in ("function", "arguments"))
     ranks, axes = (list(ir.DenseIntElementsAttr(config[each])) for each in ("ranks", "batch_axes"))
-    types = [ir.RankedTensorType(each.type) for each in op.operands]
+    # Behind them are the shapes of results, where these are not known.
+    operands, shapes = list(op.operands)[: len(ranks)], list(op.operands)[len(ranks) :]
     try:
-        batches = _Batches(writer, ranks, axes, types)
-        operands = [*map(batches.join, op.operands)]
+        batches = _Batches(writer, ranks, axes, operands)
+        operands = [*map(batches.join, operands)]
         types = [ir.RankedTensorType(each.type) for each in operands]
-        call = _define_text(function, arguments, tuple((str(each.element_type), tuple(each.shape)) for each in types))
+        samples = _read_samples(ir, config, types, ranks, batches)
+        call = _define_text(function, arguments, *(tuple(zip([str(type.element_type) for type in types], shapes)) for shapes in samples))
     except (ValueError, _fovea.FoveaError) as error:
         raise _fovea.FoveaError(f"fovea.{function} is no part of a whole program here: {error}") from error
     outputs = [ir.RankedTensorType(each.type) for each in op.results]
@@ -269,7 +346,9 @@ def write_call(writer: Writer, op: Any) -> list[Any]:
     symbol = wrap(call, [*map(str, types)], [*map(str, outputs)])
     declare(ir, writer.module, symbol, types, outputs)
     found = writer.make_all("func.call", outputs, operands, {"callee": ir.FlatSymbolRefAttr.get(symbol)}).results
-    return [batches.part(new, ir.RankedTensorType(old.type)) for old, new in zip(op.results, found, strict=True)]
+    results = [batches.part(new, ir.RankedTensorType(old.type)) for old, new in zip(op.results, found, strict=True)]
+    _check_results(writer, results, shapes)
+    return results
 
 
 def add_definition(symbol: str, text: str) -> None:

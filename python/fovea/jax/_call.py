@@ -25,6 +25,7 @@ from .._abstract import AbstractArray
 from .._declarations import FUNCTIONS, Argument
 from .._own_calls import TARGET
 from .._trace import reads_batch
+from ._symbols import Symbols
 
 for _platform, _handler in _fovea.xla_handlers().items():
     jax.ffi.register_ffi_target(TARGET, _handler, platform=_platform)
@@ -171,6 +172,16 @@ def _plan(name: str, text: str, types: tuple[Type, ...]) -> Call:
     return Call(tuple(results), tuple(_batch_axes(name, pattern, types)), updated)
 
 
+def _join(symbols: Symbols, samples: Sequence[Sequence[tuple[int, ...]]], calls: Sequence[Call]) -> Call:
+    """What is known of a call of any extents: of these samples it is `calls`."""
+    if not symbols:
+        return calls[0]
+    if len({(each.batch_axes, each.updated) for each in calls}) > 1:
+        raise ValueError("found a call that depends on extents that are not known")
+    results = [(each[0][0], symbols.find_shape([shape for _, shape in each], samples)) for each in zip(*(call.results for call in calls))]
+    return calls[0]._replace(results=tuple(results))
+
+
 def updated_argument(name: str, arguments: Sequence[Any]) -> int | None:
     """The number of the argument that a function writes to, if there is one."""
     if name not in _UPDATING:
@@ -193,7 +204,10 @@ def run(name: str, arguments: Sequence[Any]) -> list[jax.Array]:
     operands: list[Any] = []
     text = _encode(tuple(arguments), operands)
     operands = [make_constant(each) if isinstance(each, np.ndarray) else each for each in operands]
-    call = _plan(name, text, tuple((each.dtype.name, each.shape) for each in operands))
+    symbols = Symbols([each.shape for each in operands])
+    dtypes = [each.dtype.name for each in operands]
+    samples, calls = zip(*symbols.try_samples(lambda shapes: _plan(name, text, tuple(zip(dtypes, shapes)))))
+    call = _join(symbols, samples, calls)
     operands, structs = _with_axes(operands, call.results)
     first = len(call.results) - len(call.updated)
     function = jax.ffi.ffi_call(
@@ -211,6 +225,8 @@ def run(name: str, arguments: Sequence[Any]) -> list[jax.Array]:
             ranks=np.array([each.ndim for each in operands], np.int64),
             batch_axes=np.array(call.batch_axes, np.int64),
             updated=np.array(call.updated, np.int64),
+            # Of which a whole program finds its kernel.
+            **({"samples": np.concatenate([shape for shapes in samples[:2] for shape in shapes])} if symbols else {}),
         )
     )
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 import fovea
@@ -30,6 +31,7 @@ from .._weights import hierarchical_weights, key_weights_from_conv1d
 from ..tree import Tree
 from ._call import is_array, make_constant, updated_argument
 from ._gradients import apply
+from ._symbols import Symbols
 
 __all__ = [
     "Causal",
@@ -158,6 +160,8 @@ def _convert_named(bound: dict[str, Any], name: str) -> Any:
 def _convert(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return make_constant(value)
+    if jax.export.is_symbolic_dim(value):
+        return jnp.full((1,), value, jnp.int32)
     if hasattr(value, "__dlpack__") and not is_array(value):
         raise ValueError(f"found {type(value).__name__}, needed an array of JAX or of NumPy")
     return value
@@ -178,36 +182,43 @@ def _convert_exactly(value: Any) -> Any:
 def _call(function: Callable[..., Any], named: dict[str, Any]) -> Any:
     """Has the function describe its results, and computes these."""
     leaves, tree = jax.tree.flatten(named)
+    places = [place for place, leaf in enumerate(leaves) if is_array(leaf) and not isinstance(leaf, np.ndarray)]
+    symbols = Symbols([leaves[place].shape for place in places])
+    #: Of all samples.
     known: dict[int, Any] = {}
+    kept: list[Any] = []
 
-    def abstract(leaf: Any) -> Any:
-        if not is_array(leaf) or isinstance(leaf, np.ndarray):
-            return leaf
-        if not all(isinstance(extent, int) for extent in leaf.shape):
-            raise ValueError(f"{function.__name__}: found an array of shape {leaf.shape}, needed one without symbols")
-        described = AbstractArray(leaf.dtype, leaf.shape)
-        known[id(described)] = leaf
-        return described
+    def describe(shapes: Sequence[tuple[int, ...]]) -> Any:
+        described = list(leaves)
+        for place, shape in zip(places, shapes, strict=True):
+            described[place] = AbstractArray(leaves[place].dtype, shape)
+            known[id(described[place])] = leaves[place]
+        kept.append(described)
+        return function(**jax.tree.unflatten(tree, described))
 
-    described = [abstract(leaf) for leaf in leaves]
-    results = function(**jax.tree.unflatten(tree, described))
+    samples, described = zip(*symbols.try_samples(describe))
 
-    def resolve(value: Any) -> Any:
+    def resolve(values: Sequence[Any]) -> Any:
+        value = values[0]
         if isinstance(value, (tuple, list)):
-            return tuple(map(resolve, value))
+            return tuple(map(resolve, zip(*values, strict=True)))
         if not isinstance(value, AbstractArray):
+            if any(each is not value and each != value for each in values):
+                raise ValueError(f"{function.__name__}: found a call that depends on extents that are not known")
             return value
         if id(value) in known:
             return known[id(value)]
         # Of the types that JAX has been told to use.
         dtype = jax.dtypes.canonicalize_dtype(value.dtype)
-        return resolve(value.base).astype(dtype).reshape(value.shape)
+        shape = symbols.find_shape([each.shape for each in values], samples)
+        return resolve([each.base for each in values]).astype(dtype).reshape(shape)
 
-    name, arguments = next(leaf.call for leaf in jax.tree.leaves(results) if getattr(leaf, "call", None))
+    calls = [next(leaf.call for leaf in jax.tree.leaves(each) if getattr(leaf, "call", None)) for each in described]
+    results, (name, arguments) = described[0], calls[0]
     if name == "tree_build":
         # Its gradient asks for the levels that it has found.
-        arguments = (arguments[0], results.ratio, results.levels, *arguments[3:])
-    computed = apply(name, resolve(arguments))
+        calls = [(name, (given[0], each.ratio, each.levels, *given[3:])) for (name, given), each in zip(calls, described)]
+    computed = apply(name, resolve([given for _, given in calls]))
     place = updated_argument(name, arguments)
     if place is not None:
         state = arguments[place]

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import _fovea
+from .._own_calls import TARGET
 from .._program import Program
 from .._stablehlo import to_linalg
 from ..compiler import compile as compile_text
@@ -99,7 +100,8 @@ def import_function(function: Any, examples: Sequence[Any], target: str) -> tupl
     if is_known:
         text = to_linalg(text=jitted.trace(*shapes).lower(lowering_platforms=("cpu",)).as_text())
     else:
-        text = to_linalg(text=jax.export.export(jitted, platforms=["cpu"])(*shapes).mlir_module())
+        own = jax.export.DisabledSafetyCheck.custom_call(TARGET)
+        text = to_linalg(text=jax.export.export(jitted, platforms=["cpu"], disabled_checks=[own])(*shapes).mlir_module())
     constants = {f"constant_{number}": np.asarray(each) for number, each in enumerate(consts)}
     try:
         kernel = compile_text(text, target=target, entry="main")

@@ -91,6 +91,8 @@ def _lengths_beside(q: Tensor) -> Callable[..., Tensor]:
 
 
 def _captured(array: Any, place: torch.device) -> Tensor:
+    if isinstance(array, torch.SymInt):
+        return torch.full((1,), array, dtype=torch.int32, device=place)
     return array if isinstance(array, Tensor) else torch.as_tensor(array, device=place)
 
 

@@ -434,12 +434,6 @@ def test_arrays_of_others():
         fovea.jax.dense(*[torch.zeros(1, 1, 4, 8)] * 3)
 
 
-def test_symbolic_shapes_are_refused():
-    (n,) = jax.export.symbolic_shape("n")
-    with pytest.raises(ValueError, match=r"dense: found an array of shape \(1, 2, n, 8\), needed one without symbols"):
-        jax.export.export(jax.jit(fovea.jax.dense))(*[jax.ShapeDtypeStruct((1, 2, n, 8), jnp.float32)] * 3)
-
-
 def test_errors_of_values():
     """They are found when a program runs."""
     arrays = {**multipole("float32", "key", "value"), "lengths": np.array([22, 3], np.int32)}

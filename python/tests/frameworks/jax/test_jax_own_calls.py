@@ -12,6 +12,7 @@ import fovea
 import fovea.jax
 from fovea import _own_calls
 from fovea._import_tool import main
+from fovea.jax import _symbols
 
 pytest.importorskip("torch_mlir")
 
@@ -107,13 +108,103 @@ def test_lengths_are_checked():
 
 def test_files(tmp_path):
     """What jax.export writes has such calls as well."""
-    check = jax.export.DisabledSafetyCheck.custom_call("fovea")
-    exported = jax.export.export(jax.jit(FUNCTIONS["scores"]), platforms=["cpu"], disabled_checks=[check])(*ARRAYS)
+    exported = export(FUNCTIONS["scores"], *ARRAYS)
     source, output = tmp_path / "exported.mlir", tmp_path / "model.mlir"
     source.write_text(exported.mlir_module())
     assert main([str(source), "-o", str(output)]) == 0
     for found, expected in zip(fovea.load(output)(*ARRAYS), FUNCTIONS["scores"](*map(jnp.asarray, ARRAYS)), strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+
+
+#: In programs of any batch and length.
+SYMBOLIC = {
+    **{name: FUNCTIONS[name] for name in ("lengths", "narrow", "scores", "gradient", "far", "gradient of far", "stream", "vq", "codes",
+                                          "once more", "steps", "branches", "batches")},
+    "window": lambda q, k, v: dense(q, k, v, causal=True, window=20),
+    "cross": lambda q, k, v: dense(q[:, :, : q.shape[2] // 2 + 1], k, v, causal=True, return_lse=True),
+    "segments": lambda q, k, v: dense(q, k, v, segments=((q[:, 0, :, 0] > 0).astype(jnp.int32),) * 2),
+    "bias": lambda q, k, v: dense(q, k, v, bias=jnp.einsum("bhnd,bhmd->bhnm", q, k), sink=jnp.ones((1, 2))),
+    "rope": lambda q, k, v: fovea.jax.rope(q, jnp.arange(q.shape[2]) * 3),
+    "tokens first": lambda q, k, v: dense(*(each.swapaxes(1, 2) for each in (q, k, v)), layout="bnhd"),
+    "vmap of a gradient": lambda q, k, v: jax.vmap(jax.grad(lambda *one: dense(*(each[None] for each in one)).sum(), (0, 1, 2)))(q, k, v),
+    "conv": lambda q, k, v: fovea.jax.conv(q, k, v, num_basis=4, window=2, delta=0.1, epsilon=0.0),
+}  # fmt: skip
+SYMBOLIC["lengths"] = lambda q, k, v: dense(q, k, v, lengths=jnp.full((q.shape[0],), 3), log_weight=k[..., 0])
+
+
+def symbols(*shapes, constraints=()):
+    scope = jax.export.SymbolicScope(constraints)
+    shapes = shapes or ["b, 2, n, 8"] * 3
+    return [jax.ShapeDtypeStruct(jax.export.symbolic_shape(shape, scope=scope), jnp.float32) for shape in shapes]
+
+
+def near_in_all(found, expected):
+    for mine, theirs in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        assert mine.shape == theirs.shape
+        np.testing.assert_allclose(np.asarray(mine, np.float64), np.asarray(theirs, np.float64), rtol=2e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", SYMBOLIC)
+def test_symbolic_shapes(name):
+    function, generator = SYMBOLIC[name], np.random.default_rng(1)
+    program = fovea.import_jax(function, *symbols())
+    for shape in (2, 2, 5, 8), (1, 2, 16, 8), (3, 2, 7, 8), *(() if "far" in name else ((2, 2, 41, 8),)):
+        given = generator.standard_normal((3, *shape), np.float32)
+        near_in_all(program(*given), function(*map(jnp.asarray, given)))
+
+
+def test_batches_that_are_not_known():
+    def function(one, k, v):
+        return jax.vmap(lambda q: dense(q, k, v, causal=True))(one), jax.vmap(dense)(one, 2 * one, one)
+
+    program = fovea.import_jax(function, *symbols("s, b, 2, n, 8", "b, 2, n, 8", "b, 2, n, 8"))
+    for S, B, N in (1, 1, 3), (3, 2, 9):
+        given = [np.random.default_rng(N).standard_normal((*first, B, 2, N, 8), np.float32) for first in ((S,), (), ())]
+        near_in_all(program(*given), function(*map(jnp.asarray, given)))
+
+
+def export(function, *arrays):
+    check = jax.export.DisabledSafetyCheck.custom_call("fovea")
+    return jax.export.export(jax.jit(function), platforms=["cpu"], disabled_checks=[check])(*arrays)
+
+
+@pytest.mark.parametrize("name", ["scores", "gradient", "cross", "batches"])
+def test_symbolic_exports(name, tmp_path):
+    """XLA calls a kernel of the extents of each call, and a file is a program of any."""
+    function = SYMBOLIC[name]
+    exported = jax.export.deserialize(export(function, *symbols(constraints=["n >= 3"])).serialize())
+    source, output = tmp_path / "exported.mlir", tmp_path / "model.mlir"
+    source.write_text(exported.mlir_module())
+    assert main([str(source), "-o", str(output)]) == 0
+    program = fovea.load(output)
+    for B, N in (1, 3), (2, 24):
+        given = np.random.default_rng(N).standard_normal((3, B, 2, N, 8), np.float32)
+        expected = function(*map(jnp.asarray, given))
+        near_in_all(exported.call(*map(jnp.asarray, given)), expected)
+        near_in_all(program(*given), expected)
+
+
+def test_constraints_hold_in_samples():
+    """Weights are for 16 tokens."""
+    with pytest.raises(ValueError, match=r"key_weights: found 2 levels, .* where b = \d+, n = \d+ in arrays of shapes \(b, 2, n, 8\)"):
+        export(far, *symbols(constraints=["n >= 17"]))
+    export(far, *symbols(constraints=["n >= 13", "mod(b, 4) == 0", "n + b <= 30"]))
+
+
+def test_symbols_that_must_be_equal_are_named():
+    with pytest.raises(ValueError, match=r"v: found length \d+, needed \d+, where b = \d+, l = \d+, m = \d+, n = \d+ in arrays"):
+        fovea.import_jax(dense, *symbols("b, 2, n, 8", "b, 2, m, 8", "b, 2, l, 8"))
+
+
+def test_results_of_other_extents_are_errors(monkeypatch):
+    """Wherever it runs."""
+    examples = symbols("b, 2, n, 8", "b, 2, m, 8", "b, 2, m, 8")
+    given = [np.zeros((2, 2, length, 8), np.float32) for length in (5, 7, 7)]
+    monkeypatch.setattr(_symbols.Symbols, "find_shape", lambda self, shapes, samples: self.shapes[1])
+    with pytest.raises(fovea.FoveaError, match="a call has results of other extents than it was traced with"):
+        fovea.import_jax(dense, *examples)(*given)
+    with pytest.raises(Exception, match="found a result that its destination is not made for"):
+        jax.block_until_ready(export(dense, *examples).call(*given))
 
 
 REFUSED = {

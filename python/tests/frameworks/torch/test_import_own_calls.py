@@ -137,6 +137,7 @@ LENGTHS = {
     "prefix": lambda q, k, v: dense(q, k, v, causal=True, prefix=20),
     "cross": lambda q, k, v: dense(q[:, :, 3:], k, v, causal=True, return_lse=True),
     "positions": lambda q, k, v: fovea.torch.rope(q, torch.arange(q.shape[2], dtype=torch.int32)[None, None]),
+    "segments": lambda q, k, v: dense(q, k, v, causal=True, segments=((q[:, 0, :, 0] > 0).int(),) * 2),
     "far": far,
 }
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from .._functions import conv
@@ -47,10 +48,12 @@ class ConvBasis(Pattern):
         count = q.shape[2]
         if count == 0:
             return v.repeat_interleave(q.shape[1] // v.shape[1], 1)
+        window = self.window if count >= self.window else int(count)
+        # A whole program of any length has room for all bases in short sequences, too: results are the same.
+        num_basis = self.num_basis if isinstance(count, torch.SymInt) else min(self.num_basis, count)
         return conv(
-            q, k, v, num_basis=min(self.num_basis, count), window=min(self.window, count), delta=self.delta,
-            epsilon=self.epsilon, scale=scale, token_mask=present,
-        )  # fmt: skip
+            q, k, v, num_basis=num_basis, window=window, delta=self.delta, epsilon=self.epsilon, scale=scale, token_mask=present
+        )
 
 
 class ConvBasisAttention(Multihead):

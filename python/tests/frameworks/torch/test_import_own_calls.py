@@ -28,6 +28,9 @@ def scores(q, k, v):
     return dense(q, k, v, score=lambda s, b, h, i, j: s * slopes[h] - abs(i - j), return_lse=True)
 
 
+SEARCH = {"num_basis": 6, "window": 3, "delta": 0.1, "epsilon": 0.0}
+
+
 def far(q, k, v):
     weights = [q.new_full((1, 1, extent, 8), 1 / extent) for extent in (4, 8)]
     return fovea.torch.fast_multipole(q, k, v, weights, weights, group=4)
@@ -88,6 +91,8 @@ def test_modules(tmp_path):
     [
         ("FastMultipoleAttention", {"group": 4, "rank": 2, "max_length": 100}),
         ("VQAttention", {"num_codes": 16, "block": 8, "relative": True}),
+        # More bases than the shortest call has tokens.
+        ("ConvBasisAttention", {"num_basis": 12, "window": 4, "delta": 0.1}),
     ],
 )
 def test_modules_of_any_length(kind, options):
@@ -108,6 +113,18 @@ def test_modules_of_any_length(kind, options):
         x = torch.randn(batch, length, 32)
         with torch.no_grad():
             near(program(x), model(x))
+
+
+def test_windows_of_columns_are_checked():
+    """A kernel looks at so many entries of each."""
+    layer = fovea.torch.nn.ConvBasisAttention(32, 4, batch_first=True, window=8, delta=0.1).eval()
+    model = Call(lambda x: layer(x, x, x, attn_mask=x.new_ones(x.shape[1], x.shape[1]).triu(1) > 0, is_causal=True, need_weights=False)[0])
+    program = fovea.import_torch(model, torch.randn(2, 20, 32), dynamic=(1,))
+    x = torch.randn(2, 8, 32)
+    with torch.no_grad():
+        near(program(x), model(x))
+    with pytest.raises(fovea.FoveaError, match=r"the program was traced for .*shape\[1\]"):
+        program(x[:, :7])
 
 
 def test_transformers():
@@ -139,6 +156,8 @@ LENGTHS = {
     "positions": lambda q, k, v: fovea.torch.rope(q, torch.arange(q.shape[2], dtype=torch.int32)[None, None]),
     "segments": lambda q, k, v: dense(q, k, v, causal=True, segments=((q[:, 0, :, 0] > 0).int(),) * 2),
     "far": far,
+    "conv": lambda q, k, v: fovea.torch.conv(q, k, v, **SEARCH),
+    "bases": lambda q, k, v: fovea.torch.conv_recover(q, k, **SEARCH),
 }
 
 
@@ -186,6 +205,12 @@ REFUSED = {
     ),
     "window: found an extent that is not known, needed a number": (
         lambda q, k, v: dense(q, k, v, causal=True, window=q.shape[2]), {"dynamic": (2,)}
+    ),
+    "found a call whose kernel depends on extents that are not known": (
+        lambda q, k, v: fovea.torch.conv(q, k, v, **SEARCH, mask=fovea.torch.SlidingGroup(4)), {"dynamic": (2,)}
+    ),
+    "found a call that computes more than its kernel": (
+        lambda q, k, v: fovea.torch.conv(q, k, v, **SEARCH, lengths=torch.tensor([3, 9], dtype=torch.int32)), {"dynamic": (2,)}
     ),
     "with other extents than those of the example, k: found head width": (
         lambda q, k, v: dense(q, k, v), {"dynamic": {"input_0": (3,)}}

@@ -212,7 +212,8 @@ Expected<KVCache> KVCache::load(StringRef path, Target target) {
   SmallVector<StridedView, 2> sides = getHeadsFirst(cache->memory);
   for (StridedView &side : sides)
     side = side.slice(2, 0, length);
-  if (Error error = loadArrays(*file, sides, {{"lengths", counts}}, target))
+  if (Error error =
+          loadArrays(*file, nameArrays(sides, {{"lengths", counts}}), target))
     return std::move(error);
   if (any_of(cache->lengths,
              [&](int64_t count) { return count < 0 || count > length; }))

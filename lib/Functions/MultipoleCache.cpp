@@ -7,53 +7,66 @@
 //===----------------------------------------------------------------------===//
 
 #include "fovea/Functions/MultipoleCache.h"
-#include "ArrayFile.h"
 #include "AttentionCall.h"
+#include "MultipoleSums.h"
 #include "NewTokens.h"
 #include "SummaryFamilies.h"
+#include "TokenFile.h"
 #include "fovea/Dialect/Attn/IR/Levels.h"
 #include "fovea/Dialect/Attn/Transforms/ExpandPatterns.h"
-#include "fovea/ExecutionEngine/Elements.h"
 #include "mlir/IR/Builders.h"
 #include "llvm/ADT/STLExtras.h"
-#include <cmath>
-#include <cstring>
 
 using namespace llvm;
 using namespace fovea;
 using namespace fovea::functions;
 
 static constexpr StringLiteral kKind = "fovea.MultipoleCache";
-static constexpr StringLiteral kSideNames[] = {"key", "value"};
-/// Intervals that are kept at each level.
-static constexpr int64_t kPlaces = 4;
 
 //===----------------------------------------------------------------------===//
 // Memory
 //===----------------------------------------------------------------------===//
 
-Error MultipoleCache::Side::allocate(int64_t batch, int64_t heads,
-                                     int64_t group, int64_t rank) {
-  ArrayRef<int64_t> shape = levels.front().weights.getShape();
-  ElementType type = levels.front().weights.getElementType();
-  ElementType state = getStateType(type);
-  int64_t width = shape.back(), count = levels.size();
+/// Weights and biases that kernels read where the cache is.
+static void checkWeights(Checker &check, const CachePlace &place,
+                         const Argument &weights) {
+  if (place.target == Target::CPU)
+    return;
+  check.elementType(weights,
+                    {ElementType::F16, ElementType::BF16, ElementType::F32});
+  checkPlace(check, place, weights);
+  check.check(place.target != Target::GPU || weights.hasContiguousRows(),
+              weights.name + ": found an array with gaps in its rows on a GPU, "
+                             "needed one whose last axis is contiguous");
+}
+
+Error MultipoleCache::takeMemory(int64_t batch, int64_t heads) {
+  ElementType type = sides[0].levels.front().weights.getElementType(),
+              state = getStateType(type);
   auto make = [&](OwnedTensor &memory, ElementType elements,
                   const Shape &extents) -> Error {
-    Expected<OwnedTensor> made = allocateTensor(elements, extents);
+    Expected<OwnedTensor> made =
+        allocateFor(place, "key_weights: found " + Twine(numLevels) + " levels",
+                    elements, extents);
     if (!made)
-      return createStringError(
-          std::make_error_code(std::errc::not_enough_memory),
-          toString(made.takeError()));
+      return made.takeError();
     memory = std::move(*made);
     return Error::success();
   };
-  if (Error error = make(tokens, type, {batch, heads, 2 * group + 1, width}))
-    return error;
-  if (Error error =
-          make(sums, state, {batch, heads, count, kPlaces, rank, width}))
-    return error;
-  return make(far, state, {batch, heads, 2 * rank * count + 1, width});
+  for (Side &side : sides) {
+    int64_t width = side.getWidth();
+    if (Error error =
+            make(side.tokens, type, {batch, heads, 2 * group + 1, width}))
+      return error;
+    if (Error error =
+            make(side.sums, state,
+                 {batch, heads, numLevels, kMultipolePlaces, rank, width}))
+      return error;
+    if (Error error = make(side.far, state,
+                           {batch, heads, 2 * rank * numLevels + 1, width}))
+      return error;
+  }
+  return make(logWeights, state, {1, 1, 2 * rank * numLevels});
 }
 
 Expected<MultipoleCache>
@@ -91,9 +104,15 @@ MultipoleCache::create(int64_t batch, int64_t heads,
                   weight.name + ": found rank 5, needed rank 4: a cache does "
                                 "not mix columns");
   }
+  MultipoleCache cache;
+  cache.place = choosePlace(check, options.target);
+  for (size_t side = 0; side < families.size() && !check.hasFailed(); ++side)
+    for (ArrayRef<Argument> list : {ArrayRef(families.getWeights(side)),
+                                    ArrayRef(families.getBiases(side))})
+      for (const Argument &each : list)
+        checkWeights(check, cache.place, each);
   if (check.hasFailed())
     return check.takeError();
-  MultipoleCache cache;
   cache.group = group;
   cache.rank = families.getRank();
   cache.numLevels = families.getWeights(0).size();
@@ -109,153 +128,32 @@ MultipoleCache::create(int64_t batch, int64_t heads,
     }
     for (auto [level, bias] : zip(side.levels, families.getBiases(index)))
       level.bias = getView(bias.getRef());
-    if (Error error = side.allocate(batch, heads, group, cache.rank))
-      return std::move(error);
   }
-  Expected<OwnedTensor> weights =
-      allocate(cache.sides[0].sums.getElementType(),
-               {1, 1, 2 * cache.rank * cache.numLevels});
-  if (!weights)
-    return weights.takeError();
-  cache.logWeights = std::move(*weights);
-  cache.listFarRows(/*closed=*/0);
+  if (Error error = cache.takeMemory(batch, heads))
+    return std::move(error);
+  if (Error error = cache.listFarRows())
+    return std::move(error);
+  if (options.target == Target::CPU)
+    return std::move(cache);
+  Expected<MultipoleCache> spare = cache.makeLike();
+  if (!spare)
+    return spare;
+  cache.spare = std::make_unique<MultipoleCache>(std::move(*spare));
   return std::move(cache);
 }
 
-int64_t MultipoleCache::getNumBytes() const {
-  int64_t bytes = logWeights.getNumBytes();
+SmallVector<const OwnedTensor *, 7> MultipoleCache::getContent() const {
+  SmallVector<const OwnedTensor *, 7> arrays{&logWeights};
   for (const Side &side : sides)
-    bytes += side.tokens.getNumBytes() + side.sums.getNumBytes() +
-             side.far.getNumBytes();
+    append_range(arrays, std::array{&side.tokens, &side.sums, &side.far});
+  return arrays;
+}
+
+int64_t MultipoleCache::getNumBytes() const {
+  int64_t bytes = spare ? spare->getNumBytes() : 0;
+  for (const OwnedTensor *array : getContent())
+    bytes += array->getNumBytes();
   return bytes;
-}
-
-//===----------------------------------------------------------------------===//
-// Summaries
-//===----------------------------------------------------------------------===//
-
-/// The summaries of one interval and head in `sums`: `rank` rows.
-static char *getSums(const OwnedTensor &sums, int64_t head, int64_t level,
-                     int64_t interval) {
-  ArrayRef<int64_t> shape = sums.getShape();
-  int64_t block = (head * shape[2] + level) * kPlaces + interval % kPlaces;
-  return sums.getDataAs<char>() +
-         block * shape[4] * shape[5] * getByteWidth(sums.getElementType());
-}
-
-template <typename T>
-static void addElements(const void *from, void *to, int64_t count) {
-  for (int64_t i = 0; i < count; ++i)
-    static_cast<T *>(to)[i] += static_cast<const T *>(from)[i];
-}
-
-/// The shares of a group of tokens in the summaries of an interval.
-static Expected<OwnedTensor> sumUp(StringRef name, const TensorRef &tokens,
-                                   const TensorRef &weights,
-                                   ElementType state) {
-  Checker check;
-  Call call("summarize", Target::CPU);
-  call.operands(
-      {Argument(name, tokens), Argument((name + "_weights").str(), weights)});
-  call.operandIf(std::nullopt);
-  call.result(
-      check, "summaries", state,
-      {tokens.shape[0], tokens.shape[1], weights.shape[1], tokens.shape[3]});
-  return call.runFor<OwnedTensor, 1>(check);
-}
-
-/// Starts an interval from its biases, or zeros.
-static void startSums(const OwnedTensor &sums, const OwnedTensor &bias,
-                      int64_t level, int64_t interval) {
-  ArrayRef<int64_t> shape = sums.getShape();
-  ElementType state = sums.getElementType();
-  int64_t size = shape[4] * shape[5];
-  for (int64_t head = 0; head < shape[0] * shape[1]; ++head) {
-    char *to = getSums(sums, head, level, interval);
-    std::memset(to, 0, size * getByteWidth(state));
-    if (!bias.getData())
-      continue;
-    int64_t shared = shape[1] / bias.getShape()[0],
-            set = head % shape[1] / shared;
-    SmallVector<int64_t, 4> strides = getStrides(bias.getRef());
-    for (int64_t i = 0; i < size; ++i)
-      setElement(to, state, i,
-                 getElement(bias.getData(), bias.getElementType(),
-                            set * strides[0] + i / shape[5] * strides[1] +
-                                i % shape[5] * strides[2]));
-  }
-}
-
-Error MultipoleCache::closeGroup() {
-  int64_t number = length / group - 1;
-  SmallVector<OwnedTensor> shares;
-  for (auto [name, side] : zip_equal(kSideNames, sides))
-    for (auto [level, each] : enumerate(side.levels)) {
-      int64_t first = (number & ((int64_t(1) << level) - 1)) * group;
-      Expected<OwnedTensor> share =
-          sumUp(name, StridedView(side.tokens.getRef()).slice(2, group, group),
-                StridedView(each.weights.getRef()).slice(2, first, group),
-                side.sums.getElementType());
-      if (!share)
-        return share.takeError();
-      shares.push_back(std::move(*share));
-    }
-  // Nothing fails from here on.
-  auto *share = shares.begin();
-  for (Side &side : sides) {
-    ArrayRef<int64_t> shape = side.sums.getShape();
-    int64_t size = shape[4] * shape[5];
-    auto add = side.sums.getElementType() == ElementType::F64
-                   ? addElements<double>
-                   : addElements<float>;
-    for (auto [level, each] : enumerate(side.levels)) {
-      int64_t interval = number >> level;
-      if (interval << level == number)
-        startSums(side.sums, each.bias, level, interval);
-      for (int64_t head = 0; head < shape[0] * shape[1]; ++head)
-        add(share->getDataAs<char>() +
-                head * size * getByteWidth(share->getElementType()),
-            getSums(side.sums, head, level, interval), size);
-      ++share;
-    }
-    StridedView tokens(side.tokens.getRef());
-    copyElements(tokens.slice(2, group, group), tokens.slice(2, 0, group));
-  }
-  listFarRows(number + 1);
-  return Error::success();
-}
-
-void MultipoleCache::listFarRows(int64_t closed) {
-  numFar = 0;
-  for (int64_t level = 0; level < numLevels; ++level) {
-    int64_t own = closed >> level;
-    // The second one belongs to the children of the parent's neighbour.
-    for (int64_t interval = std::max<int64_t>(own - 2 - own % 2, 0);
-         interval <= own - 2; ++interval) {
-      for (Side &side : sides) {
-        ArrayRef<int64_t> shape = side.sums.getShape(),
-                          farShape = side.far.getShape();
-        int64_t rowBytes =
-            shape[5] * int64_t(getByteWidth(side.sums.getElementType()));
-        for (int64_t head = 0; head < shape[0] * shape[1]; ++head)
-          std::memcpy(side.far.getDataAs<char>() +
-                          (head * farShape[2] + numFar) * rowBytes,
-                      getSums(side.sums, head, level, interval),
-                      rank * rowBytes);
-      }
-      double weight =
-          multiplicity ? std::log(double(group << level) / double(rank)) : 0.0;
-      for (int64_t row = 0; row < rank; ++row)
-        setElement(logWeights.getData(), logWeights.getElementType(), numFar++,
-                   weight);
-    }
-  }
-  if (numFar != 0)
-    return;
-  // One row that counts nothing, so that one kernel serves all lengths.
-  numFar = 1;
-  setElement(logWeights.getData(), logWeights.getElementType(), 0,
-             -std::numeric_limits<double>::infinity());
 }
 
 //===----------------------------------------------------------------------===//
@@ -268,7 +166,8 @@ int64_t MultipoleCache::getCapacity() const {
 
 Error MultipoleCache::append(const TensorRef &k, const TensorRef &v) {
   Checker check;
-  NewTokens tokens(check, k, v, sides[0].tokens.getRef(),
+  checkDevice(check, place);
+  NewTokens tokens(check, k, v, place, sides[0].tokens.getRef(),
                    sides[1].tokens.getRef());
   int64_t count = tokens.getLength();
   check.check(count <= getCapacity() - length,
@@ -280,37 +179,49 @@ Error MultipoleCache::append(const TensorRef &k, const TensorRef &v) {
     return check.takeError();
   if (Error error = tokens.makeReadable())
     return error;
-  // Sums of a group may fail. The first ones come before anything has changed
-  // if the present group is full; those that come later are made on a copy.
+  // Sums of a group may fail. On the CPU the first ones come before anything
+  // has changed if the present group is full; all others are made on a copy.
   int64_t numInGroup = getNumInGroup(),
           numSums = (std::max<int64_t>(numInGroup + count, 1) - 1) / group;
-  if (numSums <= (numInGroup == group ? 1 : 0))
+  if (numSums == 0 || (!spare && numSums == 1 && numInGroup == group))
     return add(tokens);
-  Expected<MultipoleCache> next = fork();
-  if (!next)
-    return next.takeError();
-  if (Error error = next->add(tokens))
-    return error;
-  *this = std::move(*next);
-  return Error::success();
+  if (!spare) {
+    Expected<MultipoleCache> next = fork();
+    if (!next)
+      return next.takeError();
+    if (Error error = next->add(tokens))
+      return error;
+    *this = std::move(*next);
+    return Error::success();
+  }
+  std::unique_ptr<MultipoleCache> next = std::move(spare);
+  Error error = next->copyFrom(*this);
+  if (!error)
+    error = next->add(tokens);
+  if (!error)
+    std::swap(*this, *next);
+  spare = std::move(next);
+  return error;
 }
 
 Error MultipoleCache::add(const NewTokens &tokens) {
-  int64_t count = tokens.getLength();
+  int64_t count = tokens.getLength(), before = getNumClosed();
   for (int64_t done = 0; done < count;) {
     if (getNumInGroup() == group)
       if (Error error = closeGroup())
         return error;
-    int64_t place = length % group,
-            taken = std::min(group - place, count - done);
+    int64_t row = length % group, taken = std::min(group - row, count - done);
+    SmallVector<ElementCopy, 2> copies;
     for (auto [index, side] : enumerate(sides))
-      copyElements(
-          tokens.getRows(index, done, taken),
-          StridedView(side.tokens.getRef()).slice(2, group + place, taken));
+      copies.push_back(
+          {tokens.getRows(index, done, taken),
+           StridedView(side.tokens.getRef()).slice(2, group + row, taken)});
+    if (Error error = copyAll(copies, place.target))
+      return error;
     length += taken;
     done += taken;
   }
-  return Error::success();
+  return getNumClosed() == before ? Error::success() : listFarRows();
 }
 
 //===----------------------------------------------------------------------===//
@@ -330,9 +241,9 @@ static const attn::Contract &getContract() {
   return contract;
 }
 
-/// The queries of one token, for a cache that has `keys`.
+/// The queries of one token, for a cache that has `keys` there.
 static Argument checkQuery(Checker &check, const TensorRef &q,
-                           const OwnedTensor &keys) {
+                           const CachePlace &place, const OwnedTensor &keys) {
   ArrayRef<int64_t> own = keys.getShape();
   Argument query = check.tensor("q", q, 4, "[B,H,1,D]");
   check.elementType(query, {keys.getElementType()});
@@ -343,6 +254,7 @@ static Argument checkQuery(Checker &check, const TensorRef &q,
                   " of keys");
   check.match("q", "length", query.shape[2], 1);
   check.match("q", "head width", query.shape[3], own[3]);
+  checkPlace(check, place, query);
   return query;
 }
 
@@ -350,9 +262,10 @@ Expected<AttentionResult>
 MultipoleCache::attend(const TensorRef &q,
                        const MultipoleAttendOptions &options) const {
   Checker check;
-  Call call(getContract(), Target::CPU, options.out);
+  checkDevice(check, place);
+  Call call(getContract(), place.target, options.out);
   const auto &[keys, values] = sides;
-  Argument query = checkQuery(check, q, keys.tokens);
+  Argument query = checkQuery(check, q, place, keys.tokens);
   bool isFirst = length <= group;
   int64_t first = isFirst ? group : 0,
           count = (isFirst ? 0 : group) + getNumInGroup();
@@ -384,53 +297,95 @@ MultipoleCache::attend(const TensorRef &q,
   });
   Argument rows;
   rows.shape = {1, 1, 1, values.tokens.getShape().back()};
+  // Kernels answer from no tokens, where the results are not the host's.
   return runAttention(call, check, {query, query, rows}, options,
-                      /*readsNothing=*/length == 0);
+                      /*readsNothing=*/length == 0 &&
+                          place.target == Target::CPU);
 }
 
 //===----------------------------------------------------------------------===//
 // Copies
 //===----------------------------------------------------------------------===//
 
-static Error copyTo(OwnedTensor &to, const OwnedTensor &from) {
-  Expected<OwnedTensor> copy = copyArray(from.getRef());
-  if (!copy)
-    return copy.takeError();
-  to = std::move(*copy);
-  return Error::success();
-}
-
-Expected<MultipoleCache> MultipoleCache::fork() const {
-  MultipoleCache copy;
-  copy.group = group;
-  copy.numLevels = numLevels;
-  copy.rank = rank;
-  copy.length = length;
-  copy.scale = scale;
-  copy.multiplicity = multiplicity;
-  copy.numFar = numFar;
-  for (auto [own, other] : zip_equal(sides, copy.sides)) {
+Expected<MultipoleCache> MultipoleCache::makeLike() const {
+  MultipoleCache like;
+  like.place = place;
+  like.group = group;
+  like.numLevels = numLevels;
+  like.rank = rank;
+  like.scale = scale;
+  like.multiplicity = multiplicity;
+  for (auto [own, other] : zip_equal(sides, like.sides))
     for (const Side::Level &level : own.levels) {
       other.levels.emplace_back();
       other.levels.back().weights = getView(level.weights.getRef());
       if (level.bias.getData())
         other.levels.back().bias = getView(level.bias.getRef());
     }
-    for (OwnedTensor Side::*part : {&Side::tokens, &Side::sums, &Side::far})
-      if (Error error = copyTo(other.*part, own.*part))
-        return std::move(error);
-  }
-  if (Error error = copyTo(copy.logWeights, logWeights))
+  ArrayRef<int64_t> shape = sides[0].tokens.getShape();
+  if (Error error = like.takeMemory(shape[0], shape[1]))
     return std::move(error);
-  return std::move(copy);
+  return std::move(like);
 }
 
+Error MultipoleCache::copyFrom(const MultipoleCache &other) {
+  SmallVector<ElementCopy, 7> copies;
+  for (auto [from, to] : zip_equal(other.getContent(), getContent()))
+    copies.push_back({StridedView(from->getRef()), StridedView(to->getRef())});
+  if (Error error = copyAll(copies, place.target))
+    return error;
+  length = other.length;
+  numFar = other.numFar;
+  return Error::success();
+}
+
+Expected<MultipoleCache> MultipoleCache::fork() const {
+  Checker check;
+  checkDevice(check, place);
+  if (check.hasFailed())
+    return check.takeError();
+  if (Error error = waitForTokens(place))
+    return std::move(error);
+  Expected<MultipoleCache> copy = makeLike();
+  if (!copy)
+    return copy;
+  if (Error error = copy->copyFrom(*this))
+    return std::move(error);
+  if (!spare)
+    return copy;
+  Expected<MultipoleCache> more = makeLike();
+  if (!more)
+    return more;
+  copy->spare = std::make_unique<MultipoleCache>(std::move(*more));
+  if (Error error = waitForTokens(place))
+    return std::move(error);
+  return copy;
+}
+
+//===----------------------------------------------------------------------===//
+// Files
+//===----------------------------------------------------------------------===//
+
 Error MultipoleCache::save(StringRef path) const {
+  Checker check;
+  checkDevice(check, place);
+  if (check.hasFailed())
+    return check.takeError();
+  if (Error error = waitForTokens(place))
+    return error;
   SmallVector<NamedArray> arrays;
-  for (auto [name, side] : zip_equal(kSideNames, sides)) {
-    arrays.push_back({(name + "_tokens").str(), side.tokens.getRef()});
-    arrays.push_back({(name + "_sums").str(), side.sums.getRef()});
-  }
+  SmallVector<StridedView, 4> views;
+  SmallVector<OwnedTensor, 4> copies(2 * std::size(sides));
+  views.reserve(copies.size());
+  for (auto [name, side] : zip_equal(kSideNames, sides))
+    for (auto [part, memory] :
+         {std::pair("_tokens", &side.tokens), {"_sums", &side.sums}}) {
+      StridedView &view = views.emplace_back(memory->getRef());
+      if (Error error =
+              moveToHost(view, copies[views.size() - 1], place.target))
+        return error;
+      arrays.push_back({(name + part).str(), view});
+    }
   return writeArrays(path, kKind, {{"group", group}, {"length", length}},
                      arrays);
 }
@@ -449,15 +404,18 @@ Error MultipoleCache::restore(StringRef path) {
   Expected<MultipoleCache> copy = fork();
   if (!copy)
     return copy.takeError();
-  for (auto [name, side] : zip_equal(kSideNames, copy->sides)) {
-    if (Error error =
-            file->load((name + "_tokens").str(), side.tokens.getRef()))
-      return error;
-    if (Error error = file->load((name + "_sums").str(), side.sums.getRef()))
-      return error;
-  }
+  SmallVector<NamedArray> arrays;
+  for (auto [name, side] : zip_equal(kSideNames, copy->sides))
+    for (auto [part, memory] :
+         {std::pair("_tokens", &side.tokens), {"_sums", &side.sums}})
+      arrays.push_back({(name + part).str(), memory->getRef()});
+  if (Error error = loadArrays(*file, arrays, place.target))
+    return error;
   copy->length = stored;
-  copy->listFarRows(stored == 0 ? 0 : (stored - 1) / group);
+  if (Error error = copy->listFarRows())
+    return error;
+  if (Error error = waitForTokens(place))
+    return error;
   *this = std::move(*copy);
   return Error::success();
 }
@@ -472,10 +430,11 @@ fovea::fast_multipole_decode(const TensorRef &q, const TensorRef &k,
                              const MultipoleAttendOptions &options) {
   // All that `attend` would refuse, before the token is added.
   Checker check;
+  checkDevice(check, cache.place);
   const OwnedTensor &keys = cache.sides[0].tokens,
                     &values = cache.sides[1].tokens;
-  Argument query = checkQuery(check, q, keys);
-  NewTokens tokens(check, k, v, keys.getRef(), values.getRef());
+  Argument query = checkQuery(check, q, cache.place, keys);
+  NewTokens tokens(check, k, v, cache.place, keys.getRef(), values.getRef());
   check.match("k", "length", tokens.getLength(), 1);
   Shape rows(ArrayRef(query.shape).take_front(3)), output = rows;
   output.push_back(values.getShape().back());

@@ -50,16 +50,22 @@ llvm::SmallVector<StridedView, 2> getHeadsFirst(const TokenMemory &memory);
 /// Keys and values with heads first.
 std::pair<StridedView, StridedView> getKeysAndValues(const TokenMemory &memory);
 
+/// That of a cache for `target`, of the GPU that the calling thread has chosen.
+CachePlace choosePlace(Checker &check, Target target);
 /// Fails where work on memory of a GPU cannot be done: on another one, and in a
 /// graph, which would have the tokens of today whenever it is launched.
-void checkDevice(Checker &check, const TokenMemory &memory);
+void checkDevice(Checker &check, const CachePlace &cache);
 /// Fails unless an array lies where kernels read it with that memory.
-void checkPlace(Checker &check, const TokenMemory &memory,
-                const Argument &array);
+void checkPlace(Checker &check, const CachePlace &cache, const Argument &array);
 /// The target of a call whose options ask for `given`.
-Target findTarget(Checker &check, const TokenMemory &memory, Target given);
+Target findTarget(Checker &check, const CachePlace &cache, Target given);
 /// Waits for what streams of other calls do with memory of a GPU.
-llvm::Error waitForTokens(const TokenMemory &memory);
+llvm::Error waitForTokens(const CachePlace &cache);
+/// Zeroed memory there; `found` is what takes it.
+llvm::Expected<OwnedTensor> allocateFor(const CachePlace &cache,
+                                        const llvm::Twine &found,
+                                        ElementType type,
+                                        llvm::ArrayRef<int64_t> shape);
 
 /// How many of `length` tokens each batch entry gets: `given` [B] of them, or
 /// all.
@@ -90,9 +96,11 @@ class NewTokens {
 public:
   /// Checks that they fit to the memory of a cache, [B,G,M,D] and [B,G,M,E].
   NewTokens(Checker &check, const TensorRef &k, const TensorRef &v,
-            const TensorRef &ownKeys, const TensorRef &ownValues) {
+            const CachePlace &cache, const TensorRef &ownKeys,
+            const TensorRef &ownValues) {
     arrays.push_back(checkArray(check, "k", "[B,G,N,D]", k, ownKeys));
     addValues(check, v, ownValues);
+    checkMemory(check, cache);
   }
   /// The same, for batch entries whose heads and widths are those of `memory`.
   NewTokens(Checker &check, const TensorRef &k,
@@ -123,6 +131,11 @@ public:
   }
 
 private:
+  void checkMemory(Checker &check, const CachePlace &cache) {
+    isOnGPU = cache.target == Target::GPU;
+    for (const Argument &array : arrays)
+      checkPlace(check, cache, array);
+  }
   void addValues(Checker &check, const TensorRef &v, const TensorRef &own) {
     arrays.push_back(checkArray(check, "v", "[B,G,N,E]", v, own));
     check.match("v", "length", arrays[1].shape[2], getLength());

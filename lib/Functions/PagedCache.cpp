@@ -343,7 +343,8 @@ Expected<PagedCache> PagedCache::load(StringRef path, Target target) {
   for (StridedView &side : own)
     side = side.slice(0, 0, used);
   if (Error error = loadArrays(
-          *file, own, {{"table", entries}, {"lengths", counts}}, target))
+          *file, nameArrays(own, {{"table", entries}, {"lengths", counts}}),
+          target))
     return std::move(error);
   // Sequences share pages, but none has one twice.
   std::vector<std::vector<int32_t>> tables(cache->getBatch());

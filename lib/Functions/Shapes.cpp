@@ -69,8 +69,8 @@ static constexpr StringLiteral kSlowOpenOperations[] = {
     "fast_multipole_linear_backward"};
 /// Those whose kernels for all lengths are as fast on GPUs: numbers of rows and
 /// of sequences are first extents of arrays, by which no thread divides.
-static constexpr StringLiteral kOpenOnGPUs[] = {"packed_batch", "packed_places",
-                                                "packed_rows"};
+static constexpr StringLiteral kOpenOnGPUs[] = {
+    "fast_multipole_decode", "packed_batch", "packed_places", "packed_rows"};
 
 bool functions::leavesLengthsOpen(StringRef op, Target target) {
   if (target != Target::CPU && target != Target::Reference)

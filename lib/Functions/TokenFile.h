@@ -32,9 +32,9 @@ inline llvm::Expected<int64_t> findValueWidth(const ArrayFile &file) {
 /// Makes `side` a view of a copy that the host can read, if it is not.
 llvm::Error moveToHost(StridedView &side, OwnedTensor &copy, Target target);
 
-/// Reads arrays: the sides of memory, wherever it is, and others.
-llvm::Error loadArrays(const ArrayFile &file, llvm::ArrayRef<StridedView> sides,
-                       llvm::ArrayRef<NamedArray> others, Target target);
+/// Reads arrays, wherever their memory is.
+llvm::Error loadArrays(const ArrayFile &file, llvm::ArrayRef<NamedArray> arrays,
+                       Target target);
 
 /// The sides of memory, which live on, before other arrays.
 inline llvm::SmallVector<NamedArray, 4>

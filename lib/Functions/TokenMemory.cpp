@@ -28,6 +28,24 @@ static Error nameMemory(const Twine &found, Error error) {
   return createStringError(code, found + ", needed memory for them: " + text);
 }
 
+Expected<OwnedTensor> functions::allocateFor(const CachePlace &cache,
+                                             const Twine &found,
+                                             ElementType type,
+                                             ArrayRef<int64_t> shape) {
+  if (cache.target == Target::GPU) {
+    Expected<OwnedTensor> made = allocateOnGPU(type, shape);
+    if (!made)
+      return nameMemory(found, made.takeError());
+    return made;
+  }
+  Expected<OwnedTensor> made = allocateTensor(type, shape);
+  if (!made)
+    return createStringError(
+        std::make_error_code(std::errc::not_enough_memory),
+        found + ", needed memory for them: " + toString(made.takeError()));
+  return made;
+}
+
 Error functions::allocateTokens(Checker &check, const Twine &found,
                                 std::array<int64_t, 3> extents, int64_t width,
                                 ElementType type, TokenMemory &memory) {
@@ -40,15 +58,12 @@ Error functions::allocateTokens(Checker &check, const Twine &found,
                   " columns of keys, whose first ones are values");
   check.check(isFloat(type), "dtype: found " + getArrayTypeName(type) +
                                  ", needed a floating-point type");
-  bool isGPU = memory.target == Target::GPU,
-       runsOnGPU = isGPU || memory.target == Target::GPUEmulator;
+  bool runsOnGPU =
+      memory.target == Target::GPU || memory.target == Target::GPUEmulator;
   check.check(!runsOnGPU || type != ElementType::F64,
               "dtype: found float64, needed one of float16, bfloat16, float32 "
               "on a GPU");
-  if (isGPU && !check.hasFailed()) {
-    memory.device = fovea_rt_gpu_get_device();
-    checkDevice(check, memory);
-  }
+  static_cast<CachePlace &>(memory) = choosePlace(check, memory.target);
   if (check.hasFailed())
     return check.takeError();
   for (auto [side, columns] :
@@ -58,18 +73,9 @@ Error functions::allocateTokens(Checker &check, const Twine &found,
     Shape shape{extents[0], extents[1], extents[2], columns};
     if (memory.hasTokensFirst)
       std::swap(shape[1], shape[2]);
-    if (isGPU) {
-      Expected<OwnedTensor> made = allocateOnGPU(type, shape);
-      if (!made)
-        return nameMemory(found, made.takeError());
-      *side = std::move(*made);
-      continue;
-    }
-    Expected<OwnedTensor> made = allocateTensor(type, shape);
+    Expected<OwnedTensor> made = allocateFor(memory, found, type, shape);
     if (!made)
-      return createStringError(
-          std::make_error_code(std::errc::not_enough_memory),
-          found + ", needed memory for them: " + toString(made.takeError()));
+      return made.takeError();
     *side = std::move(*made);
   }
   return Error::success();
@@ -101,46 +107,55 @@ functions::getKeysAndValues(const TokenMemory &memory) {
 // Memory of a GPU
 //===----------------------------------------------------------------------===//
 
-void functions::checkDevice(Checker &check, const TokenMemory &memory) {
-  if (memory.target != Target::GPU || check.hasFailed())
+CachePlace functions::choosePlace(Checker &check, Target target) {
+  CachePlace place{target, -1};
+  if (target == Target::GPU && !check.hasFailed()) {
+    place.device = fovea_rt_gpu_get_device();
+    checkDevice(check, place);
+  }
+  return place;
+}
+
+void functions::checkDevice(Checker &check, const CachePlace &cache) {
+  if (cache.target != Target::GPU || check.hasFailed())
     return;
   int32_t chosen = fovea_rt_gpu_get_device();
-  check.check(chosen == memory.device,
-              "device: found GPU " + Twine(chosen) +
-                  " chosen by the thread, needed GPU " + Twine(memory.device) +
-                  ", where the cache is");
+  check.check(chosen == cache.device, "device: found GPU " + Twine(chosen) +
+                                          " chosen by the thread, needed GPU " +
+                                          Twine(cache.device) +
+                                          ", where the cache is");
   check.check(!fovea_rt_gpu_is_capturing(FOVEA_RT_GPU_CUDA),
               "cache: the host counts its tokens, which a CUDA graph that is "
               "being captured cannot hold");
 }
 
-void functions::checkPlace(Checker &check, const TokenMemory &memory,
+void functions::checkPlace(Checker &check, const CachePlace &cache,
                            const Argument &array) {
-  if (memory.target != Target::GPU || check.hasFailed() ||
+  if (cache.target != Target::GPU || check.hasFailed() ||
       is_contained(array.shape, 0))
     return;
   int32_t device = -1;
   (void)fovea_rt_gpu_locate(FOVEA_RT_GPU_CUDA, array.data, &device);
   check.check(
-      device == memory.device,
+      device == cache.device,
       array.name + ": found an array " +
           (device < 0 ? Twine("in CPU memory") : "on GPU " + Twine(device)) +
-          ", needed one on GPU " + Twine(memory.device) +
+          ", needed one on GPU " + Twine(cache.device) +
           ", where the cache is");
 }
 
-Target functions::findTarget(Checker &check, const TokenMemory &memory,
+Target functions::findTarget(Checker &check, const CachePlace &cache,
                              Target given) {
-  if (memory.target == Target::CPU)
+  if (cache.target == Target::CPU)
     return given;
-  check.check(given == Target::CPU || given == memory.target,
+  check.check(given == Target::CPU || given == cache.target,
               "target: found '" + getName(given) + "', needed '" +
-                  getName(memory.target) + "', that of the cache");
-  return memory.target;
+                  getName(cache.target) + "', that of the cache");
+  return cache.target;
 }
 
-Error functions::waitForTokens(const TokenMemory &memory) {
-  if (memory.target != Target::GPU ||
+Error functions::waitForTokens(const CachePlace &cache) {
+  if (cache.target != Target::GPU ||
       fovea_rt_gpu_wait(FOVEA_RT_GPU_CUDA) == FOVEA_RT_OK)
     return Error::success();
   return createStringError(fovea_rt_last_error());
@@ -167,9 +182,7 @@ NewTokens::NewTokens(Checker &check, const TensorRef &k,
                   : "v: found none, needed an array of shape [B,G,N,E]");
   if (v && !check.hasFailed())
     addValues(check, *v, {nullptr, type, values});
-  isOnGPU = memory.target == Target::GPU;
-  for (const Argument &array : arrays)
-    checkPlace(check, memory, array);
+  checkMemory(check, memory);
 }
 
 //===----------------------------------------------------------------------===//
@@ -188,24 +201,22 @@ Error functions::moveToHost(StridedView &side, OwnedTensor &copy,
   return found.takeError();
 }
 
-Error functions::loadArrays(const ArrayFile &file, ArrayRef<StridedView> sides,
-                            ArrayRef<NamedArray> others, Target target) {
-  SmallVector<StridedView, 2> read(sides);
+Error functions::loadArrays(const ArrayFile &file, ArrayRef<NamedArray> arrays,
+                            Target target) {
   SmallVector<OwnedTensor, 2> memory;
   SmallVector<ElementCopy, 2> copies;
-  for (StridedView &side : read) {
-    TensorRef own = side;
-    if (!isOnDevice(own.data, target))
-      continue;
-    Expected<OwnedTensor> made = allocate(own.elementType, own.shape);
-    if (!made)
-      return made.takeError();
-    copies.push_back({StridedView(made->getRef()), side});
-    side = copies.back().from;
-    memory.push_back(std::move(*made));
-  }
-  for (const NamedArray &each : nameArrays(read, others))
-    if (Error error = file.load(each.name, each.array))
+  for (const auto &[name, array] : arrays) {
+    TensorRef to = array;
+    if (isOnDevice(array.data, target)) {
+      Expected<OwnedTensor> made = allocate(array.elementType, array.shape);
+      if (!made)
+        return made.takeError();
+      copies.push_back({StridedView(made->getRef()), StridedView(array)});
+      memory.push_back(std::move(*made));
+      to = memory.back().getRef();
+    }
+    if (Error error = file.load(name, to))
       return error;
+  }
   return copyAll(copies, target);
 }

@@ -275,14 +275,15 @@ class MultipoleCache:
     The cache keeps the last two groups of tokens and, of each level, sums of four
     intervals: `nbytes`, which does not grow.  A token reads at most 2 `group` tokens
     and 2 p L summaries.  Each group of tokens is added to the sums of all levels as
-    the next one begins.  A call whose arguments are refused leaves a cache as it was.
+    the next one begins.  With `target` "gpu" weights and tokens lie on the GPU `device`,
+    where `nbytes` are twice as many.  A call whose arguments are refused leaves a cache as it was.
     Calls that change one must not overlap others on it.
     """
 
     __slots__ = ("_cache", "_weights")
     _cache: _fovea.MultipoleCache
     #: Methods of `_cache` that return what callers expect.
-    _attend, _decode = "attend", "decode"
+    _attend, _append, _decode = "attend", "append", "decode"
 
     def __init__(
         self,
@@ -296,6 +297,8 @@ class MultipoleCache:
         value_biases: Sequence[Any] | None = None,
         scale: float | None = None,
         multiplicity: bool = True,
+        target: str = "cpu",
+        device: int = 0,
     ):
         names = ("key_weights", "value_weights", "key_biases", "value_biases")
         lists = (key_weights, value_weights, key_biases, value_biases)
@@ -303,22 +306,23 @@ class MultipoleCache:
         self._weights = [
             None
             if arrays is None
-            else [self._keep(f"{name}[{level}]", array) for level, array in enumerate(arrays)]
+            else [self._keep(f"{name}[{level}]", array, target) for level, array in enumerate(arrays)]
             for name, arrays in zip(names, lists)
         ]
-        self._cache = _fovea.MultipoleCache.create(batch, heads, group, *self._weights, scale, multiplicity, "cpu")
+        options = scale, multiplicity, target
+        self._cache = _fovea.MultipoleCache.create(device, batch, heads, group, *self._weights, *options)
 
     @staticmethod
-    def _keep(name: str, array: Any) -> Any:
-        return np.ascontiguousarray(check.to_numpy(name, array))
+    def _keep(name: str, array: Any, target: str) -> Any:
+        return array if target == "gpu" else np.ascontiguousarray(check.to_numpy(name, array))
 
     def append(self, k: Any, v: Any) -> None:
         """Adds the tokens k [B,G,N,D] and v [B,G,N,E]."""
-        self._cache.append(k, v, "cpu")
+        getattr(self._cache, self._append)(k, v, self._cache.target, out=None)
 
     def attend(self, q: Any, *, return_lse: bool = False, out: Any = None) -> Any:
         """The last row of `fast_multipole` over all tokens, for its q [B,H,1,D]."""
-        return getattr(self._cache, self._attend)(q, return_lse, "cpu", out=out)
+        return getattr(self._cache, self._attend)(q, return_lse, self._cache.target, out=out)
 
     def fork(self) -> MultipoleCache:
         """A cache of the same content, with the same weights.  Neither sees what the
@@ -367,4 +371,4 @@ def fast_multipole_decode(
     """
     if not isinstance(cache, MultipoleCache):
         raise ValueError(f"cache: found {type(cache).__name__}, needed a MultipoleCache")
-    return getattr(cache._cache, cache._decode)(q, k, v, return_lse, "cpu", out=out)
+    return getattr(cache._cache, cache._decode)(q, k, v, return_lse, cache._cache.target, out=out)

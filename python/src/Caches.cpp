@@ -29,19 +29,10 @@ using namespace fovea;
 using namespace fovea::python;
 
 /// The GPU whose memory a cache is.
-template <typename Class> static std::optional<int> findDevice(const Class &) {
-  return std::nullopt;
-}
-template <typename Cache>
-static std::optional<int> getDevice(const Cache &cache) {
+template <typename Class>
+static std::optional<int> findDevice(const Class &cache) {
   return cache.getDevice() < 0 ? std::nullopt
                                : std::optional<int>(cache.getDevice());
-}
-static std::optional<int> findDevice(const KVCache &cache) {
-  return getDevice(cache);
-}
-static std::optional<int> findDevice(const PagedCache &cache) {
-  return getDevice(cache);
 }
 
 /// Where work without arrays of the caller is done.
@@ -235,6 +226,8 @@ static void definePagedCache(nb::module_ &m) {
 //===----------------------------------------------------------------------===//
 
 static MultipoleCache createMultipoleCache(Reader &in) {
+  in.enterCache();
+  enterDevice(in);
   int64_t batch = in.integer("batch", 1), heads = in.integer("heads", 1),
           group = in.integer("group", 1);
   SmallVector<TensorRef> weights[] = {in.arrays("key_weights", 1),
@@ -246,6 +239,7 @@ static MultipoleCache createMultipoleCache(Reader &in) {
   MultipoleCacheOptions options;
   options.scale = in.optionalNumber("scale");
   options.multiplicity = in.flag("multiplicity");
+  options.target = in.getTarget();
   auto getFamily = [&](size_t side) {
     return biases[side] ? SummaryWeights(weights[side], *biases[side])
                         : SummaryWeights(weights[side]);
@@ -289,17 +283,21 @@ static void defineMultipoleCache(nb::module_ &m) {
   nb::class_<MultipoleCache> type(m, "MultipoleCache");
   type.def_static("create", [](nb::args given, nb::kwargs named) {
     Reader in("MultipoleCache", given, named, /*givesTensors=*/false);
-    in.enterCache();
     return createMultipoleCache(in);
   });
-  defineMethod<callMultipoleAppend>(type, "append");
+  defineAttend<callMultipoleAppend>(type, "append");
   defineAttend<callMultipoleAttend>(type, "attend");
   defineAttend<callMultipoleDecode>(type, "decode");
   defineCopies(type);
   type.def("restore",
            [](MultipoleCache &self, const std::string &path) {
-             runKernels({}, [&] { return self.restore(path); });
+             runKernels(placeOf(self), [&] { return self.restore(path); });
            })
+      .def_prop_ro("target",
+                   [](const MultipoleCache &self) {
+                     return getName(self.getTarget()).str();
+                   })
+      .def_prop_ro("device", &MultipoleCache::getDevice)
       .def_prop_ro("length", &MultipoleCache::getLength)
       .def_prop_ro("capacity", &MultipoleCache::getCapacity)
       .def_prop_ro("nbytes", &MultipoleCache::getNumBytes);

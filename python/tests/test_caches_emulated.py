@@ -7,9 +7,10 @@
 import numpy as np
 import pytest
 from conftest import BFLOAT16, check, make
+from test_multipole_cache import token, up_to, weights_of
 
 import fovea
-from fovea import reference
+from fovea import _fovea, reference
 
 OPTIONS = {
     "causal": {},
@@ -69,3 +70,48 @@ def test_values_in_keys_and_scores():
 def test_types_that_gpus_lack():
     with pytest.raises(ValueError, match="^dtype: found float64, needed one of float16, bfloat16, float32 on a GPU$"):
         fovea.KVCache(1, 1, 16, capacity=9, dtype="float64", target="gpu-sim")
+
+
+# Tokens, group and rank: levels, an odd group, one summary for each token.
+ROUNDING = {"float32": 0, "float16": 2.0**-11, "bfloat16": 2.0**-8}
+GROUPS = {"pairs": (67, 8, 2), "odd": (50, 5, 1), "single": (41, 3, 3)}
+
+
+@pytest.mark.parametrize("biases", [False, True])
+@pytest.mark.parametrize("shape", GROUPS)
+@pytest.mark.parametrize("type", TYPES)
+def test_every_prefix_of_fast_multipole(type, shape, biases, tmp_path):
+    shape = GROUPS[shape]
+    q, k, v = make(type, B=2, H=4, G=2, N=shape[0], D=16, E=12)
+    weights, options = weights_of(shape, type, W=2, biases=biases)
+    made = {"batch": 2, "heads": 2, "target": "gpu-sim", **options}
+    cache = fovea.MultipoleCache(*weights, **made)
+    assert cache._cache.target == "gpu-sim" and cache._cache.device == -1
+    out, lse = cache.attend(token(q, 0), return_lse=True)
+    assert not out.astype(np.float32).any() and np.isneginf(lse).all()
+    misses = _fovea.cache_statistics()[2]
+    for i in range(shape[0]):
+        found, lse = fovea.fast_multipole_decode(*(token(x, i) for x in (q, k, v)), cache, return_lse=True)
+        parts, own = up_to(weights, options, i + 1)
+        rows = [x[:, :, : i + 1] for x in (q, k, v)]
+        out, expected = reference.fast_multipole(*rows, *parts, causal=True, return_lse=True, **own)
+        check(found, out[:, :, -1:], type)
+        # Summaries of narrow tokens are rounded on a GPU, which changes scores in proportion.
+        np.testing.assert_allclose(lse, expected[:, :, -1:], rtol=ROUNDING[type], atol=1e-5)
+    # Attention, and groups that begin an interval or add to one, with weights that lie without gaps or with some.
+    assert _fovea.cache_statistics()[2] - misses <= 7
+    # A fork, a file, and a prompt of several groups go on alike.
+    expected = cache.attend(token(q, shape[0] - 1))
+    half, before = shape[0] // 2, fovea.MultipoleCache(*weights, **made)
+    before.append(k[:, :, :half], v[:, :, :half])
+    before.save(tmp_path / "cache")
+    for each in (before.fork(), fovea.MultipoleCache.load(tmp_path / "cache", *weights, **made), before):
+        assert each.length == half
+        each.append(k[:, :, half:], v[:, :, half:])
+        assert np.array_equal(each.attend(token(q, shape[0] - 1)), expected)
+
+
+def test_errors_of_fast_multipole():
+    weights, options = weights_of((61, 8, 2), "float64")
+    with pytest.raises(ValueError, match="^key_weights.0.: found element type float64, needed float16 or bfloat16 or float32$"):
+        fovea.MultipoleCache(*weights, heads=2, target="gpu-sim", **options)

@@ -45,6 +45,8 @@ class GPUCachesTest : public testing::Test {
 protected:
   void SetUp() override {
     setenv("FOVEA_LIBCUDA", FOVEA_FAKE_CUDA, 1);
+    // Kernels with these letters in their names are in every module.
+    setenv("FAKE_CUDA_KERNELS", "_kernel", 1);
     static void *library = dlopen(FOVEA_FAKE_CUDA, RTLD_NOW);
     fake = reinterpret_cast<FakeCudaFunction>(dlsym(library, "fakeCuda"))();
     fovea_rt_gpu_set_device(1);
@@ -104,6 +106,53 @@ TEST_F(GPUCachesTest, AppendIsWorkOfTheStream) {
   EXPECT_EQ(moved.getDevice(), 1);
   Array q = makeRandom({B, 4, 1, D}, 3);
   expectNear(get(loaded.attend(q)).output, get(host.attend(q)).output, 0);
+}
+
+TEST_F(GPUCachesTest, GroupsAreAddedWithoutTheHost) {
+  constexpr int64_t group = 4, rank = 2;
+  Array keyWeights[] = {makeRandom({1, rank, group, D}, 4),
+                        makeRandom({1, rank, 2 * group, D}, 5)},
+        valueWeights[] = {makeRandom({1, rank, group, E}, 6),
+                          makeRandom({1, rank, 2 * group, E}, 7)};
+  DeviceArray kw[] = {DeviceArray(keyWeights[0]), DeviceArray(keyWeights[1])},
+              vw[] = {DeviceArray(valueWeights[0]),
+                      DeviceArray(valueWeights[1])};
+  TensorRef keyRefs[] = {kw[0], kw[1]}, valueRefs[] = {vw[0], vw[1]};
+  MultipoleCacheOptions options;
+  options.target = Target::GPU;
+  MultipoleCache cache = llvm::cantFail(
+      MultipoleCache::create(B, G, SummaryWeights(keyRefs),
+                             SummaryWeights(valueRefs), group, options));
+  EXPECT_EQ(cache.getDevice(), 1);
+  DeviceArray keys(k), values(v);
+  fake->calls.clear();
+  // A group, and one with which its sums are made.
+  EXPECT_EQ(getText(cache.append(keys, values)), "");
+  EXPECT_EQ(fake->count("cuLaunchKernel"), 0u);
+  EXPECT_EQ(getText(cache.append(keys, values)), "");
+  EXPECT_GE(fake->count("cuLaunchKernel"), 4u);
+  EXPECT_EQ(fake->count("cuMemcpyDtoHAsync_v2"), 0u);
+  // At most for the log weights of the group before to have been copied.
+  EXPECT_EQ(countWaits(), fake->count("cuEventSynchronize"));
+  EXPECT_LE(countWaits(), 1u);
+  EXPECT_EQ(fake->lastStream, stream);
+  fovea_rt_gpu_set_device(0);
+  constexpr const char *chosen = "device: found GPU 0 chosen by the thread, "
+                                 "needed GPU 1, where the cache is";
+  EXPECT_EQ(getText(cache.append(keys, values)), chosen);
+  EXPECT_EQ(getText(cache.fork().takeError()), chosen);
+  fovea_rt_gpu_set_device(1);
+  EXPECT_EQ(getText(cache.append(k, values)),
+            "k: found an array in CPU memory, needed one on GPU 1, where the "
+            "cache is");
+  TensorRef elsewhere[] = {kw[0], keyWeights[1]};
+  EXPECT_EQ(
+      getText(MultipoleCache::create(B, G, SummaryWeights(elsewhere),
+                                     SummaryWeights(valueRefs), group, options)
+                  .takeError()),
+      "key_weights[1]: found an array in CPU memory, needed one on GPU "
+      "1, where the cache is");
+  EXPECT_EQ(cache.getLength(), 8);
 }
 
 TEST_F(GPUCachesTest, MemoryIsFreedBehindAllWork) {

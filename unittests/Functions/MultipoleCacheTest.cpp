@@ -78,6 +78,34 @@ TEST_P(MultipoleCacheTest, EveryTokenIsTheLastRowOfTheWhole) {
   }
 }
 
+TEST_P(MultipoleCacheTest, RunsInTheEmulator) {
+  MultipoleCacheOptions options;
+  options.target = Target::GPUEmulator;
+  llvm::Expected<MultipoleCache> made =
+      MultipoleCache::create(B, G, family(0), family(1), M, options);
+  if (type == ElementType::F64) {
+    EXPECT_EQ(getText(made.takeError()),
+              "key_weights[0]: found element type float64, needed float16 or "
+              "bfloat16 or float32");
+    return;
+  }
+  MultipoleCache cache = llvm::cantFail(std::move(made)), host = make();
+  EXPECT_EQ(cache.getTarget(), Target::GPUEmulator);
+  EXPECT_EQ(cache.getDevice(), -1);
+  for (int64_t i = 0; i < N; ++i) {
+    Array rows[] = {takeRows(q, i, i + 1), takeRows(k, i, i + 1),
+                    takeRows(v, i, i + 1)};
+    AttentionResult expected =
+        get(fast_multipole_decode(rows[0], rows[1], rows[2], host));
+    expectNear(
+        get(fast_multipole_decode(rows[0], rows[1], rows[2], cache)).output,
+        expected.output, 2 * getBound(type));
+  }
+  MultipoleCache fork = llvm::cantFail(cache.fork());
+  EXPECT_EQ(fork.getTarget(), Target::GPUEmulator);
+  EXPECT_EQ(fork.getLength(), N);
+}
+
 TEST_P(MultipoleCacheTest, CopiesGoOnAlike) {
   MultipoleCache cache = make();
   EXPECT_EQ(getText(cache.append(takeRows(k, 0, 31), takeRows(v, 0, 31))), "");

@@ -16,16 +16,21 @@
 #define FOVEA_FUNCTIONS_MULTIPOLECACHE_H
 
 #include "fovea/Functions/FastMultipole.h"
+#include "fovea/Functions/TokenMemory.h"
+#include <memory>
 
 namespace fovea {
 namespace functions {
 class NewTokens;
+class StridedView;
 } // namespace functions
 
 struct MultipoleCacheOptions {
   /// As for `fast_multipole`.
   std::optional<double> scale;
   bool multiplicity = true;
+  /// As of KVCacheOptions. Weights lie where keys do.
+  Target target = Target::CPU;
 };
 
 struct MultipoleAttendOptions {
@@ -36,7 +41,9 @@ struct MultipoleAttendOptions {
 /// What `fast_multipole` needs of the tokens so far to answer the newest one.
 /// Functions that do not change it may be called from several threads at once;
 /// one that fails leaves it as it was, but for `fast_multipole_decode` without
-/// memory, after which it may have the token.
+/// memory, after which it may have the token. On a GPU `append`, `attend` and
+/// `fast_multipole_decode` are work of the stream that the calling thread has
+/// chosen, which another stream has to wait for; all else waits for the GPU.
 class MultipoleCache {
 public:
   /// For `batch` sequences with `heads` key heads. The weights are those of
@@ -67,6 +74,9 @@ public:
   int64_t getCapacity() const;
   /// What is kept of keys and values.
   int64_t getNumBytes() const;
+  Target getTarget() const { return place.target; }
+  /// The GPU whose memory it is, or -1.
+  int32_t getDevice() const { return place.device; }
 
 private:
   friend llvm::Expected<AttentionResult>
@@ -90,21 +100,40 @@ private:
     /// Those that the present group reads, [B,G,2 p L + 1,D].
     OwnedTensor far;
 
-    llvm::Error allocate(int64_t batch, int64_t heads, int64_t group,
-                         int64_t rank);
+    int64_t getWidth() const {
+      return levels.front().weights.getShape().back();
+    }
+    /// `count` intervals of a level from `interval` on, [B,G,count p,D].
+    functions::StridedView getSums(int64_t level, int64_t interval,
+                                   int64_t count = 1) const;
   };
 
   MultipoleCache() = default;
-  int64_t getNumInGroup() const {
-    return length == 0 ? 0 : (length - 1) % group + 1;
+  /// The groups whose tokens are in summaries, and the tokens behind them.
+  int64_t getNumClosed() const {
+    return length == 0 ? 0 : (length - 1) / group;
   }
+  int64_t getNumInGroup() const { return length - getNumClosed() * group; }
+  /// Takes memory for sequences of these weights.
+  llvm::Error takeMemory(int64_t batch, int64_t heads);
+  /// One of these weights without content.
+  llvm::Expected<MultipoleCache> makeLike() const;
+  /// The arrays of the content.
+  llvm::SmallVector<const OwnedTensor *, 7> getContent() const;
+  /// Takes over the content of one of the same weights.
+  llvm::Error copyFrom(const MultipoleCache &other);
+
   /// Adds the present group, which is whole, to the summaries.
   llvm::Error closeGroup();
+  /// The same by kernels, any of which may fail.
+  llvm::Error addToSums(int64_t number);
+  llvm::Error addToSumsOnHost(int64_t number);
   /// Adds tokens that there is room for; where it fails, some may be there.
   llvm::Error add(const functions::NewTokens &tokens);
-  /// Lists the summaries that the group after `closed` ones reads.
-  void listFarRows(int64_t closed);
+  /// Lists the summaries that the present group reads.
+  llvm::Error listFarRows();
 
+  CachePlace place;
   int64_t group = 0, numLevels = 0, rank = 0, length = 0;
   double scale = 1;
   bool multiplicity = true;
@@ -112,6 +141,9 @@ private:
   /// [1,1,2 p L], and how many are listed.
   OwnedTensor logWeights;
   int64_t numFar = 1;
+  /// For GPUs: where groups are added to a copy of the content, which takes its
+  /// place unless something fails.
+  std::unique_ptr<MultipoleCache> spare;
 };
 
 /// One token of `fast_multipole`: adds k [B,G,1,D] and v [B,G,1,E] to `cache`,

@@ -13,9 +13,17 @@
 
 namespace fovea {
 
+/// Where a cache has its memory.
+struct CachePlace {
+  /// Where kernels that read it run. Memory for Target::GPU is that of
+  /// `device`, any other of the CPU.
+  Target target = Target::CPU;
+  int32_t device = -1;
+};
+
 /// Keys [C,G,M,D] and values [C,G,M,E], or keys alone, of which values are the
 /// first columns.
-struct TokenMemory {
+struct TokenMemory : CachePlace {
   /// Of keys.
   int64_t getNumHeads() const {
     return keys.getShape()[hasTokensFirst ? 2 : 1];
@@ -27,10 +35,6 @@ struct TokenMemory {
     return keys.getNumBytes() + (valuesAreKeys ? 0 : values.getNumBytes());
   }
 
-  /// Where kernels that read it run. That of a GPU is memory of `device`, any
-  /// other of the CPU.
-  Target target = Target::CPU;
-  int32_t device = -1;
   /// Memory has [C,M,G,D].
   bool hasTokensFirst = false;
   bool valuesAreKeys = false;

@@ -102,6 +102,12 @@ class MultipoleCache(arrays.MultipoleCache):
     __doc__ = arrays.MultipoleCache.__doc__
     __slots__ = ()
 
+    @documented(arrays.MultipoleCache.__init__)
+    def __init__(self, key_weights: Any, value_weights: Any, *, device: Any = None, target: str | None = None, **options: Any):
+        if device is None and target is None and len(key_weights) and isinstance(key_weights[0], jax.Array):
+            device, = key_weights[0].devices()
+        super().__init__(key_weights, value_weights, **options, **_place(device, target))
+
     @documented(arrays.MultipoleCache.append)
     def append(self, k: Any, v: Any) -> None:
         _check(k=k, v=v)

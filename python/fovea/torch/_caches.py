@@ -40,6 +40,10 @@ def _place(device: Any, target: str | None) -> dict[str, Any]:
     return {"target": "gpu", "device": current if place.index is None else place.index}
 
 
+def _find_device(cache: Any) -> torch.device:
+    return torch.device("cpu") if cache.device < 0 else torch.device("cuda", cache.device)
+
+
 class _TokenCache(arrays.TokenCache):
     """What caches of keys and values have in common."""
 
@@ -54,8 +58,7 @@ class _TokenCache(arrays.TokenCache):
     @property
     def device(self) -> torch.device:
         """Where the memory is, and all tensors of calls but lengths have to be."""
-        number = self._cache.device
-        return torch.device("cpu") if number < 0 else torch.device("cuda", number)
+        return _find_device(self._cache)
 
     @_eager
     @documented(arrays.TokenCache.append)
@@ -120,11 +123,22 @@ class PagedCache(_TokenCache, arrays.PagedCache):
 class MultipoleCache(arrays.MultipoleCache):
     __doc__ = arrays.MultipoleCache.__doc__
     __slots__ = ()
-    _attend, _decode = "attend_tensor", "decode_tensor"
+    _attend, _append, _decode = "attend_tensor", "append_tensor", "decode_tensor"
+
+    @documented(arrays.MultipoleCache.__init__)
+    def __init__(self, key_weights: Any, value_weights: Any, *, device: Any = None, target: str | None = None, **options: Any):
+        if device is None and target is None and len(key_weights):
+            device = key_weights[0].device
+        super().__init__(key_weights, value_weights, **options, **_place(device, target))
 
     @staticmethod
-    def _keep(name: str, array: Any) -> Any:
+    def _keep(name: str, array: Any, target: str) -> Any:
         return array.detach().contiguous()
+
+    @property
+    def device(self) -> torch.device:
+        """Where the memory is, and all tensors of calls have to be: by default that of weights."""
+        return _find_device(self._cache)
 
     @_eager
     @documented(arrays.MultipoleCache.append)

@@ -53,11 +53,11 @@ def test_in_the_emulator(layout, tmp_path):
         fovea.jax.KVCache(2, 2, 16, capacity=9, device="cuda:0")
 
 
-def multipole_cache(N=21):
+def multipole_cache(N=21, **place):
     weights = [to_jax(*make_weights(N, 4, 2, 8, seed=seed)) for seed in (0, 1)]
     biases = [to_jax(*make_biases(N, 4, 2, 8, seed=seed)) for seed in (10, 11)]
     named = dict(zip(("key_weights", "value_weights", "key_biases", "value_biases"), map(list, weights + biases)))
-    return named, fovea.jax.MultipoleCache(**named, group=4, heads=2, batch=2)
+    return named, fovea.jax.MultipoleCache(**named, group=4, heads=2, batch=2, **place)
 
 
 def test_fast_multipole():
@@ -70,6 +70,11 @@ def test_fast_multipole():
         assert isinstance(found, jax.Array)
         near(found, expected[:, :, token : token + 1])
         near(cache.attend(part[0]), found)
+    _, emulated = multipole_cache(target="gpu-sim", device=jax.devices("cpu")[0])
+    emulated.append(k, v)
+    near(emulated.attend(q[:, :, 20:]), expected[:, :, 20:])
+    with pytest.raises(ValueError, match="^device: found 'cuda:0', needed one of jax.devices"):
+        multipole_cache(device="cuda:0")
 
 
 def test_traced_arrays_are_refused():

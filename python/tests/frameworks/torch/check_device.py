@@ -269,7 +269,41 @@ def check_caches(device: str, every: int = 1) -> Iterator[Outcome]:
         del moved
         return [*found, *(each.lengths for each in (cache, fork))]
 
+    def summarize(q: Tensor, k: Tensor, v: Tensor) -> list[Tensor]:
+        """The same of fast multipole attention, whose groups begin within prompts and with tokens."""
+        group, rank, N = 4, 2, k.shape[2]
+        generator = torch.Generator().manual_seed(3)
+        families: list[list[Tensor]] = [
+            [
+                (torch.randn(1, rank, group << level, each.shape[3], generator=generator) / (group << level)).to(each)
+                for level in range(3)
+            ]
+            for each in (k, v)
+        ]
+        options = {"group": group, "heads": k.shape[1], "batch": k.shape[0], "target": target()}
+        cache = fovea.torch.MultipoleCache(*families, **options)
+
+        def step(cache: Any, token: int) -> Tensor:
+            return fovea.torch.fast_multipole_decode(*(each[:, :, token : token + 1] for each in (q, k, v)), cache)
+
+        N = min(N, cache.capacity)
+        cache.append(k[:, :, : N - 10], v[:, :, : N - 10])
+        found = [cache.attend(q[:, :, N - 11 : N - 10])]
+        found += [step(cache, token) for token in range(N - 10, N - 5)]
+        fork = cache.fork()
+        with tempfile.TemporaryDirectory() as folder:
+            cache.save(f"{folder}/cache")
+            moved = fovea.torch.MultipoleCache.load(f"{folder}/cache", *families, **options)
+        for each in (cache, fork, moved):
+            found += [step(each, token) for token in range(N - 5, N)]
+        return found
+
     for element, _ in SIZES:
+
+        def call_multipole(**given: Tensor) -> Any:
+            return summarize(*(each.detach() for each in given.values()))
+
+        yield from compare(f"cache of fast multipole {short(element)}", call_multipole, wide_attention(element), (), device)
         for kind in ("rows", "pages"):
             for layout in ("bhnd", "bnhd"):
 

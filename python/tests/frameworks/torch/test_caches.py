@@ -74,7 +74,12 @@ def test_fast_multipole(type):
         found = fovea.torch.fast_multipole_decode(*part, cache)
         near(found, expected[:, :, token : token + 1], type)
         near(cache.attend(part[0]), found, type)
-    assert isinstance(cache.fork(), fovea.torch.MultipoleCache)
+    assert isinstance(cache.fork(), fovea.torch.MultipoleCache) and cache.device == q.device
+    if type == torch.float64:
+        return
+    emulated = fovea.torch.MultipoleCache(**given, group=2, heads=2, batch=2, target="gpu-sim")
+    emulated.append(k, v)
+    near(emulated.attend(q[:, :, 8:]), expected[:, :, 8:], type)
 
 
 def test_within_compiled_functions():
@@ -138,6 +143,8 @@ def test_places(tmp_path):
         for call, *sizes in ((fovea.torch.PagedCache, 9, 4, 2, 16), (fovea.torch.KVCache.load, tmp_path / "cache")):
             with pytest.raises(ValueError, match=match):
                 call(*sizes, **options)
+        with pytest.raises(ValueError, match=match):
+            fovea.torch.MultipoleCache([torch.zeros(1, 1, 2, 8)], [torch.zeros(1, 1, 2, 8)], group=2, heads=1, **options)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
@@ -145,6 +152,8 @@ def test_without_a_device():
     for place in ({"device": "cuda"}, {"device": torch.device("cuda:0")}, {"target": "gpu"}):
         with pytest.raises(fovea.FoveaError, match="^cannot use target 'gpu': there is no CUDA driver"):
             fovea.torch.KVCache(2, 2, 16, capacity=9, **place)
+        with pytest.raises(fovea.FoveaError, match="^cannot use target 'gpu': there is no CUDA driver"):
+            fovea.torch.MultipoleCache([torch.zeros(1, 1, 2, 8)], [torch.zeros(1, 1, 2, 8)], group=2, heads=1, **place)
 
 
 def test_errors():

@@ -21,6 +21,7 @@ def NarrowSourcesPass : Pass<"attn-narrow-sources", "::mlir::func::FuncOp"> {
 
     Gradients of narrow operands that are rounded as soon as attn.stream_backward
     has summed them become its results: kernels round them on their way to memory.
+    So do gradients of weights that attn.summarize_backward adds to zeros.
 
     ```mlir
     %r = attn.stream query(%q : tensor<1x8x512x64xbf16>)

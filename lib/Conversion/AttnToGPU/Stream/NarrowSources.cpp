@@ -10,7 +10,10 @@
 #include "fovea/Conversion/Passes.h"
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/ImplicitLocOpBuilder.h"
+#include "mlir/IR/Matchers.h"
 
 namespace fovea::attn {
 #define GEN_PASS_DEF_NARROWSOURCESPASS
@@ -62,14 +65,46 @@ static void roundGradients(StreamBackwardOp op) {
   }
 }
 
+/// The same of weights of summaries, whose gradients are added to zeros.
+static void roundGradients(SummarizeBackwardOp op) {
+  OpOperand &init = op.getDWeightsMutable();
+  OpResult result = op.getTiedOpResult(&init);
+  auto fill = init.get().getDefiningOp<linalg::FillOp>();
+  if (!result.hasOneUse() || !fill ||
+      !matchPattern(fill.getInputs()[0], m_AnyZeroFloat()))
+    return;
+  auto rounded = dyn_cast<arith::TruncFOp>(*result.getUsers().begin());
+  auto empty = fill.getOutputs()[0].getDefiningOp<tensor::EmptyOp>();
+  if (!rounded || !empty ||
+      getElementTypeOrSelf(rounded) != getElementTypeOrSelf(op.getWeights()))
+    return;
+  Type type = getElementTypeOrSelf(rounded);
+  ImplicitLocOpBuilder b(op.getLoc(), op);
+  Value zero = arith::ConstantOp::create(b, b.getZeroAttr(type));
+  Value zeros = tensor::EmptyOp::create(b, empty.getMixedSizes(), type);
+  init.set(linalg::FillOp::create(b, zero, zeros).getResult(0));
+  result.setType(init.get().getType());
+  rounded.replaceAllUsesWith(result);
+  rounded.erase();
+}
+
 namespace {
 struct NarrowSourcesPass
     : fovea::attn::impl::NarrowSourcesPassBase<NarrowSourcesPass> {
   void runOnOperation() override {
     // Erases operations behind them.
-    SmallVector<StreamBackwardOp> backward;
-    getOperation().walk([&](StreamBackwardOp op) { backward.push_back(op); });
-    for (StreamBackwardOp op : backward)
+    SmallVector<StreamBackwardOp> streams;
+    SmallVector<SummarizeBackwardOp> summaries;
+    getOperation().walk([&](Operation *op) {
+      if (auto stream = dyn_cast<StreamBackwardOp>(op))
+        streams.push_back(stream);
+      if (auto summary = dyn_cast<SummarizeBackwardOp>(op))
+        summaries.push_back(summary);
+    });
+    for (StreamBackwardOp op : streams)
+      if (op.hasPureTensorSemantics())
+        roundGradients(op);
+    for (SummarizeBackwardOp op : summaries)
       if (op.hasPureTensorSemantics())
         roundGradients(op);
     getOperation().walk([](StreamOp op) {

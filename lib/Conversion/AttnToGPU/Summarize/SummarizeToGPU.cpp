@@ -6,6 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "SummarizeLevels.h"
 #include "fovea/Conversion/Interfaces/LoweringInterfaces.h"
 #include "fovea/Conversion/Interfaces/Lowerings.h"
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
@@ -117,16 +118,28 @@ private:
   Value lane, warp, batch, head, number, set, column, isColumn, firstRow,
       length, shared;
 };
+
+/// One kernel computes several levels of an input.
+struct SummarizeToGPUModel
+    : LowerToGPUOpInterface::ExternalModel<SummarizeToGPUModel, SummarizeOp> {
+  LogicalResult lowerToGPU(Operation *op, OpBuilder &builder,
+                           GPULowering &) const {
+    if (failed(verifyGPUElementTypes(op)))
+      return failure();
+    SmallVector<SummarizeOp> levels = findLevelsUntil(cast<SummarizeOp>(op));
+    for (ArrayRef<SummarizeOp> part : divideLevels<SummarizeOp>(levels)) {
+      if (part.size() > 1)
+        emitSummaryLevels(builder, part);
+      else
+        SummarizeGPUKernel(part.front(), builder).emit();
+    }
+    for (SummarizeOp level : levels)
+      level.erase();
+    return success();
+  }
+};
 } // namespace
 
-static LogicalResult lowerSummarize(SummarizeOp op, OpBuilder &builder,
-                                    GPULowering &lowering) {
-  if (failed(verifyGPUElementTypes(op)))
-    return failure();
-  SummarizeGPUKernel(op, builder).emit();
-  return success();
-}
-
 void fovea::attn::attachSummarizeToGPU(MLIRContext &context) {
-  attachLowerings<GPUModel, lowerSummarize>(context);
+  SummarizeOp::attachInterface<SummarizeToGPUModel>(context);
 }

@@ -6,9 +6,9 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "LevelGroups.h"
 #include "SummarizeBackwardKernel.h"
 #include "SummarizeKernel.h"
+#include "fovea/Conversion/Interfaces/LevelGroups.h"
 #include "fovea/Conversion/Interfaces/LoweringInterfaces.h"
 #include "fovea/Conversion/Interfaces/Lowerings.h"
 #include "fovea/Kernels/VectorOperands.h"
@@ -18,20 +18,6 @@
 
 using namespace mlir;
 using namespace fovea::attn;
-
-/// What several levels of an input have as one, and must not differ in.
-static Value getShared(SummarizeOp) { return Value(); }
-static Value getShared(SummarizeBackwardOp op) { return op.getDInput(); }
-
-template <typename OpTy> static bool isNextLevel(OpTy last, OpTy next) {
-  auto sets = [](OpTy op) {
-    return cast<MemRefType>(op.getWeights().getType()).getDimSize(0);
-  };
-  return next.getInput() == last.getInput() &&
-         getShared(next) == getShared(last) &&
-         next.getRank() == last.getRank() && sets(next) == sets(last) &&
-         next.getInterval() == 2 * last.getInterval();
-}
 
 static void emitLevels(ArrayRef<SummarizeOp> levels, OpBuilder &builder,
                        VectorLowering &lowering) {
@@ -67,9 +53,7 @@ template <typename OpTy>
 struct LevelsModel
     : LowerToVectorOpInterface::ExternalModel<LevelsModel<OpTy>, OpTy> {
   void claimOthers(Operation *op, VectorLowering &lowering) const {
-    SmallVector<OpTy> levels =
-        findLevels<OpTy>(cast<OpTy>(op), lowering.aliases, isNextLevel<OpTy>,
-                         [](OpTy op) { return getShared(op); });
+    SmallVector<OpTy> levels = findLevels(cast<OpTy>(op), lowering.aliases);
     for (OpTy level : ArrayRef(levels).drop_front()) {
       lowering.claimed.insert(level);
       lowering.groups[op].push_back(level);

@@ -73,3 +73,26 @@ func.func @gradients_of_wide(%q: tensor<1x1x64x64xbf16>, %k: tensor<1x1x32x64xf3
   %dk = arith.truncf %r#1 : tensor<1x1x32x64xf32> to tensor<1x1x32x64xbf16>
   return %dk : tensor<1x1x32x64xbf16>
 }
+
+// Gradients of weights of summaries that begin with zeros are rounded where they are summed, others behind it.
+// CHECK-LABEL: func @weights
+// CHECK-SAME: %[[W:[^:]*]]: tensor<1x2x16x64xbf16>
+// CHECK: %[[E:.*]] = tensor.empty() : tensor<1x2x16x64xbf16>
+// CHECK: %[[Z:.*]] = linalg.fill ins(%{{.*}} : bf16) outs(%[[E]]
+// CHECK: %[[A:.*]]:2 = attn.summarize_backward {{.*}} outs(%{{.*}}, %[[Z]] :
+// CHECK: %[[B:.*]]:2 = attn.summarize_backward
+// CHECK: %[[T:.*]] = arith.truncf %[[B]]#1
+// CHECK: return %[[B]]#0, %[[A]]#1, %[[T]]
+func.func @weights(%x: tensor<1x1x32x64xbf16>, %dx: tensor<1x1x32x64xf32>, %w: tensor<1x2x16x64xbf16>, %d: tensor<1x1x4x64xf32>,
+                   %start: tensor<1x2x16x64xf32>) -> (tensor<1x1x32x64xf32>, tensor<1x2x16x64xbf16>, tensor<1x2x16x64xbf16>) {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<1x2x16x64xf32>
+  %z = linalg.fill ins(%zero : f32) outs(%e : tensor<1x2x16x64xf32>) -> tensor<1x2x16x64xf32>
+  %a:2 = attn.summarize_backward ins(%x : tensor<1x1x32x64xbf16>) weights(%w : tensor<1x2x16x64xbf16>) gradient(%d : tensor<1x1x4x64xf32>)
+      outs(%dx, %z : tensor<1x1x32x64xf32>, tensor<1x2x16x64xf32>) -> tensor<1x1x32x64xf32>, tensor<1x2x16x64xf32>
+  %b:2 = attn.summarize_backward ins(%x : tensor<1x1x32x64xbf16>) weights(%w : tensor<1x2x16x64xbf16>) gradient(%d : tensor<1x1x4x64xf32>)
+      outs(%a#0, %start : tensor<1x1x32x64xf32>, tensor<1x2x16x64xf32>) -> tensor<1x1x32x64xf32>, tensor<1x2x16x64xf32>
+  %ra = arith.truncf %a#1 : tensor<1x2x16x64xf32> to tensor<1x2x16x64xbf16>
+  %rb = arith.truncf %b#1 : tensor<1x2x16x64xf32> to tensor<1x2x16x64xbf16>
+  return %b#0, %ra, %rb : tensor<1x1x32x64xf32>, tensor<1x2x16x64xbf16>, tensor<1x2x16x64xbf16>
+}

@@ -12,7 +12,7 @@ check = Checker()
 FACTORS = {
     # Finest interval in units of the rank, and levels: with few rows, with chunks
     # that end early, and with intervals that are divided into parts or cannot be.
-    "interval": [(1, 1), (2, 5), (4, 3), (8, 1), (13, 3), (16, 4), (20, 2), (32, 2), (97, 1)],
+    "interval": [(1, 1), (2, 5), (4, 3), (8, 1), (13, 3), (16, 4), (16, 6), (20, 2), (32, 2), (97, 1)],
     "rank": [1, 2, 3, 4, 5, 8],
     # Rows in units of the coarsest interval, and rows more or less.
     "rows": [(0, 1), (1, -1), (1, 0), (1, 1), (2, 1), (3, -2), (3, 7), (4, 0), (9, 5)],

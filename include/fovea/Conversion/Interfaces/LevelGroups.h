@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef FOVEA_LIB_CONVERSION_ATTNTOVECTOR_SUMMARIZE_LEVELGROUPS_H
-#define FOVEA_LIB_CONVERSION_ATTNTOVECTOR_SUMMARIZE_LEVELGROUPS_H
+#ifndef FOVEA_CONVERSION_INTERFACES_LEVELGROUPS_H
+#define FOVEA_CONVERSION_INTERFACES_LEVELGROUPS_H
 
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
 #include "mlir/Analysis/AliasAnalysis.h"
@@ -19,19 +19,33 @@ namespace fovea::attn {
 bool mayRunAfter(mlir::DestinationStyleOpInterface first, mlir::Operation *op,
                  mlir::Value shared, mlir::AliasAnalysis &aliases);
 
+/// What several levels of an input have as one, and must not differ in.
+inline mlir::Value getSharedOfLevels(SummarizeOp) { return {}; }
+inline mlir::Value getSharedOfLevels(SummarizeBackwardOp op) {
+  return op.getDInput();
+}
+
+/// Whether `next` has intervals of two of those of `last`, of the same input.
+template <typename OpTy> bool isNextLevel(OpTy last, OpTy next) {
+  auto sets = [](OpTy op) {
+    return llvm::cast<mlir::ShapedType>(op.getWeights().getType())
+        .getDimSize(0);
+  };
+  return next.getInput() == last.getInput() &&
+         getSharedOfLevels(next) == getSharedOfLevels(last) &&
+         next.getRank() == last.getRank() && sets(next) == sets(last) &&
+         next.getInterval() == 2 * last.getInterval();
+}
+
 /// `first` and the operations after it in its block that continue it level by
-/// level, each the next one of the one before by `isNext`, if all may run where
-/// the last one is. Levels share what `getShared` says.
+/// level, if all may run where the last one is.
 template <typename OpTy>
-llvm::SmallVector<OpTy>
-findLevels(OpTy first, mlir::AliasAnalysis &aliases,
-           llvm::function_ref<bool(OpTy, OpTy)> isNext,
-           llvm::function_ref<mlir::Value(OpTy)> getShared) {
+llvm::SmallVector<OpTy> findLevels(OpTy first, mlir::AliasAnalysis &aliases) {
   llvm::SmallVector<OpTy> levels = {first};
   for (mlir::Operation *op = first->getNextNode(); op; op = op->getNextNode()) {
     auto next = llvm::dyn_cast<OpTy>(op);
-    bool continues = next && isNext(levels.back(), next);
-    mlir::Value shared = continues ? getShared(next) : mlir::Value();
+    bool continues = next && isNextLevel(levels.back(), next);
+    mlir::Value shared = continues ? getSharedOfLevels(next) : mlir::Value();
     if (!llvm::all_of(levels, [&](OpTy level) {
           return mayRunAfter(llvm::cast<mlir::DestinationStyleOpInterface>(
                                  level.getOperation()),
@@ -46,4 +60,4 @@ findLevels(OpTy first, mlir::AliasAnalysis &aliases,
 
 } // namespace fovea::attn
 
-#endif // FOVEA_LIB_CONVERSION_ATTNTOVECTOR_SUMMARIZE_LEVELGROUPS_H
+#endif // FOVEA_CONVERSION_INTERFACES_LEVELGROUPS_H

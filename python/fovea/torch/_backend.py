@@ -120,8 +120,11 @@ def _replace_multihead(found: Multihead) -> None:
 
 def _replace_flex(module: GraphModule, found: Flex) -> None:
     graph, node = module.graph, found.node
-    name = f"fovea_{found.node.name}"
+    name = f"fovea_{node.name}"
     module.add_submodule(name, found.module)
+    # What nobody reads of it.
+    for user in [each for each in node.users if not each.users]:
+        graph.erase_node(user)
     with graph.inserting_before(node):
         new = graph.call_module(name, found.arguments)
     new.meta.update({key: each for key, each in node.meta.items() if key in ("example_value", "stack_trace", "nn_module_stack")})

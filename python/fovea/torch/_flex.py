@@ -11,6 +11,7 @@ partial. Those of blocks that it lists as full are all there, and of others none
 from __future__ import annotations
 
 import functools
+import math as std_math
 import operator
 import types
 from collections.abc import Callable, Sequence
@@ -33,6 +34,7 @@ __all__ = ["flex_attention"]
 FLEX = torch.ops.higher_order.flex_attention
 #: Rows and columns of the block of a call without a mask.
 _ONE_BLOCK = 1 << 30
+_LN_2 = std_math.log(2)
 #: What exported functions apply where they read an element.
 _INDEXING = f"{ModIndex.__module__}.{ModIndex.__qualname__}"
 
@@ -148,11 +150,12 @@ def _list_blocks(counts: Tensor, indices: Tensor) -> Tensor:
 
 
 class FlexAttention(nn.Module):
-    """A call of FlexAttention with its functions."""
+    """A call of FlexAttention with its functions: a tuple of its result and, where that is read, the logarithm to base 2
+    of the sum, which `flex_attention` of PyTorch multiplies by that of 2."""
 
-    def __init__(self, score: GraphModule, mask: GraphModule):
+    def __init__(self, score: GraphModule, mask: GraphModule, has_lse: bool):
         super().__init__()
-        self.score, self.mask = score, mask
+        self.score, self.mask, self.has_lse = score, mask, has_lse
 
     def admits_all(self) -> bool:
         """Whether the function of the mask holds everywhere, as it is written where there is none."""
@@ -199,14 +202,17 @@ class FlexAttention(nn.Module):
     def forward(
         self, query: Tensor, key: Tensor, value: Tensor, scale: float, lists: Sequence[Any], captures: Sequence[Any],
         mask_captures: Sequence[Any],
-    ) -> Tensor:  # fmt: skip
+    ) -> tuple[Tensor, ...]:  # fmt: skip
         key, value = (each.expand(query.shape[0], *each.shape[1:]) for each in (key, value))
         score, admit = self.entries(query, key, lists, captures, mask_captures)
-        return dense(query, key, value, scale=scale, score=score, admit=admit)
+        if not self.has_lse:
+            return (dense(query, key, value, scale=scale, score=score, admit=admit),)
+        out, lse = dense(query, key, value, scale=scale, score=score, admit=admit, return_lse=True)
+        return out, lse / _LN_2
 
 
 class Flex(NamedTuple):
-    """`node` is result 0 of a call of FlexAttention, and `module` computes it of these arguments."""
+    """`node` is a call of FlexAttention, and `module` computes its results of these arguments."""
 
     node: Node
     module: FlexAttention
@@ -215,17 +221,23 @@ class Flex(NamedTuple):
 
 def read_flex(node: Node, reads_lists: bool) -> Flex:
     """A call of FlexAttention. ValueError tells why it stays."""
-    query, key, value, _, mask, scale = node.args[:6]
+    query, key, value, _, mask, scale, options = node.args[:7]
     score, within = (getattr(node.graph.owning_module, str(each.target)) for each in (node.args[3], mask[-1]))
-    module = FlexAttention(score, within)
     users = [each for each in node.users if each.users or name_of(each) != "getitem"]
-    if [each.args[1:] for each in users if name_of(each) == "getitem"] != [(0,)] or len(users) != 1:
-        raise ValueError("its logsumexp is read")
+    read = {each.args[1] if name_of(each) == "getitem" else None for each in users}
+    if 2 in read:
+        raise ValueError("its greatest scores are read")
+    if not read <= {0, 1}:
+        raise ValueError("its results are read together")
+    # Of which the logarithm has another base.
+    if 1 in read and options.get("BACKEND") == "FLASH":
+        raise ValueError("found the logsumexp of the backend FLASH, needed that of another")
+    module = FlexAttention(score, within, 1 in read)
     is_whole = mask[-3] == mask[-2] == _ONE_BLOCK
     if not reads_lists and not is_whole and module.admits_all():
         raise ValueError("found lists of blocks alone, which PyTorch reads in compiled models only, needed a mask_mod that says the same")
     lists = (*mask[2:6], *mask[-3:-1]) if reads_lists and not is_whole else ()
-    return Flex(users[0], module, (query, key, value, scale, lists, *node.args[7:9]))
+    return Flex(node, module, (query, key, value, scale, lists, *node.args[7:9]))
 
 
 def _sample(value: Any) -> Any:
@@ -249,12 +261,15 @@ def find_flex(node: Node) -> Flex:
 # ----------------------------------------------------------------------------
 
 
-def _call(query: Tensor, key: Tensor, value: Tensor, score: Any, blocks: Any, scale: float, options: Any) -> Tensor:
-    return FLEX(query, key, value, score, blocks, scale, options)[0]
+def _call(
+    query: Tensor, key: Tensor, value: Tensor, score: Any, blocks: Any, scale: float, options: Any, has_lse: bool
+) -> tuple[Tensor, Tensor | None]:
+    out, lse, _ = FLEX(query, key, value, score, blocks, scale, options)
+    return out, lse * _LN_2 if has_lse else None
 
 
 @functools.lru_cache(maxsize=256)
-def _compiled(*codes: Any) -> Callable[..., Tensor]:
+def _compiled(*codes: Any) -> Callable[..., tuple[Tensor, Tensor | None]]:
     """For functions of these codes: Dynamo compiles one code for so many cases alone, of which each function would be one."""
     function = types.FunctionType(_call.__code__.replace(co_name="flex_attention"), globals(), "flex_attention")
     return torch.compile(function, backend="fovea", options={"rest": "eager"}, fullgraph=True)
@@ -266,14 +281,15 @@ def _same(score: Any, b: Any, h: Any, i: Any, j: Any) -> Any:
 
 def flex_attention(
     query: Tensor, key: Tensor, value: Tensor, score_mod: Callable[..., Any] | None = None, block_mask: Any = None,
-    scale: float | None = None, enable_gqa: bool = False,
-) -> Tensor:  # fmt: skip
+    scale: float | None = None, enable_gqa: bool = False, return_lse: bool = False, *, return_aux: flex.AuxRequest | None = None,
+) -> Any:  # fmt: skip
     """`torch.nn.attention.flex_attention.flex_attention` with gradients of tensors on CPUs, those that functions capture too.
 
     Queries are [B,H,N,D], keys [B,G,M,D], values [B,G,M,E], the result is [B,H,N,E].
     `score_mod(score, b, h, q, kv)` and the `mask_mod(b, h, q, kv)` of `create_block_mask` compute
-    with operators and functions of PyTorch that docs/Scores.md has, too.  In a model that is
-    compiled, the backend has to be "fovea".
+    with operators and functions of PyTorch that docs/Scores.md has, too.  With `return_lse`, or
+    `return_aux=AuxRequest(lse=True)`, the logarithm of the sum [B,H,N] follows.  In a model that
+    is compiled, the backend has to be "fovea".
     """
     for name, each in (("query", query), ("key", key), ("value", value)):
         if each.dim() != 4:
@@ -283,15 +299,23 @@ def flex_attention(
     lengths = query.shape[2], key.shape[2]
     if block_mask is not None and block_mask.shape[-2:] != lengths:
         raise ValueError(f"block_mask: found one for {block_mask.shape[-2:]} queries and keys, needed one for {lengths}")
+    if return_lse and return_aux is not None:
+        raise ValueError("return_lse: found it beside return_aux, needed one of them")
+    if return_aux is not None and return_aux.max_scores:
+        raise ValueError("return_aux: found max_scores=True, needed lse alone")
     # Whole programs have no gradients.
     if torch.compiler.is_exporting():
-        return flex.flex_attention(query, key, value, score_mod, block_mask, scale, enable_gqa)
+        return flex.flex_attention(query, key, value, score_mod, block_mask, scale, enable_gqa, return_lse, return_aux=return_aux)
     blocks = flex._create_empty_block_mask(query, key) if block_mask is None else block_mask
     options = flex._apply_kernel_options(query, key, value, False, None)
     if torch.compiler.is_dynamo_compiling():
-        call: Callable[..., Tensor] = _call
+        call: Callable[..., tuple[Tensor, Tensor | None]] = _call
     else:
         codes: list[Any] = [getattr(each, "__code__", type(each)) for each in (score_mod, blocks.mask_mod)]
         call = _compiled(*codes)
     scale = query.shape[-1] ** -0.5 if scale is None else scale
-    return call(query, key, value, score_mod or _same, blocks.as_tuple(), scale, options)
+    has_lse = return_lse or (return_aux is not None and return_aux.lse)
+    out, lse = call(query, key, value, score_mod or _same, blocks.as_tuple(), scale, options, has_lse)
+    if return_aux is not None:
+        return out, flex.AuxOutput(lse=lse)
+    return (out, lse) if return_lse else out

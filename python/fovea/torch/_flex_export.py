@@ -37,9 +37,12 @@ def _write(node: Node) -> None:
         traced = make_fx(trace)(*values)
     with node.graph.inserting_before(node):
         known = dict(zip(traced.graph.find_nodes(op="placeholder"), operands))
-        found.node.replace_all_uses_with(node.graph.graph_copy(traced.graph, known))
-    for each in (*node.users, node):
+        results: Any = node.graph.graph_copy(traced.graph, known)
+    for each in list(node.users):
+        if each.users:
+            each.replace_all_uses_with(results[each.args[1]])
         node.graph.erase_node(each)
+    node.graph.erase_node(node)
 
 
 def write_flex(module: GraphModule) -> None:

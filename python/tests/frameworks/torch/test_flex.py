@@ -74,7 +74,7 @@ MASKS = {
 }
 
 
-def exact(q, k, v, score=None, mask=None, scale=None):
+def exact(q, k, v, score=None, mask=None, scale=None, return_lse=False):
     """By arrays of all scores."""
     places = [torch.arange(extent).reshape([-1 if axis == at else 1 for at in range(4)]) for axis, extent in
               enumerate((q.shape[0], q.shape[1], q.shape[2], k.shape[2]))]  # fmt: skip
@@ -82,7 +82,9 @@ def exact(q, k, v, score=None, mask=None, scale=None):
     scores = q @ k.mT * (scale or q.shape[-1] ** -0.5)
     scores = scores if score is None else score(scores, *places)
     admitted = torch.tensor(True) if mask is None else mask(*places)
-    return scores.masked_fill(~admitted, -torch.inf).softmax(-1).nan_to_num(0) @ v
+    scores = scores.masked_fill(~admitted, -torch.inf)
+    out = scores.softmax(-1).nan_to_num(0) @ v
+    return (out, scores.logsumexp(-1)) if return_lse else out
 
 
 def block_mask(mask, N=N, M=None):
@@ -117,6 +119,54 @@ def test_gradients(score, mask):
         torch.autograd.grad((function(*given) * weights).sum(), given)
         for function in (lambda *x: fovea.torch.flex_attention(*x, score, blocks), lambda *x: exact(*x, score, mask))
     )
+    for one, other in zip(found, expected, strict=True):
+        near(one, other, 1e-4)
+
+
+def read_lse(q, k, v, score, blocks, function=flex.flex_attention):
+    out, more = function(q, k, v, score, blocks, return_aux=flex.AuxRequest(lse=True))
+    assert more.max_scores is None
+    return out, more.lse
+
+
+@pytest.mark.parametrize("score", [None, "alibi", "soft-cap"])
+@pytest.mark.parametrize("mask", [None, "documents", "rows without keys"])
+def test_lse(score, mask):
+    score, mask = SCORES.get(score), MASKS.get(mask)
+    given, blocks = tensors(), mask and block_mask(mask)
+    expected = exact(*given, score, mask, return_lse=True)
+    calls = [
+        lambda q, k, v: read_lse(q, k, v, score, blocks),
+        lambda q, k, v: read_lse(q, k, v, score, blocks, fovea.torch.flex_attention),
+        lambda q, k, v: flex.flex_attention(q, k, v, score, blocks, return_lse=True),
+    ]
+    # Of a row without keys it is -inf.
+    expected = [each.nan_to_num(neginf=-99) for each in expected]
+    for found in (*(Compiled(call)(*given) for call in calls), fovea.torch.flex_attention(*given, score, blocks, return_lse=True)):
+        for one, other in zip(found, expected, strict=True):
+            near(one.nan_to_num(neginf=-99), other, 2e-5)
+    near(Compiled(lambda *each: calls[0](*each)[1])(*given).nan_to_num(neginf=-99), expected[1], 2e-5)
+    assert reasons() == []
+
+
+@pytest.mark.parametrize("dtype, bound", [(torch.bfloat16, 2e-2), (torch.float64, 1e-12)])
+def test_lse_of_types(dtype, bound):
+    q, k, v = tensors(G=2, dtype=dtype)
+    found = fovea.torch.flex_attention(q, k, v, None, block_mask(MASKS["causal"]), enable_gqa=True, return_lse=True)
+    assert [each.dtype for each in found] == [dtype, torch.float64 if dtype == torch.float64 else torch.float32]
+    expected = exact(q.double(), k.double(), v.double(), None, MASKS["causal"], return_lse=True)
+    for one, other in zip(found, expected, strict=True):
+        near(one, other.to(one.dtype), bound)
+
+
+def test_gradients_of_lse():
+    given = [x.requires_grad_() for x in tensors(E=D)]
+    blocks, mask = block_mask(MASKS["window"]), MASKS["window"]
+    calls = [
+        lambda *x: fovea.torch.flex_attention(*x, SCORES["alibi"], blocks, return_lse=True),
+        lambda *x: exact(*x, SCORES["alibi"], mask, return_lse=True),
+    ]
+    found, expected = (torch.autograd.grad(sum(each.sin().sum() for each in call(*given)), given) for call in calls)
     for one, other in zip(found, expected, strict=True):
         near(one, other, 1e-4)
 
@@ -200,9 +250,13 @@ def test_what_is_left_says_why():
     near(found(q, k, v), exact(q, k, v, score), 2e-5)
     (reason,) = reasons()
     assert "found erf, which functions of scores do not have" in reason
-    found = Compiled(lambda q, k, v: flex.flex_attention(q, k, v, return_lse=True)[1])
-    near(found(q, k, v), (q @ k.mT * D**-0.5).logsumexp(-1))
-    assert "its logsumexp is read" in reasons()[-1]
+    found = Compiled(lambda q, k, v: flex.flex_attention(q, k, v, return_lse=True, kernel_options={"BACKEND": "FLASH"})[1])
+    found(q, k, v)
+    assert "found the logsumexp of the backend FLASH, needed that of another" in reasons()[-1]
+    with pytest.raises(ValueError, match="return_aux: found max_scores=True, needed lse alone"):
+        fovea.torch.flex_attention(q, k, v, return_aux=flex.AuxRequest(max_scores=True))
+    with pytest.raises(ValueError, match="return_lse: found it beside return_aux, needed one of them"):
+        fovea.torch.flex_attention(q, k, v, return_lse=True, return_aux=flex.AuxRequest())
     with pytest.raises(ValueError, match="key: found 2 heads beside 4 of query, needed enable_gqa=True"):
         fovea.torch.flex_attention(*tensors(G=2))
     with pytest.raises(ValueError, match="value: found 3 dimensions, needed 4"):

@@ -6,7 +6,7 @@
 import numpy as np
 import pytest
 import torch
-from test_flex import MASKS, OPERATIONS, SCORES, B, H, block_mask, exact, tensors
+from test_flex import MASKS, OPERATIONS, SCORES, B, H, block_mask, exact, read_lse, tensors
 from torch.nn.attention import flex_attention as flex
 from torch_models import Call, make_gemma
 
@@ -51,6 +51,25 @@ def test_masks_and_lengths_of_the_model(mask):
 
 
 @pytest.mark.parametrize("target", ["cpu", "gpu-sim"])
+@pytest.mark.parametrize("function", [flex.flex_attention, fovea.torch.flex_attention])
+def test_lse(function, target):
+    score, mask = SCORES["alibi"], MASKS["rows without keys"]
+    model = Call(lambda q, k, v: read_lse(q, k, v, score, block_mask(mask), function))
+    given = tensors()
+    found = fovea.import_torch(model, *given, target=target)(*given)
+    for one, other in zip(found, exact(*given, score, mask, return_lse=True), strict=True):
+        near(one, other)
+
+
+def test_lse_of_any_length():
+    model = Call(lambda q, k, v: flex.flex_attention(q, k, v, SCORES["alibi"], return_lse=True)[1])
+    program = fovea.import_torch(model, *tensors(), dynamic=(2,))
+    for length in (150, 7):
+        given = tensors(N=length)
+        near(program(*given), exact(*given, SCORES["alibi"], return_lse=True)[1])
+
+
+@pytest.mark.parametrize("target", ["cpu", "gpu-sim"])
 def test_own_function_and_types(target):
     given = [each.bfloat16() for each in tensors(N=70, G=2)]
     blocks = block_mask(MASKS["window"], N=70)
@@ -76,7 +95,9 @@ LISTS = flex.BlockMask.from_kv_blocks(
 REFUSED = {
     "found lists of blocks alone, .* needed a mask_mod": lambda q, k, v: flex.flex_attention(q, k, v, block_mask=LISTS),
     "found erf, which functions of scores do not have": lambda q, k, v: flex.flex_attention(q, k, v, lambda s, b, h, i, j: torch.erf(s)),
-    "its logsumexp is read": lambda q, k, v: flex.flex_attention(q, k, v, return_lse=True)[1],
+    "found the logsumexp of the backend FLASH": lambda q, k, v: flex.flex_attention(
+        q, k, v, return_lse=True, kernel_options={"BACKEND": "FLASH"}
+    ),
 }
 
 

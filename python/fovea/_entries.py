@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import functools
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -107,7 +106,6 @@ def _count(extent: Any, convert: Callable[[Any], Any]) -> Any:
     return np.array([extent], np.int32) if isinstance(extent, int) else convert(extent)
 
 
-@functools.cache
 def _is_signed(dtype: Any) -> bool:
     """Of NumPy, PyTorch or JAX."""
     return str(dtype).rpartition(".")[2] in ("int8", "int16", "int32", "int64")

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 import operator
 import threading
@@ -393,10 +392,9 @@ def reads_batch(name: str, value: Any) -> bool:
     return any(isinstance(body, str) and "%batch" in body for body in bodies)
 
 
-@functools.cache
 def _number_for(dtype: Any) -> str:
     """The type of scores, of NumPy's types or those of frameworks."""
-    return "f64" if str(dtype).endswith("float64") else "f32"
+    return "f64" if getattr(dtype, "itemsize", 0) == 8 else "f32"
 
 
 def as_it_is(array: Any) -> Any:

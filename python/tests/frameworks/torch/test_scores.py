@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Functions of scores on tensors, against formulas of PyTorch; test_functions.py has what holds of all functions."""
 
+import warnings
+
 import numpy as np
 import pytest
 import torch
@@ -184,3 +186,18 @@ def test_vmap_keeps_numbers_of_batch_entries():
         return fovea.torch.dense(q, k, v, score=lambda s, b, h, i, j: s * heat[b])
 
     near(torch.vmap(call)(several), torch.stack([call(each) for each in several]))
+
+
+def test_compiling_warns_of_nothing():
+    """Such as of functions that remember what they have returned."""
+    torch.compiler.reset()
+    q, k, v, table = inputs()
+    ids = torch.arange(N)[None].expand(2, N) // 4
+
+    def run(q, k, v):
+        return relative(q, k, v, table, admit=lambda b, h, i, j: j != 3, segments=(ids, ids))
+
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message="Dynamo")
+        torch._dynamo.utils.warn_once_cache.clear()
+        near(torch.compile(run, fullgraph=True, backend="aot_eager")(q, k, v), run(q, k, v))

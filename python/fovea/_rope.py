@@ -63,17 +63,20 @@ def rope_frequencies(
     return np.array(table), magnitude
 
 
+def check_table(frequencies: Any) -> tuple[float, ...] | None:
+    """Of frequencies, if there is one, as numbers."""
+    if frequencies is None:
+        return None
+    table = check.to_numpy("frequencies", frequencies)
+    if table.dtype.kind not in "iuf" or table.ndim != 1 or not table.size:
+        raise ValueError(f"frequencies: found {table.dtype} of shape {table.shape}, needed numbers of shape (width / 2,)")
+    return tuple(table.astype(np.float64).tolist())
+
+
 def _turns(
     positions: Any, base: Any, style: Any, width: Any, frequencies: Any, magnitude: Any
 ) -> tuple[Any, ...]:
-    if frequencies is not None:
-        frequencies = check.to_numpy("frequencies", frequencies)
-        if frequencies.dtype.kind not in "iuf" or frequencies.ndim != 1 or not frequencies.size:
-            raise ValueError(
-                f"frequencies: found {frequencies.dtype} of shape {frequencies.shape}, "
-                "needed numbers of shape (width / 2,)"
-            )
-        frequencies = tuple(frequencies.astype(np.float64).tolist())
+    frequencies = check_table(frequencies)
     if not check.is_on_gpu(positions):
         positions = check.integers("positions", positions, 3)
     return positions, base, style, width, frequencies, magnitude

@@ -149,7 +149,9 @@ def _bind(bound: dict[str, Any], signature: inspect.Signature) -> dict[str, Any]
     for name, value in bound.items():
         if callable(value):
             raise ValueError(f"{name}: found a function, which programs of XLA cannot call, needed an array")
-    return {name: value if name in _STATIC else _to_number(_convert_named(bound, name)) for name, value in bound.items()}
+    return {
+        name: _to_constant(name, value) if name in _STATIC else _to_number(_convert_named(bound, name)) for name, value in bound.items()
+    }
 
 
 def _convert_named(bound: dict[str, Any], name: str) -> Any:
@@ -165,6 +167,12 @@ def _convert(value: Any) -> Any:
     if hasattr(value, "__dlpack__") and not is_array(value):
         raise ValueError(f"found {type(value).__name__}, needed an array of JAX or of NumPy")
     return value
+
+
+def _to_constant(name: str, value: Any) -> Any:
+    if isinstance(value, jax.core.Tracer):
+        raise ValueError(f"{name}: found an array that is traced, needed numbers that are known")
+    return np.asarray(value) if isinstance(value, jax.Array) else value
 
 
 def _to_number(value: Any) -> Any:

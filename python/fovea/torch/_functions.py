@@ -27,7 +27,8 @@ from .._rope import rope_frequencies
 from .._stream import Source, SourceArrays, pass_call
 from .._trace import NO_SCORE, ScoreFunction
 from .._weights import hierarchical_weights, key_weights_from_conv1d
-from ._tape import make_call
+from ._shortcut import make_look
+from ._tape import check_tensor, make_call, refuse_gradients
 from ._vq import VQState
 
 __all__ = [
@@ -87,6 +88,7 @@ def _extend(term: Any, rank: int) -> Any:
 
 
 def _lengths_beside(q: Tensor) -> Callable[..., Tensor]:
+    check_tensor("q", q)
     return partial(torch.full, dtype=torch.int32, device=q.device)
 
 
@@ -125,6 +127,7 @@ def dense(
     traced = NO_SCORE
     # Most calls have none, and are to cost little.
     if score is not None or admit is not None or segments is not None:
+        check_tensor("q", q)
         convert = partial(_captured, place=q.device)
         traced = trace_entries(score, admit, segments, q, k, lengths, query_lengths, convert=convert)
     return run(
@@ -150,6 +153,7 @@ def stream(
     return_lse: bool = False,
     target: str | None = None,
 ) -> Any:
+    check_tensor("q", q)
     arrays = SourceArrays(term=_extend, captured=partial(_captured, place=q.device))
     run = _stream if return_lse else _stream_out
     return run(q, *pass_call(q, sources, arrays, block, scale, _extend(sink, 2), query_lengths, score, admit), target)
@@ -490,6 +494,7 @@ def low_rank(
     target: str | None = None,
 ) -> Tensor:
     check_mask(mask)
+    check_tensor("u1", u1)
     first, second = (_part(each, u1.device) for each in mask.parts.values())
     return _low_rank_call(u1, u2, v, mask.kind, first, second, query_mask, key_mask, lengths, target)
 
@@ -530,6 +535,40 @@ def top_k(scores: Tensor, k: int, *, causal_unit: int | None = None, target: str
 # ----------------------------------------------------------------------------
 
 _rope_call = make_call("rope")
+_look = make_look([(0, False)])
+
+
+def _narrow(positions: Tensor) -> Tensor:
+    """As int32, whose numbers are compared where they are there."""
+    check_tensor("positions", positions)
+    kind = positions.dtype
+    if kind.is_floating_point or kind.is_complex or kind == torch.bool:
+        raise ValueError(f"positions: found element type {str(kind).removeprefix('torch.')}, needed an integer type")
+    narrow = positions.to(torch.int32)
+    is_wide = kind.itemsize > 4 or kind == torch.uint32
+    if is_wide and not torch.compiler.is_compiling() and _look((positions,)) is not None and not torch.equal(narrow.to(kind), positions):
+        raise ValueError("positions: found a number of more than 32 bits")
+    return narrow
+
+
+def _table(frequencies: Any) -> Sequence[float] | None:
+    """The numbers of a table, which are constants of a kernel."""
+    is_tensor = isinstance(frequencies, Tensor)
+    if torch.compiler.is_compiling():
+        # Arrays of NumPy are tensors of a graph there.
+        if is_tensor or (torch.compiler.is_dynamo_compiling() and isinstance(frequencies, np.ndarray)):
+            raise ValueError(
+                f"frequencies: found {type(frequencies).__name__}, needed a list where torch.compile or torch.export trace the call: "
+                "pass frequencies.tolist()"
+            )
+        if isinstance(frequencies, (list, tuple)):
+            return [float(each) for each in frequencies]
+    if not is_tensor:
+        return _rope.check_table(frequencies)
+    if torch.is_grad_enabled():
+        refuse_gradients("rope", {"frequencies": frequencies})
+    known = frequencies.detach().cpu()
+    return _rope.check_table(known.double() if known.is_floating_point() else known)
 
 
 @documented(_rope.rope)
@@ -544,5 +583,4 @@ def rope(
     magnitude: float = 1.0,
     target: str | None = None,
 ) -> Tensor:
-    table = None if frequencies is None else [float(each) for each in frequencies]
-    return _rope_call(x, positions.to(torch.int32), base, style, width, table, magnitude, target)
+    return _rope_call(x, _narrow(positions), base, style, width, _table(frequencies), magnitude, target)

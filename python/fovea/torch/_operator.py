@@ -13,7 +13,7 @@ as `torch.empty_like` has them: [B,N,H,E] for q of [B,N,H,D].  So have gradients
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -82,13 +82,23 @@ def _define(
     return operator
 
 
-def _check_devices(arguments: Sequence[Argument], values: Sequence[Any]) -> None:
+def name_entries(function: str, argument: Argument, value: Any) -> Iterator[tuple[str, Any]]:
+    """What an array is called, or the entries of a list of them; those of `stream` are parts of sources."""
+    if not argument.is_list or not isinstance(value, (list, tuple)):
+        yield argument.name, value
+        return
+    is_of_sources = function.startswith("stream") and argument.name != "captures"
+    for index, entry in enumerate(value):
+        yield f"sources[{index}].{argument.name}" if is_of_sources else f"{argument.name}[{index}]", entry
+
+
+def _check_devices(function: str, arguments: Sequence[Argument], values: Sequence[Any]) -> None:
     """As kernels do, for those who trace: one of several devices would win, and its kernel be called."""
     first = values[0].device
     for each, value in zip(arguments, values):
-        for tensor in _flat(value) if each.is_array else ():
-            if tensor.device != first:
-                raise ValueError(f"{each.name}: found a tensor on {tensor.device}, needed all tensors on the same device, {first}")
+        for name, tensor in name_entries(function, each, value) if each.is_array else ():
+            if tensor is not None and tensor.device != first:
+                raise ValueError(f"{name}: found a tensor on {tensor.device}, needed all tensors on the same device, {first}")
 
 
 _FindPlaces = Callable[[Sequence[Any]], list[torch.Tensor | None] | None]
@@ -179,8 +189,10 @@ def _define_forward(name: str, declaration: Declaration) -> Any:
     def find_places(values: Sequence[Any]) -> list[torch.Tensor | None] | None:
         assert order is not None
         like = values[order]
-        # Of another rank, the function says what is wrong.
-        if like.is_contiguous() or like.dim() != rank or (width is not None and not values[width].dim()):
+        # Where there is none, or one of another rank, the function says what is wrong.
+        if like is None or like.is_contiguous() or like.dim() != rank:
+            return None
+        if width is not None and (values[width] is None or not values[width].dim()):
             return None
         place = _place(like, find_width(values))
         if place is None:
@@ -204,7 +216,7 @@ def _define_forward(name: str, declaration: Declaration) -> Any:
         )
 
     def fake(*values: Any) -> Any:
-        _check_devices(declaration.values, values)
+        _check_devices(name, declaration.values, values)
         first, named = values[0], dict(zip(names, values))
         found = [
             first.new_empty(0 if shape is None else shape, dtype=_type(result.like, named, first))
@@ -258,7 +270,7 @@ def _define_backward(name: str, declaration: Declaration) -> Any:
         return _flat(compiled(*values))
 
     def fake(*values: Any) -> list[torch.Tensor]:
-        _check_devices(arguments, values)
+        _check_devices(name, arguments, values)
         places = find_places(values)
         shapes = declaration.gradient_shapes(values)
         return [

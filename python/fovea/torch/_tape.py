@@ -14,7 +14,7 @@ from torch.autograd import forward_ad
 
 from .._declarations import ASKS, FUNCTIONS, Argument, has_gradient
 from ._autocast import make_autocast
-from ._operator import BACKWARD, FIRST, FORWARD, KERNELS, TARGET
+from ._operator import BACKWARD, FIRST, FORWARD, KERNELS, TARGET, name_entries
 from ._shortcut import make_look
 
 _is_autocast_enabled = torch._C._is_any_autocast_enabled
@@ -38,6 +38,24 @@ def _distinct(tensors: Sequence[Any]) -> list[Any]:
         is_known = each is not None and any(each is other for other in found)
         found.append(each.view_as(each) if is_known else each)
     return found
+
+
+def check_tensor(name: str, value: Any) -> None:
+    """For callers that ask a tensor something before its operator does."""
+    if not isinstance(value, torch.Tensor):
+        raise ValueError(f"{name}: found {type(value).__name__}, needed a tensor")
+
+
+def _check_tensors(function: str, arguments: Sequence[Argument], values: Sequence[Any]) -> None:
+    """Errors of the dispatcher write out the value and the schema."""
+    for each, value in zip(arguments, values):
+        if not each.is_array or (value is None and each.is_optional):
+            continue
+        if each.is_list and not isinstance(value, (list, tuple)):
+            raise ValueError(f"{each.name}: found {type(value).__name__}, needed a list of tensors")
+        for name, entry in name_entries(function, each, value):
+            if entry is not None or not each.kind.startswith("Tensor?[]"):
+                check_tensor(name, entry)
 
 
 def refuse_gradients(name: str, values: Mapping[str, Any]) -> None:
@@ -242,6 +260,7 @@ def make_call(name: str, *, is_first: bool = False) -> Callable[..., Any]:
         nodes = _make_nodes(name)
 
     def dispatch(values: Sequence[Any]) -> Any:
+        _check_tensors(name, declaration.values, values)
         if forward_ad._current_level >= 0:
             _refuse_tangents(name, {argument: values[index] for argument, index in arrays.items()})
         if not torch.is_grad_enabled():

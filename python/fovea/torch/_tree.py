@@ -15,7 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from .. import _fovea
 from .. import tree as arrays
 from .._documented import documented
-from ._tape import make_call
+from ._tape import check_tensor, make_call
 
 __all__ = ["Tree", "tree_build", "tree_fetch", "tree_materialize", "tree_score", "tree_select", "tree_update"]
 
@@ -62,6 +62,7 @@ def tree_build(
     levels: int | None = None,
     target: str | None = None,
 ) -> Tree:
+    check_tensor("c", c)
     if levels is None:
         levels = _levels(c.shape[1], ratio)
     nodes, counts = _tree_build(c, ratio, levels, mask, lengths, target)
@@ -133,6 +134,7 @@ def tree_select(
     arrays.check_budgets(budgets)
     if callable(score) and not isinstance(score, Tensor):
         return _select_by_function(tree, budgets, score, target)
+    check_tensor("score", score)
     nodes, *rest = _parts(tree)
     pairs = [number for pair in sorted(budgets.items()) for number in pair]
     # What is chosen has no gradient.

@@ -428,6 +428,14 @@ def test_numbers_that_jax_computed():
     near(fovea.jax.dense(*arrays, scale=jnp.float32(0.5)), fovea.jax.dense(*arrays, scale=0.5))
 
 
+def test_frequencies_that_jax_computed():
+    x, places = jnp.asarray(make(B=1, H=2, N=5, D=8)[0]), np.arange(5)
+    table = 0.5 ** jnp.arange(4)
+    near(fovea.jax.rope(x, places, frequencies=table), fovea.jax.rope(x, places, frequencies=[1.0, 0.5, 0.25, 0.125]))
+    with pytest.raises(ValueError, match="^frequencies: found an array that is traced, needed numbers that are known"):
+        jax.jit(lambda table: fovea.jax.rope(x, places, frequencies=table))(table)
+
+
 def test_arrays_of_others():
     torch = pytest.importorskip("torch")
     with pytest.raises(ValueError, match="q: found Tensor, needed an array of JAX or of NumPy"):

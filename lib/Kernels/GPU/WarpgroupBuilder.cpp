@@ -317,9 +317,9 @@ Values WarpgroupBuilder::waitProducts(int64_t pending, ValueRange sums) {
   return emitAssembly(b, text, sums.size(), sums, {}, "");
 }
 
-Values WarpgroupBuilder::startScores(FloatType type, Value left,
-                                     int64_t leftRows, Value right,
-                                     int64_t rightRows, int64_t width) {
+Values WarpgroupBuilder::multiplyRows(FloatType type, Value left,
+                                      int64_t leftRows, Value right,
+                                      int64_t rightRows, int64_t width) {
   Values sums(rightRows / 2, b.scalar(0.0));
   // 16 columns are 32 bytes of a box.
   for (int64_t column = 0; column < width; column += 16) {
@@ -330,6 +330,13 @@ Values WarpgroupBuilder::startScores(FloatType type, Value left,
     sums = multiply(type, sums, at(left, leftRows), at(right, rightRows),
                     /*transpose=*/false, /*adds=*/column != 0);
   }
+  return sums;
+}
+
+Values WarpgroupBuilder::startScores(FloatType type, Value left,
+                                     int64_t leftRows, Value right,
+                                     int64_t rightRows, int64_t width) {
+  Values sums = multiplyRows(type, left, leftRows, right, rightRows, width);
   commitProducts();
   return sums;
 }

@@ -120,9 +120,12 @@ public:
                   mlir::ValueRange left, Value right, bool transpose,
                   bool adds);
   void commitProducts();
-  /// Starts a group of products: 64 rows of boxes of `leftRows` rows, `width`
-  /// columns, times the transposed ones of `rightRows` rows. Both are the
-  /// descriptors of the first box.
+  /// Starts, with commitProducts behind it, products of 64 rows of boxes of
+  /// `leftRows` rows, `width` columns, and the transposed ones of `rightRows`
+  /// rows. Both are the descriptors of the first box.
+  Values multiplyRows(mlir::FloatType type, Value left, int64_t leftRows,
+                      Value right, int64_t rightRows, int64_t width);
+  /// The same, as the last ones of a group.
   Values startScores(mlir::FloatType type, Value left, int64_t leftRows,
                      Value right, int64_t rightRows, int64_t width);
   /// Adds, with commitProducts behind it, packed weights times the `rows` rows

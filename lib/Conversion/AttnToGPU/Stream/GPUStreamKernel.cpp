@@ -77,6 +77,8 @@ GPUStreamLayout::GPUStreamLayout(StreamOp op) {
   tableRows = RangeAnalysis(op).getMaxTableRows();
   if (tiles.getLanes() == kWarpgroupRows) {
     placeBoxes(tiles.getQueryLanes(), tiles.getKey(), width);
+    if (multipliesRelativeKeys(op))
+      placeRelativeKeys(tiles.getQueryLanes(), width);
   } else {
     auto matrix = [&](int64_t rows, int64_t columns) {
       return place(rows * SharedMatrix::getChunks(columns * elementBytes) *
@@ -104,8 +106,7 @@ GPUStreamLayout::GPUStreamLayout(StreamOp op) {
 }
 
 bool GPUStreamLayout::scoresHide(StreamOp op) {
-  return !op.getBiases().empty() || !op.getRelativeKeys().empty() ||
-         !op.getDistanceBiases().empty() ||
+  return !op.getBiases().empty() || !op.getDistanceBiases().empty() ||
          llvm::any_of(op.getScores(), [&](Region &score) {
            return ScoreBody(score, op.getCaptures()).mayRemove();
          });

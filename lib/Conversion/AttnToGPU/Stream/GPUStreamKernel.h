@@ -36,6 +36,7 @@
 #include "fovea/Kernels/StreamRanges.h"
 #include "fovea/Kernels/TileScore.h"
 #include "llvm/Support/MathExtras.h"
+#include <functional>
 #include <optional>
 
 namespace fovea::attn {
@@ -69,6 +70,9 @@ public:
   /// Results of warpgroup kernels on their way to memory, where there is room.
   std::optional<int64_t> results;
   int64_t votes; // likewise
+  /// Relative keys of warpgroup kernels and their products with queries, where
+  /// tensor cores multiply them.
+  std::optional<int64_t> relativeKeys, relativeProducts;
   /// Whether scores may say that their entries are not read: they have a bias,
   /// or a region that may remove some.
   static bool scoresHide(StreamOp op);
@@ -82,12 +86,19 @@ public:
 private:
   int64_t place(int64_t size);
   void placeBoxes(int64_t queryRows, int64_t keyRows, int64_t width);
+  void placeRelativeKeys(int64_t queryRows, int64_t width);
   void placeResults(int64_t queryRows);
 };
 
 /// Whether kernels of sm_90a, whose tiles have warpgroups for lanes, can
 /// compute a stream.
 bool canUseWarpgroups(StreamOp op);
+
+/// Keys of the tiles whose products with relative keys tensor cores have.
+constexpr int64_t kRelativeTile = 64;
+/// Whether they have, with the tiles of the operation. Other kernels multiply
+/// relative keys by scalars.
+bool multipliesRelativeKeys(StreamOp op);
 
 /// The map of a tensor, a pointer for copies by boxes, and where in it an
 /// operand of the kernel begins, in 32 bits. Boxes of the output have the rows
@@ -98,11 +109,20 @@ struct TensorMap {
 };
 struct TensorMaps {
   struct Source {
-    TensorMap keys, values;
+    TensorMap keys, values, relativeKeys;
+    /// From emitRelativeBiases, and of which head; null unless
+    /// tensor cores multiply relative keys.
+    mlir::Value relativeBiases, relativeHead;
   };
   TensorMap query, output;
   llvm::SmallVector<Source> sources;
 };
+
+/// A buffer of `factor` times the products of biases of queries [H, D] and
+/// relative keys [H, R, D], and of what stands for distances that there are
+/// not.
+mlir::Value emitRelativeBiases(KernelBuilder &host, mlir::Value biases,
+                               mlir::Value keys, double factor);
 
 class GPUStreamWarpgroups;
 
@@ -119,6 +139,8 @@ public:
   void emit();
   /// Emits a launch of tiles whose rows are heads.
   void emitHeads();
+  /// What products are multiplied by before terms are added.
+  double getScoreScale() const { return scoreScale; }
   /// The same as `emit` for tiles of warpgroups.
   void emitWarpgroups(const TensorMaps &maps);
 
@@ -268,6 +290,10 @@ private:
   struct Terms {
     Values pairs;     // of a bias: two for each 8 columns
     Values distances; // by distance: four
+    /// What is added to products with relative keys, and the sums of the four
+    /// entries of 8 columns, times the scale.
+    Values relativeBiases;
+    std::function<Values(int64_t number)> relative;
   };
   /// Rows `lower .. lower + length - 1` of a tile.
   struct Bounds {

@@ -238,8 +238,11 @@ void GPUStreamKernel::addBias(const Tile &tile, const Terms &ahead,
       continue;
     auto add = [&, &source = source] {
       for (auto [number, tileScores] : llvm::enumerate(scores)) {
-        Values products;
-        if (source.relativeKeys)
+        // Products of tensor cores have the scale.
+        Values products, scaled;
+        if (source.relativeKeys && ahead.relative)
+          scaled = ahead.relative(number);
+        else if (source.relativeKeys)
           products = multiplyRelative(tile, source, number);
         Values distances;
         if (!ahead.distances.empty())
@@ -250,6 +253,9 @@ void GPUStreamKernel::addBias(const Tile &tile, const Terms &ahead,
           if (!products.empty())
             score = b.fma(products[i], b.scalar(scoreScale),
                           multiply(score, factor));
+          if (!scaled.empty())
+            score = factor == 1.0 ? b.fadd(score, scaled[i])
+                                  : b.fma(score, b.scalar(factor), scaled[i]);
           Value bias;
           if (!ahead.pairs.empty()) {
             bias = vector::ExtractOp::create(b, ahead.pairs[2 * number + i / 2],
@@ -264,7 +270,7 @@ void GPUStreamKernel::addBias(const Tile &tile, const Terms &ahead,
               addTogether(bias, distances.empty() ? Value() : distances[i]);
           if (!term)
             continue;
-          Value sum = factor == 1.0 || !products.empty()
+          Value sum = factor == 1.0 || source.relativeKeys
                           ? b.fadd(score, term)
                           : b.fma(score, b.scalar(factor), term);
           score = b.select(removes(term), maskedScore, sum);

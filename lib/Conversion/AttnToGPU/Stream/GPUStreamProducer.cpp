@@ -68,6 +68,7 @@ void GPUStreamWarpgroups::startKeys(Value number, ValueRange turn) {
     k.loadWeights(tile, slot);
   if (k.hasLists && k.skipsTiles())
     findRows(tile, slot);
+  startRelativeKeys(number, tile);
   startCopy(tile, number, shared.keys, &TensorMaps::Source::keys,
             &GPUStreamKernel::SourceView::keys);
 }

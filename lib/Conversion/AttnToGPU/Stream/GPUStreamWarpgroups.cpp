@@ -80,6 +80,8 @@ void GPUStreamWarpgroups::emit() {
              w.advance(shared.loaded, 8));
   placeBoxes(shared.values, k.layout.values, k.layout.valueColumns,
              /*multiple=*/1, w.advance(shared.loaded, 40));
+  if (k.layout.relativeKeys)
+    placeRelativeKeys();
   int64_t numWarps = 4 * numConsumers;
   if (k.scoresHide) {
     shared.voted = w.getShared(k.layout.votes);
@@ -209,10 +211,12 @@ Values GPUStreamWarpgroups::attendAll(ValueRange initial) {
   Value zero = b.i32(0), last = b.sub(numTiles, b.i32(1));
   State state = k.unflatten(initial);
   awaitOperand(shared.keys, zero);
+  prepareRelative(zero);
   w.beginProducts();
-  Values scores = startScores(zero);
+  Values scores = startRelative(zero);
+  scores.append(startScores(zero));
   Terms terms = loadTerms(zero);
-  scores = w.waitProducts(0, scores);
+  scores = takeScores(zero, w.waitProducts(0, scores), terms);
   Values weights = weigh(zero, terms, scores, state, [] {});
   Values carried = k.flatten(state);
   size_t numSums = carried.size();
@@ -241,12 +245,14 @@ Values GPUStreamWarpgroups::attend(Value number, ValueRange sums,
   awaitOperand(shared.keys, next);
   // Whoever has the turn must not wait for others.
   clearVoted(number, state);
+  prepareRelative(next);
   // Numbers of barriers take no registers of the loop.
   Value turn = numConsumers > 1 ? b.recompute(group) : Value();
   if (turn)
     w.awaitTurn(turn);
   w.beginProducts();
-  Values scores = startScores(next);
+  Values scores = startRelative(next);
+  scores.append(startScores(next));
   // Beside the products of scores. After a wait, which branches, ptxas wants
   // a fence of its own.
   awaitOperand(shared.values, number);
@@ -255,7 +261,7 @@ Values GPUStreamWarpgroups::attend(Value number, ValueRange sums,
   if (turn)
     w.giveTurn(b.rem(b.add(turn, 1), numConsumers));
   Terms terms = loadTerms(next);
-  scores = w.waitProducts(1, scores);
+  scores = takeScores(next, w.waitProducts(1, scores), terms);
   Values nextWeights = weigh(next, terms, scores, state, [&] {
     finishOutput(output, state);
     setFree(shared.values, number);
@@ -267,7 +273,14 @@ Values GPUStreamWarpgroups::attend(Value number, ValueRange sums,
 
 /// Starts to load what is added to the scores of a tile, beside products.
 GPUStreamWarpgroups::Terms GPUStreamWarpgroups::loadTerms(Value number) {
-  return k.hasBias ? k.loadTerms(getSharedTile(number)) : Terms();
+  if (!k.hasBias)
+    return {};
+  Tile tile = getSharedTile(number);
+  Terms terms = k.loadTerms(tile);
+  if (k.layout.relativeKeys && isOneRun())
+    terms.relativeBiases =
+        loadRelativeBiases(tile, /*index=*/0, /*isUpper=*/false);
+  return terms;
 }
 
 /// Makes weights of the scores of a tile, in pairs of narrow ones: the first

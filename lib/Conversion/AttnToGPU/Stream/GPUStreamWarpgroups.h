@@ -91,6 +91,8 @@ private:
     Value never;  // read
     // Of two tiles each: a barrier, and a number of each warp that multiplies.
     Value voted, votes;
+    // Four boxes, and two products of each consumer.
+    Value relativeKeys, relativeProducts;
   };
 
   void placeBoxes(Boxes &boxes, int64_t offset, int64_t columns,
@@ -124,6 +126,26 @@ private:
   void copyBoxes(Value target, const TensorMap &map, Value barrier, Value row,
                  int64_t numRows, int64_t columns, Value block = {});
   void storeTile(const Tile &tile, Value slot);
+
+  // Relative keys (GPURelativeKeys.cpp).
+  void placeRelativeKeys();
+  bool isOneRun();
+  Value startsAnew(const Tile &tile, const Tile &previous);
+  void whereRelative(const Tile &tile,
+                     llvm::function_ref<void(unsigned index)> body);
+  Value getFirstDistance(const Tile &tile, unsigned index);
+  void startRelativeKeys(Value number, const Tile &tile);
+  Value getRelativeBox(Value number);
+  Values loadRelativeBiases(const Tile &tile, unsigned index, bool isUpper);
+  Values multiplyRelativeKeys(Value number, bool isUpper);
+  Value getProductRow(int64_t half);
+  Value getProductSwizzle();
+  void storeRelative(Value number, bool isUpper, mlir::ValueRange products,
+                     mlir::ValueRange biases);
+  Values loadRelative(Value number, int64_t columns);
+  void prepareRelative(Value number);
+  Values startRelative(Value number);
+  Values takeScores(Value number, mlir::ValueRange products, Terms &terms);
 
   // Consumers (GPUStreamWarpgroups.cpp).
   llvm::SmallVector<SharedRows> getRows(const Boxes &boxes, Value stage);

@@ -116,7 +116,7 @@ static TilesAttr chooseWarpgroupTiles(StreamOp op, int64_t sharedBytes) {
       }))
     atMost(112, 64);
   if (!op.getRelativeKeys().empty())
-    atMost(64, 32);
+    atMost(kRelativeTile, 32);
   if (!op.getScores().empty())
     atMost(80, 48);
   int64_t rows = query.getDimSize(2), block = op.getBlock();
@@ -132,7 +132,8 @@ static TilesAttr chooseWarpgroupTiles(StreamOp op, int64_t sharedBytes) {
                                      /*keys=*/8, /*columns=*/8));
     };
     setTiles(mostKeys);
-    setTiles(chooseKeys(op, mostKeys));
+    if (!multipliesRelativeKeys(op))
+      setTiles(chooseKeys(op, mostKeys));
     if (GPUStreamLayout(op).bytes <= sharedBytes)
       return *op.getTiles();
   }

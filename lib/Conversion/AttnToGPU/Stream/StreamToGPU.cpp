@@ -100,10 +100,37 @@ static TensorMap makeOutputMap(gpu::LaunchOp launch, StreamOp op) {
   return {createBoxMap(host, op.getLoc(), tensor, kWarpRows), offsets};
 }
 
+/// What kernels take of relative keys that tensor cores multiply.
+static LogicalResult makeRelative(gpu::LaunchOp launch, StreamOp op,
+                                  const StreamOp::Source &source, double factor,
+                                  TensorMaps::Source &map) {
+  FailureOr<TensorMap> keys =
+      makeTensorMap(launch, op, source.relativeKeys, kRelativeTile);
+  if (failed(keys))
+    return failure();
+  map.relativeKeys = *keys;
+  Value tensor = findTensor(launch, op, source.relativeKeys).first;
+  auto [biases, offsets] = findTensor(launch, op, source.relativeBias);
+  if (!biases || getWidth(biases) != getWidth(source.relativeBias) ||
+      getWidth(tensor) != getWidth(source.relativeKeys))
+    return op.emitOpError("has relative keys or biases whose place in memory "
+                          "is not known, which products of them need");
+  OpBuilder builder(launch);
+  KernelBuilder host(op.getLoc(), builder, builder.getF32Type(), /*lanes=*/0);
+  map.relativeBiases = emitRelativeBiases(host, biases, tensor, factor);
+  bool isShared = getMemRefType(tensor).getDimSize(0) == 1;
+  OpBuilder inside(op);
+  map.relativeHead =
+      arith::IndexCastOp::create(inside, op.getLoc(), inside.getIndexType(),
+                                 isShared ? offsets[0] : keys->offsets[0]);
+  return success();
+}
+
 /// Emits the kernel of tiles of warpgroups.
 static LogicalResult emitWarpgroups(StreamOp op, OpBuilder &builder) {
   auto launch = op->getParentOfType<gpu::LaunchOp>();
   TilesAttr tiles = *op.getTiles();
+  GPUStreamKernel kernel(op, builder, F32Math::TF32);
   TensorMaps maps;
   auto make = [&](TensorMap &map, Value operand, int64_t rows) {
     FailureOr<TensorMap> made = makeTensorMap(launch, op, operand, rows);
@@ -130,9 +157,17 @@ static LogicalResult emitWarpgroups(StreamOp op, OpBuilder &builder) {
     if (hasBoxes(source.values) &&
         failed(make(map.values, source.values, tiles.getKey())))
       return failure();
+    if (source.relativeKeys && multipliesRelativeKeys(op) &&
+        failed(makeRelative(launch, op, source, kernel.getScoreScale(), map)))
+      return failure();
   }
   maps.output = makeOutputMap(launch, op);
-  GPUStreamKernel(op, builder, F32Math::TF32).emitWarpgroups(maps);
+  kernel.emitWarpgroups(maps);
+  OpBuilder after(launch->getContext());
+  after.setInsertionPointAfter(launch);
+  for (const TensorMaps::Source &map : maps.sources)
+    if (map.relativeBiases)
+      memref::DeallocOp::create(after, op.getLoc(), map.relativeBiases);
   return success();
 }
 

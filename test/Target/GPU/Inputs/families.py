@@ -77,6 +77,17 @@ def large():
         f"func.func @f(%q: {q}, %k: {k}, %b: tensor<1x8x4096x4096xbf16>, %o: {q}) -> {q} {{\n"
         f"  %r = attn.dense ins(%q, %k, %k : {q}, {k}, {k}) bias(%b : tensor<1x8x4096x4096xbf16>)\n"
         f"      outs(%o : {q}) -> {q}\n  return %r : {q}\n}}\n")
+    r, u = "tensor<8x4096x128xbf16>", "tensor<8x128xbf16>"
+    yield "relative keys, D = 128", "f", (
+        f"func.func @f(%q: {q}, %k: {k}, %r: {r}, %u: {u}, %o: {q}) -> {q} {{\n"
+        f"  %y = attn.stream query(%q : {q}) source(%k, %k : {k}, {k}) relative(%r, %u : {r}, {u})\n"
+        f"      ranges [affine_map<(b)[rows, n] -> (0, rows)>] mask <causal>\n"
+        f"      outs(%o : {q}) {{scale = 8.838835e-02 : f64}} -> {q}\n  return %y : {q}\n}}\n")
+    z, c = "tensor<1x2x4096xi32>", "tensor<2x512x128xbf16>"
+    yield "vq with relative keys, D = 128", "f", (
+        f"func.func @f(%q: {q}, %z: {z}, %v: {k}, %c: {c}, %r: {r}, %u: {u}, %o: {q}) -> {q} {{\n"
+        f"  %y = attn.vq ins(%q, %z, %v, %c : {q}, {z}, {k}, {c}) relative(%r, %u : {r}, {u})\n"
+        f"      outs(%o : {q}) {{block = 512 : i64, causal}} -> {q}\n  return %y : {q}\n}}\n")
     yield "dense with a soft-cap, D = 128", "f", (
         f"func.func @f(%q: {q}, %k: {k}, %o: {q}) -> {q} {{\n"
         f"  %r = attn.dense ins(%q, %k, %k : {q}, {k}, {k}) score {{\n"

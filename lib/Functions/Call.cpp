@@ -49,6 +49,11 @@ void Call::addShapes(SmallVectorImpl<char> &complete, bool isOpen) const {
     add(destination.declared, destination.elementType, destination.shape);
 }
 
+bool Call::leavesAnyOpen() const {
+  return !hasFixedLengths &&
+         (!onlyOpen.empty() || leavesLengthsOpen(op, target));
+}
+
 bool Call::leavesOpen(bool isOpen, Declared declared, ArrayRef<int64_t> shape,
                       size_t dim) const {
   auto [spec, index] = declared;
@@ -67,7 +72,8 @@ bool Call::leavesOpen(bool isOpen, Declared declared, ArrayRef<int64_t> shape,
   // It may be anything.
   if (extent.symbol.empty() && !extent.factor)
     return true;
-  if (!extent.isLength() || extent.isStatic)
+  if (!extent.isLength() || extent.isStatic ||
+      (!onlyOpen.empty() && extent.symbol != onlyOpen))
     return false;
   // The type tells which extents broadcast.
   if (!extent.mayBroadcast || shape[dim] != 1)
@@ -453,7 +459,7 @@ SmallVector<OwnedTensor> Call::collect(MutableArrayRef<Destination> written,
 Expected<SmallVector<OwnedTensor>> Call::run() {
   if (DescribeScope::isActive())
     return describe();
-  bool isOpen = !hasFixedLengths && leavesLengthsOpen(op, target);
+  bool isOpen = leavesAnyOpen();
   if (Error error = place(isOpen))
     return error;
   if (Error error = checkOverlaps(destinations))
@@ -508,7 +514,7 @@ Call::runGradient(Checker &check, const ResultMemory &places,
   CompileOptions options;
   options.target = target;
   options.vjps.emplace_back().arguments.assign(wanted.begin(), wanted.end());
-  bool isOpen = !hasFixedLengths && leavesLengthsOpen(op, target);
+  bool isOpen = leavesAnyOpen();
   Expected<Kernel> kernel = getKernel(options, isOpen);
   if (!kernel)
     return kernel.takeError();

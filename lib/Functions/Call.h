@@ -161,6 +161,9 @@ public:
 
   /// Compiles a kernel for the lengths of this call alone.
   void fixLengths() { hasFixedLengths = true; }
+  /// Compiles one for the lengths of this call but for that with the letter
+  /// `symbol`, which it leaves open.
+  void openLength(llvm::StringLiteral symbol) { onlyOpen = symbol; }
 
   /// Runs the operation. The results are those of `result`, in order.
   llvm::Expected<llvm::SmallVector<OwnedTensor>> run();
@@ -250,6 +253,8 @@ private:
                       ElementType type, llvm::ArrayRef<int64_t> shape,
                       std::optional<unsigned> place);
   unsigned addArgument(const Argument &argument, Declared declared);
+  /// Whether the kernel leaves lengths open.
+  bool leavesAnyOpen() const;
   /// Whether a kernel, for any lengths if `isOpen`, leaves an extent open.
   bool leavesOpen(bool isOpen, Declared declared, llvm::ArrayRef<int64_t> shape,
                   size_t dim) const;
@@ -328,6 +333,8 @@ private:
   ResultMemory memory;
   unsigned numResults = 0;
   bool hasFixedLengths = false;
+  /// The one length that is left open, or none.
+  llvm::StringRef onlyOpen;
   Body body;
   /// The score regions, and the first of what they capture among the values of
   /// operands.

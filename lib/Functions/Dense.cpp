@@ -71,6 +71,15 @@ static bool addDense(Call &call, Checker &check,
   return !options.sink && (numKeys == 0 || options.window == 0);
 }
 
+/// Whether kernels for few queries on GPUs read keys whose number grows with
+/// each call. Those for any number of keys read as much as others: parts of
+/// keys are counted as they run.
+static bool readsTokenByToken(const Argument &q, Target target) {
+  constexpr int64_t kMostQueries = 16;
+  return (target == Target::GPU || target == Target::GPUEmulator) &&
+         q.shape[2] <= kMostQueries && getShapes() != Shapes::Static;
+}
+
 Expected<AttentionResult> fovea::dense(const TensorRef &q, const TensorRef &k,
                                        const TensorRef &v,
                                        const DenseOptions &options) {
@@ -79,6 +88,8 @@ Expected<AttentionResult> fovea::dense(const TensorRef &q, const TensorRef &k,
   Call call("dense", options.target, options.out);
   Parts parts;
   bool readsNothing = addDense(call, check, arguments, options, parts);
+  if (readsTokenByToken(arguments.q, options.target))
+    call.openLength("M");
   return runAttention(call, check, arguments, options, readsNothing);
 }
 

@@ -163,10 +163,13 @@ Error PagedCache::append(const TensorRef &k, const std::optional<TensorRef> &v,
   return error;
 }
 
-std::vector<int32_t> PagedCache::makeTable(int64_t &width) const {
+std::vector<int32_t> PagedCache::makeTable(int64_t &width,
+                                           Target target) const {
   width = 0;
   for (const std::vector<int32_t> &pages : tables)
     width = std::max<int64_t>(width, pages.size());
+  if (target == Target::GPU || target == Target::GPUEmulator)
+    width = static_cast<int64_t>(PowerOf2Ceil(width));
   std::vector<int32_t> table(getBatch() * width, -1);
   for (auto [entry, pages] : enumerate(tables))
     copy(pages, table.begin() + static_cast<int64_t>(entry) * width);
@@ -186,7 +189,7 @@ PagedCache::attend(const TensorRef &q, const PagedOptions &options) const {
   if (check.hasFailed())
     return check.takeError();
   int64_t width;
-  std::vector<int32_t> table = makeTable(width);
+  std::vector<int32_t> table = makeTable(width, call.target);
   int64_t tableShape[] = {getBatch(), width}, countShape[] = {getBatch()};
   auto [keys, values] = getKeysAndValues(pool->getMemory());
   return paged(
@@ -264,7 +267,7 @@ Error PagedCache::save(StringRef path) const {
     return error;
   // Own pages alone, numbered as sequences have them.
   int64_t width;
-  std::vector<int32_t> table = makeTable(width), pages,
+  std::vector<int32_t> table = makeTable(width, Target::CPU), pages,
                        numbers(getNumPages(), -1);
   for (int32_t &page : table) {
     if (page < 0)

@@ -67,8 +67,9 @@ static constexpr StringLiteral kSlowOpenOperations[] = {
     "fast_multipole_backward",
     "fast_multipole_linear",
     "fast_multipole_linear_backward"};
-/// Those whose kernels for all lengths are as fast on GPUs: numbers of rows and
-/// of sequences are first extents of arrays, by which no thread divides.
+/// Those whose kernels for all lengths are as fast on GPUs: keys of one query,
+/// and numbers of rows and of sequences that are first extents of arrays, by
+/// which no thread divides.
 static constexpr StringLiteral kOpenOnGPUs[] = {
     "fast_multipole_decode", "packed_batch", "packed_places", "packed_rows"};
 

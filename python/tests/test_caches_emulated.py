@@ -115,3 +115,45 @@ def test_errors_of_fast_multipole():
     weights, options = weights_of((61, 8, 2), "float64")
     with pytest.raises(ValueError, match="^key_weights.0.: found element type float64, needed float16 or bfloat16 or float32$"):
         fovea.MultipoleCache(*weights, heads=2, target="gpu-sim", **options)
+
+
+def test_one_kernel_for_all_lengths():
+    """Of as many queries; of pages, whenever those of a sequence double, one that lists rows and one that reads them."""
+    q, k, v = make(B=2, H=4, G=2, N=300, D=24, E=20)
+    caches = {
+        "kv": (fovea.KVCache(2, 2, 24, 20, capacity=300, target="gpu-sim"), 1),
+        "paged": (fovea.PagedCache(160, 4, 2, 24, 20, batch=2, target="gpu-sim"), 6),
+    }
+    for name, (cache, most) in caches.items():
+        lengths = 1, 2, 3, 5, 17, 18, 30, 31, 32, 255, 256, 257, 299, 300
+        misses, done = _fovea.cache_statistics()[2], 0
+        if name == "paged":
+            lengths = [each for each in lengths if each > 16]
+        for count in lengths:
+            cache.append(k[:, :, done:count], v[:, :, done:count])
+            done = count
+            found = cache.attend(token(q, count - 1))
+            check(found, reference.dense(token(q, count - 1), k[:, :, :count], v[:, :, :count], causal=True))
+        assert _fovea.cache_statistics()[2] - misses <= most, name
+
+
+def test_own_caches_have_one_kernel():
+    """Few queries of `dense` leave the number of keys open, unless shapes are static."""
+    q, k, v = make(B=2, H=4, G=2, N=40, D=28)
+    q = q[:, :, :3]
+
+    def count(*lengths):
+        misses = _fovea.cache_statistics()[2]
+        for length in lengths:
+            rows = k[:, :, :length], v[:, :, :length]
+            check(fovea.dense(q, *rows, causal=True, target="gpu-sim"), reference.dense(q, *rows, causal=True))
+        return _fovea.cache_statistics()[2] - misses
+
+    # Keys that lie without gaps, or with some.
+    assert count(3, 9, 33, 40) == 2
+    before = fovea.shapes()
+    fovea.set_shapes("static")
+    try:
+        assert count(11, 12) == 2
+    finally:
+        fovea.set_shapes(before)

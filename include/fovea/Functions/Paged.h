@@ -133,8 +133,9 @@ public:
 private:
   PagedCache(std::shared_ptr<functions::PagePool> pool, int64_t batch);
   llvm::Error truncate(llvm::ArrayRef<int64_t> found, llvm::StringRef name);
-  /// The pages of all sequences, in rows of equal length: [B,R].
-  std::vector<int32_t> makeTable(int64_t &width) const;
+  /// The pages of all sequences, in rows of equal length: [B,R]. For GPUs,
+  /// which compile kernels for each R, that is a power of two.
+  std::vector<int32_t> makeTable(int64_t &width, Target target) const;
 
   std::shared_ptr<functions::PagePool> pool;
   llvm::SmallVector<int64_t, 4> lengths;

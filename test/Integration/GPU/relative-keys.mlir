@@ -12,12 +12,22 @@
 // RUN: env FOVEA_SIMT=seed=2 fovea-run %s --entry=sources --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
 // RUN: fovea-run %s --entry=before --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
 // RUN: fovea-run %s --entry=weighted --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
+// RUN: fovea-run %s --entry=shifted --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
 // CHECK: result 0: {{.*}} agrees with the reference
 // CHECK-NOT: differs
 
-// Each kernel multiplies 64 relative keys beside 64 keys, none by scalars.
+// These are the kernels that run; all but the last one multiply relative keys by tensor cores, as the kernel ahead of it says, which
+// multiplies biases.
 // RUN: fovea-opt %s --attn-nvvm-pipeline="chip=sm_90a host=false" | FileCheck %s --check-prefix=TILES
-// TILES-COUNT-7: nvvm.reqntid = array<i32: {{256|384}}, 1, 1>
+// TILES-COUNT-8: nvvm.reqntid = array<i32: {{256|384}}, 1, 1>
+// RUN: fovea-opt %s --attn-nvvm-pipeline="chip=sm_90a host=false" | FileCheck %s --check-prefix=KERNELS
+// KERNELS: func @window_kernel
+// KERNELS: func @window_kernel_
+// KERNELS: func @sources_kernel(
+// KERNELS: func @sources_kernel_
+// KERNELS: func @sources_kernel_
+// KERNELS: func @shifted_kernel(
+// KERNELS-NOT: func @shifted_kernel_
 
 #full = affine_map<(b)[rows, n] -> (0, rows)>
 #near = affine_map<(b)[rows, n] -> (b * 128 - 128, b * 128 + 128)>
@@ -83,4 +93,14 @@ func.func @weighted(%q: tensor<1x2x200x128xbf16>, %k: tensor<1x2x200x128xbf16>, 
       relative(%r, %u : tensor<2x200x128xbf16>, tensor<2x128xbf16>)
       ranges [#full] mask <causal> outs(%o : tensor<1x2x200x128xbf16>) {scale = 8.838835e-02 : f64} -> tensor<1x2x200x128xbf16>
   return %y : tensor<1x2x200x128xbf16>
+}
+
+// Relative keys that do not lie 16 bytes apart: no boxes.
+func.func @shifted(%q: tensor<1x2x200x64xbf16>, %k: tensor<1x2x200x64xbf16>, %wide: tensor<2x200x68xbf16>, %u: tensor<2x64xbf16>) -> tensor<1x2x200x64xbf16> {
+  %r = tensor.extract_slice %wide[0, 0, 4] [2, 200, 64] [1, 1, 1] : tensor<2x200x68xbf16> to tensor<2x200x64xbf16>
+  %o = tensor.empty() : tensor<1x2x200x64xbf16>
+  %y = attn.stream query(%q : tensor<1x2x200x64xbf16>) source(%k, %k : tensor<1x2x200x64xbf16>, tensor<1x2x200x64xbf16>)
+      relative(%r, %u : tensor<2x200x64xbf16>, tensor<2x64xbf16>)
+      ranges [#full] mask <causal> outs(%o : tensor<1x2x200x64xbf16>) {scale = 1.25e-01 : f64} -> tensor<1x2x200x64xbf16>
+  return %y : tensor<1x2x200x64xbf16>
 }

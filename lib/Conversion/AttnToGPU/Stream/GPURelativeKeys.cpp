@@ -35,6 +35,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "GPUStreamWarpgroups.h"
+#include "fovea/Kernels/GPU/RowAlignment.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -53,14 +54,18 @@ bool fovea::attn::multipliesRelativeKeys(StreamOp op) {
   if (op.getRelativeKeys().empty() || tiles.getLanes() != kWarpgroupRows ||
       tiles.getKey() != kRelativeTile)
     return false;
-  // Relative keys of the type of sums are not rounded.
-  auto isNarrow = [&](Value keys) {
-    return getElementTypeOrSelf(keys) == getProductType(op);
+  // Relative keys of the type of sums are not rounded, and boxes have rows that
+  // are known to lie 16 bytes apart. Tensors have no places yet.
+  FloatType type = getProductType(op);
+  auto haveBoxes = [&](Value keys) {
+    return getElementTypeOrSelf(keys) == type &&
+           (isa<TensorType>(keys.getType()) ||
+            getCopyBytes(keys, type.getWidth() / 8) == kChunkBytes);
   };
   int64_t width = cast<ShapedType>(op.getQuery().getType()).getDimSize(3),
           valueWidth = cast<ShapedType>(op.getOutput().getType()).getDimSize(3);
   return std::max(width, valueWidth) <= kMostWidth &&
-         llvm::all_of(op.getRelativeKeys(), isNarrow);
+         llvm::all_of(op.getRelativeKeys(), haveBoxes);
 }
 
 void GPUStreamLayout::placeRelativeKeys(int64_t queryRows, int64_t width) {

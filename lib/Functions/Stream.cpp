@@ -209,7 +209,12 @@ void StreamArguments::addSource(const attn::Contract &contract,
   attribute.hasLengths = source.lengths.has_value();
   attribute.hasBlocks = block != 0;
   if (source.rows) {
-    attribute.unit = source.unit;
+    // Kernels visit all rows of a unit. One of more than there are is all of
+    // them, unless the kernel is for more.
+    attribute.unit =
+        source.hasListedPositions || getShapes() == Shapes::Dynamic
+            ? source.unit
+            : std::min(source.unit, std::max<int64_t>(numStored, 1));
     attribute.hasListedPositions = source.hasListedPositions;
   }
   attributes.push_back(attribute);

@@ -79,6 +79,24 @@ def test_formula(case, N):
         near(fovea.selected(*given, **options), formula(*given, **options), type)
 
 
+@pytest.mark.parametrize("N", [1, 13, 64])
+def test_a_unit_of_more_rows_than_there_are_is_all_of_them(N):
+    """And takes as long: kernels visit the rows of a unit, of which there are a billion here."""
+    q, k, v = normal("float32", B, H, N, D), normal("float32", B, G, 30, D, seed=2), normal("float32", B, G, 30, E, seed=3)
+    rows = choose((B, G, N, 3), 1)
+    for unit in (30, 31, 1 << 40):
+        options = {"unit": unit, "causal": False}
+        out, lse = fovea.selected(q, k, v, rows, return_lse=True, **options)
+        near(out, formula(q, k, v, rows, unit=30, causal=False), "float32")
+        found = fovea.selected_backward(out, q, k, v, rows, out, lse, **options)
+        if unit == 30:
+            expected = found
+        for one, other in zip(found[:3], expected[:3], strict=True):
+            np.testing.assert_array_equal(one, other)
+    with pytest.raises(fovea.FoveaError, match="must be -1, or at least 0 and below 1, but got 1"):
+        fovea.selected(q, k, v, rows * 0 + 1, unit=1 << 40, causal=False)
+
+
 def test_a_wrong_list_is_noticed():
     (*arrays, rows), options = blocks("float32", 65)
     wrong = rows.copy()

@@ -51,6 +51,7 @@ struct PageRows {
 
 PageRows::PageRows(Checker &check, const Argument &pages)
     : data(pages.data), elementType(pages.elementType) {
+  check.notEmpty(pages);
   if (check.hasFailed())
     return;
   int64_t numPages = pages.shape[0], page = pages.shape[2];

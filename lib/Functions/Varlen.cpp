@@ -152,7 +152,8 @@ VarlenArguments::VarlenArguments(Checker &check, const TensorRef &queries,
   check.match("k", "head width", k.shape[2], q.shape[2]);
   check.match("v", "length", v.shape[0], k.shape[0]);
   check.match("v", "heads", v.shape[1], k.shape[1]);
-  check.check(k.shape[1] != 0 && q.shape[1] % k.shape[1] == 0,
+  check.check(q.shape[1] == k.shape[1] ||
+                  (k.shape[1] != 0 && q.shape[1] % k.shape[1] == 0),
               "q: found " + Twine(q.shape[1]) +
                   " heads, needed a multiple of the " + Twine(k.shape[1]) +
                   " of k");

@@ -197,6 +197,8 @@ def test_errors():
     fails(r"^v_pages: found pages 5, needed 30", v=v[:5])
     fails(r"^v_pages: found heads 1, needed 2", v=v[:, :1])
     fails(r"^k_pages: found head width 5, needed 24", k=np.ascontiguousarray(k[..., :5]))
+    fails(r"^k_pages: found width 0, needed at least 1", k=k[..., :0])
+    fails(r"^v_pages: found width 0, needed at least 1", v=v[..., :0])
     fails(r"^k_pages: found element type float64", k=k.astype(float))
     fails(r"^v_pages: found 3 heads, needed a divisor of the 4", k=k[:, [0, 0, 0]], v=v[:, [0, 0, 0]])
     fails(r"^k_pages: found rows with gaps", k=k.repeat(2, -1)[..., ::2])

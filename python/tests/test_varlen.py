@@ -79,6 +79,15 @@ def test_grouped_heads(G):
     check(fovea.varlen(*arrays, *at, causal=True), whole(*arrays, at, {"causal": True})[0])
 
 
+def test_no_heads():
+    """As `dense` takes them."""
+    (q, k, v), at = make("self", H=0, G=0)
+    out, lse = fovea.varlen(q, k, v, *at, return_lse=True)
+    assert out.shape == (*q.shape[:2], v.shape[2]) and lse.shape == (0, len(q))
+    for each, like in zip(fovea.varlen_backward(out, q, k, v, *at, out, lse), (q, k, v), strict=True):
+        assert each.shape == like.shape
+
+
 @pytest.mark.parametrize("options", OPTIONS)
 @pytest.mark.parametrize("batch", BATCHES)
 @pytest.mark.parametrize("type", ["float64", "float32", "bfloat16"])

@@ -526,6 +526,9 @@ Call::runGradient(Checker &check, const ResultMemory &places,
 
 Expected<SmallVector<OwnedTensor>> Call::fill(ArrayRef<double> values) const {
   SmallVector<OwnedTensor> results;
+  auto isHere = [&](const Argument &argument) {
+    return isOnDevice(argument.data, target);
+  };
   for (const Destination &destination : destinations) {
     if (destination.isUpdated)
       continue;
@@ -533,13 +536,25 @@ Expected<SmallVector<OwnedTensor>> Call::fill(ArrayRef<double> values) const {
     if (destination.buffer) {
       results.push_back(getView(destination.buffer->getRef()));
     } else {
+      auto make = any_of(arguments, isHere) ? allocateOnGPU : allocate;
       Expected<OwnedTensor> memory =
-          allocate(destination.elementType, destination.shape);
+          make(destination.elementType, destination.shape);
       if (!memory)
         return memory.takeError();
       results.push_back(std::move(*memory));
     }
-    fillElements(results.back().getRef(), value);
+    TensorRef result = results.back().getRef();
+    if (!isOnDevice(result.data, target)) {
+      fillElements(result, value);
+      continue;
+    }
+    Expected<OwnedTensor> filled = allocate(result.elementType, result.shape);
+    if (!filled)
+      return filled.takeError();
+    fillElements(filled->getRef(), value);
+    if (Error error = copyAll(
+            {{StridedView(filled->getRef()), StridedView(result)}}, target))
+      return std::move(error);
   }
   return results;
 }

@@ -147,6 +147,20 @@ def test_a_token_is_one_copy_of_each_side_and_waits_for_nothing():
     assert pages.attend(q).place == (CUDA, 0)
 
 
+def test_nothing_to_read():
+    """Results are where others are, and the host writes them by the driver alone."""
+    q, out = Tokens(np.ones((2, 4, 1, 16)), device=1), Tokens(np.ones((2, 4, 1, 12)), device=1)
+    for create in (kv, paged):
+        cache = create(target="gpu", device=1)
+        assert cache.attend(q).place == (CUDA, 1)
+        copies = count("cuMemcpyHtoDAsync_v2")
+        assert cache.attend(q, out=out) is out
+        assert create is paged or count("cuMemcpyHtoDAsync_v2") == copies + 1
+    values = np.empty((2, 4, 1, 12), np.float32)
+    ctypes.memmove(values.ctypes.data, out.tensor.data, values.nbytes)
+    assert not values.any()
+
+
 def test_on_a_stream_of_the_caller():
     arrays = [DeviceArray(np.zeros((2, 2, 1, width))) for width in (16, 12)]
     q = DeviceArray(np.zeros((2, 4, 1, 16)))

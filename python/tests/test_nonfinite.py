@@ -22,6 +22,11 @@ CASES = [
     for i, shape in enumerate(SHAPES)
     for j, term in enumerate([None, None, "log_weight", "bias"])
 ]
+# Products of bf16 in whole tiles, and values that fill none.
+CASES += [
+    ((130, 200, 32, E), term, mask, "bfloat16")
+    for E, term, mask in ((16, None, MASKS[1]), (40, None, MASKS[3]), (16, "log_weight", {}), (40, "bias", MASKS[2]))
+]
 
 
 def same(found, clean, dirty):

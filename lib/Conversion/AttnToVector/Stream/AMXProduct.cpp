@@ -42,6 +42,10 @@ static void forSums(KernelBuilder &b, Value end,
   }
 }
 
+Value fovea::attn::alignToDepth(KernelBuilder &b, Value rows) {
+  return b.roundDown(b.add(rows, kAMXDepth - 1), kAMXDepth);
+}
+
 void AMXProduct::emit(KernelBuilder &b,
                       function_ref<void(const Step &)> each) const {
   Type sumType = amx::TileType::get({kAMXRows, kAMXRows}, b.getF32Type());

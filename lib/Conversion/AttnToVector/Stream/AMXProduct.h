@@ -42,6 +42,9 @@ struct AMXProduct {
             llvm::function_ref<void(const Step &)> each = {}) const;
 };
 
+/// As many rows as fill whole tiles along the depth of a product.
+mlir::Value alignToDepth(KernelBuilder &b, mlir::Value rows);
+
 } // namespace fovea::attn
 
 #endif // FOVEA_LIB_CONVERSION_ATTNTOVECTOR_STREAM_AMXPRODUCT_H

@@ -6,6 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "AMXProduct.h"
 #include "fovea/Conversion/Passes.h"
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
 #include "fovea/Kernels/TargetFacts.h"
@@ -53,6 +54,21 @@ static bool copiesRows(StreamOp op, const CPUFacts &cpu) {
 /// Tasks of gradients wait for each other, so they stay short.
 static bool copiesRows(StreamBackwardOp, const CPUFacts &) { return false; }
 
+/// Vectors of queries, where no product keeps sums in vectors: each block of
+/// queries reads all rows, and adds to their gradients.
+static constexpr int64_t kAMXGradientVectors = 8;
+static bool multipliesByAMX(StreamOp, const CPUFacts &) { return false; }
+static bool multipliesByAMX(StreamBackwardOp op, const CPUFacts &cpu) {
+  auto query = cast<ShapedType>(op.getQuery().getType());
+  auto isNarrow = [](Value rows) {
+    return getElementTypeOrSelf(rows).isBF16();
+  };
+  return cpu.amx && cpu.vectorBits == 512 && isNarrow(op.getQuery()) &&
+         isNarrow(op.getOutput()) && query.getShape().back() % kAMXRows == 0 &&
+         llvm::all_of(op.getKeys(), isNarrow) &&
+         llvm::all_of(op.getValues(), isNarrow);
+}
+
 /// The cost model. A register tile of `keys` x `vectors` accumulators loads
 /// `keys + vectors` operands for `keys * vectors` products, so it is square and
 /// as large as the register file allows with room for the operands: 16
@@ -63,7 +79,9 @@ static TilesAttr chooseTiles(OpTy op, const CPUFacts &cpu, int64_t maxKeyTile) {
   auto query = cast<ShapedType>(op.getQuery().getType());
   int64_t lanes = cpu.vectorBits / (query.getElementType().isF64() ? 64 : 32);
   int64_t accumulators = cpu.numRegisters >= 32 ? 16 : 8;
-  int64_t vectors = cpu.numRegisters >= 32 ? 4 : 2;
+  int64_t vectors = multipliesByAMX(op, cpu) ? kAMXGradientVectors
+                    : cpu.numRegisters >= 32 ? 4
+                                             : 2;
 
   int64_t rows = query.getDimSize(2), block = op.getBlock();
   int64_t useful = ShapedType::isDynamic(rows) ? lanes * vectors : rows;

@@ -32,9 +32,18 @@ using namespace fovea::attn;
 /// Rows are queries, keys or columns of values.
 static constexpr int64_t kRows = kAMXRows, kDepth = kAMXDepth;
 
-/// Rows that fill whole tiles.
-static Value roundUp(KernelBuilder &b, Value rows) {
-  return b.roundDown(b.add(rows, kDepth - 1), kDepth);
+Value fovea::attn::clearSpecials(KernelBuilder &b, Value narrow) {
+  // All ones in the exponent: an infinity or a NaN.
+  auto type = cast<VectorType>(narrow.getType()).clone(b.getI16Type());
+  Value exponent = arith::ConstantOp::create(
+      b, DenseElementsAttr::get(type, APInt(16, 0x7f80)));
+  Value bits = vector::BitCastOp::create(b, type, narrow);
+  Value isFinite =
+      arith::CmpIOp::create(b, arith::CmpIPredicate::ne,
+                            arith::AndIOp::create(b, bits, exponent), exponent);
+  return arith::SelectOp::create(
+      b, isFinite, narrow,
+      arith::ConstantOp::create(b, b.getZeroAttr(narrow.getType())));
 }
 
 void StreamKernel::allocateForAMX(int64_t rows) {
@@ -80,21 +89,26 @@ void StreamKernel::packForAMX(const AMXRows &rows,
     clearRow(rows.packedKeys, b.add(target, i), 0, paddedWidth);
     clearRow(amxRows, i, 0, columns);
   });
+  transposeForAMX(amxRows, b.index(0), columns, rows.packedValues, target);
+}
+
+void StreamKernel::transposeForAMX(Value rows, Value row, int64_t columns,
+                                   Value packed, Value target, bool clears) {
   // A pair moves like one f32; shuffles do not look at its bits.
   b.loop(b.index(0), b.index(columns), lanes, [&](Value column) {
     Values tile;
     for (int64_t i = 0; i < kDepth; i += 2) {
-      auto load = [&](int64_t row) -> Value {
-        return vector::LoadOp::create(b, getNarrow(b, lanes), amxRows,
-                                      ValueRange{b.index(row), column});
+      auto load = [&](int64_t next) -> Value {
+        return vector::LoadOp::create(b, getNarrow(b, lanes), rows,
+                                      ValueRange{b.add(row, next), column});
       };
       Value pairs = vector::InterleaveOp::create(b, load(i), load(i + 1));
       tile.push_back(vector::BitCastOp::create(b, b.getVectorType(), pairs));
     }
     for (auto [i, vector] : llvm::enumerate(b.transpose(tile))) {
-      Value keys = vector::BitCastOp::create(b, getNarrow(b, kDepth), vector);
-      vector::StoreOp::create(b, keys, rows.packedValues,
-                              ValueRange{b.add(column, i), target});
+      Value turned = vector::BitCastOp::create(b, getNarrow(b, kDepth), vector);
+      vector::StoreOp::create(b, clears ? clearSpecials(b, turned) : turned,
+                              packed, ValueRange{b.add(column, i), target});
     }
   });
 }
@@ -107,7 +121,7 @@ StreamKernel::Segment StreamKernel::stageForAMX(Segment segment) {
     Value copied = memref::LoadOp::create(b, packed.end, zero);
     // A later block may read the rows of tiles that this one skips.
     Value begin = skipsTiles() ? copied : b.max(copied, segment.base);
-    Value end = b.add(segment.base, roundUp(b, segment.count));
+    Value end = b.add(segment.base, alignToDepth(b, segment.count));
     AMXRows rows = {source.spreadKeys, source.spreadValues, packed.keys,
                     packed.values};
     b.loop(begin, end, kDepth, [&](Value row) {
@@ -115,7 +129,7 @@ StreamKernel::Segment StreamKernel::stageForAMX(Segment segment) {
       packForAMX(rows, [&](Value i) { return b.add(row, i); }, count, row);
     });
     Value length = b.max(b.sub(end, begin), zero);
-    end = b.max(copied, b.add(begin, roundUp(b, length)));
+    end = b.max(copied, b.add(begin, alignToDepth(b, length)));
     memref::StoreOp::create(b, end, packed.end, zero);
     return segment;
   }
@@ -148,7 +162,7 @@ void StreamKernel::scoreByAMX(const Segment &segment) {
   product.right = queryPairs;
   product.sums = scores;
   product.sumsRow = segment.scoreRow;
-  product.numRows = roundUp(b, segment.count);
+  product.numRows = alignToDepth(b, segment.count);
   product.numColumns = b.index(tiles.getQueryLanes());
   product.depth = b.index(llvm::alignTo(width, kDepth));
   product.emit(b);
@@ -165,7 +179,7 @@ void StreamKernel::accumulateByAMX(const Segment &segment) {
   product.sums = amxSums;
   product.numRows = b.index(llvm::alignTo(valueWidth, kRows));
   product.numColumns = b.index(tiles.getQueryLanes());
-  product.depth = roundUp(b, segment.count);
+  product.depth = alignToDepth(b, segment.count);
   product.emit(b);
   // Rows beyond the last one are zeros, unless they are rows of the source.
   bool hides = mayHide(segment);
@@ -227,23 +241,12 @@ void StreamKernel::multiplyVisible(const Segment &segment, AMXProduct product) {
     for (int64_t v = 0; v < vectors; ++v)
       b.storeVector(sums[v], amxSums, {column, b.index(v * lanes)});
   });
-  // All ones in the exponent: an infinity or a NaN.
-  auto bitType = VectorType::get({kDepth}, b.getI16Type());
-  Value exponent = arith::ConstantOp::create(
-      b, DenseElementsAttr::get(bitType, APInt(16, 0x7f80)));
   b.loop(b.index(0), b.index(valueWidth), 1, [&](Value column) {
     b.loop(b.index(0), product.depth, kDepth, [&](Value key) {
       Value values =
           vector::LoadOp::create(b, getNarrow(b, kDepth), segment.values,
                                  ValueRange{column, b.add(segment.base, key)});
-      Value bits = vector::BitCastOp::create(b, bitType, values);
-      Value isFinite = arith::CmpIOp::create(
-          b, arith::CmpIPredicate::ne, arith::AndIOp::create(b, bits, exponent),
-          exponent);
-      Value finite = arith::SelectOp::create(
-          b, isFinite, values,
-          arith::ConstantOp::create(b, b.getZeroAttr(values.getType())));
-      vector::StoreOp::create(b, finite, amxValues,
+      vector::StoreOp::create(b, clearSpecials(b, values), amxValues,
                               ValueRange{column, b.add(segment.scoreRow, key)});
     });
   });

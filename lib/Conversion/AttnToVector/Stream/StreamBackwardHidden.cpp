@@ -22,7 +22,7 @@ using namespace mlir;
 using namespace fovea::attn;
 
 void StreamBackwardKernel::findSpecialQueries() {
-  if (!hasScores())
+  if (!hasScores() && !usesAMX)
     return;
   auto own = [](Value row) { return row; };
   queriesAreSpecial =
@@ -33,7 +33,8 @@ void StreamBackwardKernel::findSpecialQueries() {
 
 void StreamBackwardKernel::startSpecialKeys(const Segment &tile) {
   keysAreSpecial = Value();
-  keyChain = hasScores() && mayHide(tile) ? b.splat(0.0) : Value();
+  bool asks = hasScores() || arithmeticOf(tile) == Arithmetic::AMX;
+  keyChain = asks && mayHide(tile) ? b.splat(0.0) : Value();
 }
 
 /// The product of a key that is not finite is none with any query.

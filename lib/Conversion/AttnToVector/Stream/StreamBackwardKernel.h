@@ -164,6 +164,24 @@ private:
                 mlir::ValueRange sums, Value factor);
   void storeQueryGradients();
 
+  // Products by AMX (StreamBackwardAMX.cpp).
+  void allocateForGradients();
+  /// Copies the rows of a tile, and keys transposed; zeros fill both up.
+  Segment stageForGradients(Segment tile);
+  /// The factors of a block of queries, and sums that start with zeros.
+  void packForGradients(Value query, Value numQueries,
+                        llvm::ArrayRef<Segment> segments);
+  void scoreGradientsByAMX(const Segment &tile);
+  void narrowGradients(const Segment &tile);
+  void multiplyGradients(const Segment &tile);
+  void addSumsToRows(const Segment &tile, Value sums, Value target,
+                     int64_t columns, Value factor = {});
+  void finishQueryGradients();
+  /// Whether factors of a tile were cleared of something, which `addSpecials`
+  /// adds; null where they are not.
+  Value isSpecial(const Segment &tile);
+  void addSpecials(Segment tile);
+
   // Gradients of log weights and biases (StreamBackwardTerms.cpp).
   void allocateTermSums();
   void clearTermSums();
@@ -213,6 +231,15 @@ private:
 
   // Scratch.
   Value stagedGradients, packedGradients, scoreGradients, queryGradients;
+  /// Of AMX, in bf16: rows of output gradients and their pairs along columns;
+  /// pairs of rows, for products along queries; keys and values of a tile, and
+  /// keys transposed; weights and gradients of scores, and pairs of the latter.
+  Value stagedGradientPairs, outputGradientPairs, queryRowPairs,
+      outputGradientRowPairs, tileKeys, tileValues, tileKeyColumns,
+      narrowScores, narrowGradientRows, scoreGradientPairs;
+  bool clearsFactors = false; // of what is not finite
+  /// And its sums: gradients of rows, and of queries, transposed.
+  Value keySums, valueSums, queryGradientColumns;
   /// Gradients of products, where they are not those of scores.
   Value productGradients;
   /// Gradients of what the region reads, a tile for each read.

@@ -56,6 +56,8 @@ StreamKernel::StreamKernel(StreamOp op, OpBuilder &builder, Options options)
 /// alone would take as long. Whether they are all copied depends on the call,
 /// too (`isWorthPacking`).
 bool StreamKernel::packsRows() {
+  if (padsRows)
+    return false;
   SmallVector<StreamOp::Source> list = op.getSourceList();
   if (op.getBlock() != 0 || tiles.getQuery() <= tiles.getQueryLanes() ||
       list.size() != 1 || list.front().codes)
@@ -348,7 +350,7 @@ void StreamKernel::emitQueryBlock(Value query, Value numQueries,
   blockQuery = query;
   blockQueries = numQueries;
   if (usesPairs)
-    packQueryPairs(query, numQueries);
+    packPairs({queryRows, stagedPairs, queryPairs, width}, query, numQueries);
   if (isAny(Arithmetic::InPlace) || isAny(Arithmetic::Packed) ||
       isAny(Arithmetic::Converted))
     packQueries(query, numQueries);

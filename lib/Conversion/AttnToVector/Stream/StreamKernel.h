@@ -38,6 +38,8 @@ namespace fovea::attn {
 
 /// A vector of bf16.
 mlir::VectorType getNarrow(KernelBuilder &b, int64_t elements);
+/// Such a vector with zeros for NaN and infinities.
+mlir::Value clearSpecials(KernelBuilder &b, mlir::Value narrow);
 
 class StreamKernel {
 public:
@@ -239,7 +241,9 @@ protected:
   void finish(Value query, Value numQueries, const State &state);
 
   // The same stages on pairs of bf16 (StreamPairs.cpp).
-  void packQueryPairs(Value query, Value numQueries);
+  /// Packs rows of a block of queries as pairs of columns, through `staged`:
+  /// rows of that without a query are zeros.
+  void packPairs(const RowPack &pack, Value query, Value numQueries);
   void packValuePairs(const Segment &segment);
   /// Sets whole vectors of a row of bf16 to zero, from that with `column` on.
   void clearRow(Value memref, Value row, int64_t column, int64_t width);
@@ -258,6 +262,10 @@ protected:
   /// Copies the first `count` of 32 rows, and zeros for the others.
   void packForAMX(const AMXRows &rows, llvm::function_ref<Value(Value)> rowOf,
                   Value count, Value target);
+  /// Transposes 32 rows from `row` on: to columns of `packed` from `target` on;
+  /// zeros for what is not finite if `clears`.
+  void transposeForAMX(Value rows, Value row, int64_t columns, Value packed,
+                       Value target, bool clears = false);
   Segment stageForAMX(Segment segment);
   void scoreByAMX(const Segment &segment);
   void accumulateByAMX(const Segment &segment);
@@ -284,6 +292,8 @@ protected:
                         Value end, Value count);
   Value positionOf(const Segment &segment, Value entry);
   Segment stage(Segment segment);
+  /// Copies the rows of a segment to rows of the state's type.
+  Segment convert(Segment segment);
   bool packsRows();
   Value isWorthPacking();
   bool areNarrow(const StreamOp::Source &source);

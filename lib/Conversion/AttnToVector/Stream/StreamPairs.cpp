@@ -43,26 +43,30 @@ void StreamKernel::clearRow(Value memref, Value row, int64_t column,
          });
 }
 
-void StreamKernel::packQueryPairs(Value query, Value numQueries) {
+void StreamKernel::packPairs(const RowPack &pack, Value query,
+                             Value numQueries) {
   int64_t queries = tiles.getQueryLanes(), pairs = 2 * lanes;
+  int64_t width = pack.width, paddedWidth = llvm::alignTo(width, pairs);
   b.loop(b.index(0), numQueries, 1, [&](Value row) {
     if (width % pairs != 0)
-      clearRow(stagedPairs, row, width, llvm::alignTo(width, pairs));
-    b.copyRow(queryRows, b.add(query, row), stagedPairs, row, width);
+      clearRow(pack.staged, row, width, paddedWidth);
+    b.copyRow(pack.rows, b.add(query, row), pack.staged, row, width);
   });
+  b.loop(numQueries, b.extent(pack.staged, 0), 1,
+         [&](Value row) { clearRow(pack.staged, row, 0, paddedWidth); });
   // A pair moves like one f32; shuffles do not look at its bits.
   b.loop(b.index(0), b.index(queries), lanes, [&](Value row) {
     b.loop(b.index(0), b.index(width), pairs, [&](Value column) {
       Values tile;
       for (int64_t i = 0; i < lanes; ++i) {
-        Value part = vector::LoadOp::create(b, getNarrow(b, pairs), stagedPairs,
+        Value part = vector::LoadOp::create(b, getNarrow(b, pairs), pack.staged,
                                             ValueRange{b.add(row, i), column});
         tile.push_back(vector::BitCastOp::create(b, b.getVectorType(), part));
       }
       Value pairRow = half(b, column);
       for (auto [i, vector] : llvm::enumerate(b.transpose(tile))) {
         Value part = vector::BitCastOp::create(b, getNarrow(b, pairs), vector);
-        vector::StoreOp::create(b, part, queryPairs,
+        vector::StoreOp::create(b, part, pack.packed,
                                 ValueRange{b.add(pairRow, i), b.mul(row, 2)});
       }
     });

@@ -197,6 +197,10 @@ StreamKernel::Segment StreamKernel::stage(Segment segment) {
   }
   if (arithmeticOf(segment) == Arithmetic::AMX)
     return stageForAMX(segment);
+  return convert(segment);
+}
+
+StreamKernel::Segment StreamKernel::convert(Segment segment) {
   auto copy = [&](Value from, Value to, int64_t columns) {
     b.loop(segment.skip, segment.count, 1, [&](Value offset) {
       Value row = segment.kind == Segment::Table ? tableRow(segment, offset)

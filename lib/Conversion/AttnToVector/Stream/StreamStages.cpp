@@ -332,7 +332,8 @@ StreamKernel::loopOverRows(const RowLoop &rows, ValueRange carried,
 StreamKernel::Values StreamKernel::rowsOf(const Segment &segment, Value offset,
                                           int64_t count) {
   bool gathers = segment.kind == Segment::Table &&
-                 arithmeticOf(segment) != Arithmetic::Converted;
+                 arithmeticOf(segment) != Arithmetic::Converted &&
+                 arithmeticOf(segment) != Arithmetic::AMX;
   Values rows;
   for (int64_t i = 0; i < count; ++i) {
     Value entry = b.add(offset, i);

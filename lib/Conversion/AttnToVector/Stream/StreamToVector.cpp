@@ -80,10 +80,9 @@ static LogicalResult lowerStreamBackward(StreamBackwardOp op,
   builder.setInsertionPoint(op);
   LogicalResult result = failure();
   if (succeeded(derivatives) && succeeded(checkReads(op, *derivatives)))
-    result = StreamBackwardKernel(op, forward, *derivatives, builder,
-                                  lowering.module,
-                                  {lowering.manageCache, /*bf16Pairs=*/false,
-                                   /*amx=*/false})
+    result = StreamBackwardKernel(
+                 op, forward, *derivatives, builder, lowering.module,
+                 {lowering.manageCache, /*bf16Pairs=*/false, lowering.cpu.amx})
                  .emit();
   forward.erase();
   return result;

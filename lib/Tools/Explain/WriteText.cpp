@@ -124,9 +124,10 @@ static std::string describeParallelism(ArrayRef<ParallelLoop> loops) {
   interleave(
       loops, os,
       [&](const ParallelLoop &loop) {
-        os << (loop.tasks ? count(*loop.tasks) : "as many as the run decides")
-           << (loop.body.empty() ? " blocks of a launch"
-                                 : " tasks of " + loop.body);
+        os << (loop.tasks ? count(*loop.tasks) + " " : "")
+           << (loop.body.empty() ? "blocks of a launch"
+                                 : "tasks of " + loop.body)
+           << (loop.tasks ? "" : " (their number is known when it runs)");
       },
       ", ");
   return text;

@@ -20,7 +20,7 @@ LEFT = {
     "deepseek_v4": r"it has no linalg for aten.empty_strided",
     "jetmoe": r"extents of results of aten.slice.Tensor at .* are numbers of tensors, known only when it runs",
 }  # fmt: skip
-#: All that have a small form.
+#: All of which there are programs.
 NAMES = """
 afmoe albert apertus apertus1p5_text arcee aria_text axk1 axk2 bart beam beit bert bert-generation big_bird bigbird_pegasus biogpt bit
 bitnet blenderbot blenderbot-small bloom camembert codegen cohere cohere2 cohere2_moe convbert cpmant ctrl cvt cwm data2vec-text
@@ -38,8 +38,8 @@ roberta-prelayernorm roformer rwkv sarvam_mla sarvam_moe seamless_m4t seamless_m
 stablelm starcoder2 swiftformer switch_transformers t5 tapas textnet trocr ultrabert umt5 vaultgemma vit vit_msn whisper xglm
 xlm-roberta xlm-roberta-xl xlnet xlstm yoso youtu
 """.split()
-# A program of each takes a second or two: where some tests are chosen, one of eight of these.
-CHOSEN = NAMES[3::8] if int(os.environ.get("FOVEA_EVERY", 1)) > 1 else NAMES
+# A program of each takes a second or two: where some tests are chosen, one of 16 of these.
+CHOSEN = NAMES[3::16] if int(os.environ.get("FOVEA_EVERY", 1)) > 1 else NAMES
 
 
 @pytest.mark.parametrize("name", CHOSEN)

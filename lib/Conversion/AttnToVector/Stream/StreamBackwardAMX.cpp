@@ -6,7 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// The five products of a tile of bf16 rows, all with sums of f32:
+// The five products of a tile of bf16 rows, none of which is a diagonal, all
+// with sums of f32:
 //
 //   S[row][L]   = keys[row][D] queryPairs[D / 2][L][2]
 //   dP[row][L]  = values[row][E] outputGradientPairs[E / 2][L][2]
@@ -56,23 +57,18 @@ void StreamBackwardKernel::allocateForGradients() {
 
 StreamKernel::Segment StreamBackwardKernel::stageForGradients(Segment tile) {
   Value end = alignToDepth(b, tile.count);
-  Value skip = b.min(tile.skip, tile.count);
   auto copy = [&](Value from, Value to, int64_t columns) {
     int64_t padded = llvm::alignTo(columns, kAMXDepth);
-    auto clear = [&](Value low, Value high) {
-      b.loop(low, high, 1, [&](Value offset) {
-        StreamKernel::clearRow(to, offset, 0, padded);
-      });
-    };
-    clear(b.index(0), skip);
-    b.loop(skip, tile.count, 1, [&](Value offset) {
+    b.loop(b.index(0), tile.count, 1, [&](Value offset) {
       Value row = tile.kind == Segment::Table ? tableRow(tile, offset)
                                               : b.add(tile.base, offset);
       if (columns != padded)
         StreamKernel::clearRow(to, offset, columns, padded);
       b.copyRow(from, row, to, offset, columns);
     });
-    clear(tile.count, end);
+    b.loop(tile.count, end, 1, [&](Value offset) {
+      StreamKernel::clearRow(to, offset, 0, padded);
+    });
   };
   copy(tile.keys, tileKeys, width);
   copy(tile.values, tileValues, valueWidth);
@@ -152,15 +148,11 @@ void StreamBackwardKernel::scoreGradientsByAMX(const Segment &tile) {
 void StreamBackwardKernel::narrowGradients(const Segment &tile) {
   Value gradients = productGradientsOf(tile);
   Value end = alignToDepth(b, tile.count), none = b.splat(0.0);
-  auto clear = [&](Value low, Value high) {
-    b.loop(low, high, 1, [&](Value offset) {
-      for (int64_t v = 0; v < vectors; ++v)
-        for (Value rows : {scores, gradients})
-          b.storeVector(none, rows, {offset, b.index(v * lanes)});
-    });
-  };
-  clear(b.index(0), b.min(tile.skip, tile.count));
-  clear(tile.count, end);
+  b.loop(tile.count, end, 1, [&](Value offset) {
+    for (int64_t v = 0; v < vectors; ++v)
+      for (Value rows : {scores, gradients})
+        b.storeVector(none, rows, {offset, b.index(v * lanes)});
+  });
   VectorType narrow = getNarrow(b, lanes);
   auto maskType = VectorType::get({lanes}, b.getI1Type());
   int64_t columns = cast<MemRefType>(narrowScores.getType()).getDimSize(1);
@@ -220,7 +212,7 @@ void StreamBackwardKernel::multiplyGradients(const Segment &tile) {
 void StreamBackwardKernel::addSumsToRows(const Segment &tile, Value sums,
                                          Value target, int64_t columns,
                                          Value factor) {
-  b.loop(tile.skip, tile.count, 1, [&](Value offset) {
+  b.loop(b.index(0), tile.count, 1, [&](Value offset) {
     Value row = targetRow(tile, offset);
     forEachColumns(columns, [&](Value column, int64_t count) {
       Values found;

@@ -14,6 +14,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/BuiltinOps.h"
@@ -228,7 +229,7 @@ llvm::Expected<Kernel> Call::compileFunction(const CompileOptions &options,
   MLIRContext context(MLIRContext::Threading::DISABLED);
   context.loadDialect<arith::ArithDialect, attn::AttnDialect,
                       bufferization::BufferizationDialect, func::FuncDialect,
-                      linalg::LinalgDialect, math::MathDialect,
+                      linalg::LinalgDialect, math::MathDialect, scf::SCFDialect,
                       tensor::TensorDialect>();
   OpBuilder b(&context);
   llvm::Expected<SmallVector<std::unique_ptr<Region>>> regions =

@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "fovea/Functions/KVCache.h"
+#include "RowRuns.h"
 #include "TokenFile.h"
 #include "TokenMask.h"
 #include "fovea/ExecutionEngine/Elements.h"
@@ -64,21 +65,18 @@ Error KVCache::append(const TensorRef &k, const std::optional<TensorRef> &v,
     return check.takeError();
   if (Error error = tokens.makeReadable())
     return error;
-  // Entries that get as many tokens in the same place are one copy.
-  SmallVector<ElementCopy, 2> copies;
+  // Entries that get as many tokens in the same place are one run.
+  SmallVector<RowRun, 2> runs;
   for (int64_t first = 0, end; first < getBatch(); first = end) {
     int64_t count = added[first], length = lengths[first];
     for (end = first + 1;
          end < getBatch() && added[end] == count && lengths[end] == length;)
       ++end;
-    if (count == 0)
-      continue;
-    for (auto [side, own] : enumerate(getHeadsFirst(memory)))
-      copies.push_back(
-          {tokens.getRows(side, 0, count).slice(0, first, end - first),
-           own.slice(2, length, count).slice(0, first, end - first)});
+    if (count > 0)
+      runs.push_back({first, 0, first, length, count, end - first});
   }
-  if (Error error = copyAll(copies, memory.target))
+  if (Error error = copyRuns(tokens.getSides(), getHeadsFirst(memory), runs,
+                             memory.target))
     return error;
   for (auto [count, length] : zip_equal(added, lengths))
     length += count;

@@ -125,6 +125,13 @@ public:
     return llvm::Error::success();
   }
 
+  /// Keys, and values if there are any.
+  llvm::SmallVector<StridedView, 2> getSides() const {
+    llvm::SmallVector<StridedView, 2> sides;
+    for (const Argument &array : arrays)
+      sides.emplace_back(array.getRef());
+    return sides;
+  }
   /// Keys, side 0, or values.
   StridedView getRows(size_t side, int64_t first, int64_t count) const {
     return StridedView(arrays[side].getRef()).slice(2, first, count);

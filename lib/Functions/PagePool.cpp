@@ -58,3 +58,10 @@ void PagePool::claim(ArrayRef<int32_t> pages) {
   std::lock_guard lock(mutex);
   erase_if(freePages, [&](int32_t page) { return numOwners[page] > 0; });
 }
+
+Error PagePool::copy(ArrayRef<StridedView> tokens, ArrayRef<RowRun> runs) {
+  std::unique_lock lock(emulated, std::defer_lock);
+  if (memory.target == Target::GPUEmulator)
+    lock.lock();
+  return copyRuns(tokens, getHeadsFirst(memory), runs, memory.target);
+}

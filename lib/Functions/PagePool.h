@@ -10,6 +10,7 @@
 #define FOVEA_LIB_FUNCTIONS_PAGEPOOL_H
 
 #include "NewTokens.h"
+#include "RowRuns.h"
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -37,9 +38,15 @@ public:
   /// Takes pages that are free, or shares them.
   void claim(llvm::ArrayRef<int32_t> pages);
 
+  /// Copies rows of tokens, or of other pages if there are none, to pages.
+  llvm::Error copy(llvm::ArrayRef<StridedView> tokens,
+                   llvm::ArrayRef<RowRun> runs);
+
 private:
   TokenMemory memory;
   mutable std::mutex mutex;
+  /// Emulated kernels write all of the memory.
+  std::mutex emulated;
   /// Of each page.
   std::vector<int32_t> numOwners;
   /// The next to be taken is the last one.

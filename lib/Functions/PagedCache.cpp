@@ -117,33 +117,28 @@ Error PagedCache::append(const TensorRef &k, const std::optional<TensorRef> &v,
                ", those of " + Twine(getNumPages()) + " that are free");
     return check.takeError();
   }
-  SmallVector<StridedView, 2> own = getHeadsFirst(pool->getMemory());
-  SmallVector<ElementCopy, 2> copies;
+  SmallVector<RowRun, 4> copies, runs;
   auto next = taken->begin();
   for (auto [entry, count] : enumerate(added)) {
     std::vector<int32_t> &table = tables[entry];
     int64_t length = lengths[entry];
     if (shared[entry] >= 0) {
       table.back() = *next++;
-      for (const StridedView &side : own) {
-        StridedView rows = side.slice(2, 0, length % page);
-        copies.push_back(
-            {rows.slice(0, shared[entry], 1), rows.slice(0, table.back(), 1)});
-      }
+      copies.push_back({shared[entry], 0, table.back(), 0, length % page});
     }
     for (int64_t done = 0; done < count;) {
       int64_t place = (length + done) % page;
       if (place == 0)
         table.push_back(*next++);
       int64_t run = std::min(count - done, page - place);
-      for (auto [side, memory] : enumerate(own))
-        copies.push_back(
-            {tokens.getRows(side, done, run).slice(0, entry, 1),
-             memory.slice(0, table.back(), 1).slice(2, place, run)});
+      runs.push_back(
+          {static_cast<int64_t>(entry), done, table.back(), place, run});
       done += run;
     }
   }
-  Error error = copyAll(copies, getTarget());
+  Error error = pool->copy({}, copies);
+  if (!error)
+    error = pool->copy(tokens.getSides(), runs);
   bool hasFailed(error);
   for (auto [entry, count] : enumerate(added)) {
     std::vector<int32_t> &table = tables[entry];

@@ -68,10 +68,10 @@ static constexpr StringLiteral kSlowOpenOperations[] = {
     "fast_multipole_linear",
     "fast_multipole_linear_backward"};
 /// Those whose kernels for all lengths are as fast on GPUs: keys of one query,
-/// and numbers of rows and of sequences that are first extents of arrays, by
-/// which no thread divides.
+/// and numbers of rows and of sequences by which no thread divides.
 static constexpr StringLiteral kOpenOnGPUs[] = {
-    "fast_multipole_decode", "packed_batch", "packed_places", "packed_rows"};
+    "cache_rows", "fast_multipole_decode", "packed_batch", "packed_places",
+    "packed_rows"};
 
 bool functions::leavesLengthsOpen(StringRef op, Target target) {
   if (target != Target::CPU && target != Target::Reference)

@@ -118,11 +118,12 @@ def test_errors_of_fast_multipole():
 
 
 def test_one_kernel_for_all_lengths():
-    """Of as many queries; of pages, whenever those of a sequence double, one that lists rows and one that reads them."""
+    """Of as many queries; of pages, whenever those of a sequence double, one that lists rows and one that reads them, and
+    one that places tokens."""
     q, k, v = make(B=2, H=4, G=2, N=300, D=24, E=20)
     caches = {
         "kv": (fovea.KVCache(2, 2, 24, 20, capacity=300, target="gpu-sim"), 1),
-        "paged": (fovea.PagedCache(160, 4, 2, 24, 20, batch=2, target="gpu-sim"), 6),
+        "paged": (fovea.PagedCache(160, 4, 2, 24, 20, batch=2, target="gpu-sim"), 7),
     }
     for name, (cache, most) in caches.items():
         lengths = 1, 2, 3, 5, 17, 18, 30, 31, 32, 255, 256, 257, 299, 300
@@ -157,3 +158,74 @@ def test_own_caches_have_one_kernel():
         assert count(11, 12) == 2
     finally:
         fovea.set_shapes(before)
+
+
+@pytest.mark.parametrize("kind", ["kv", "paged"])
+@pytest.mark.parametrize("layout", ["bhnd", "bnhd"])
+@pytest.mark.parametrize("type", TYPES)
+def test_tokens_of_many_sequences(type, layout, kind, tmp_path):
+    """One kernel copies tokens of sequences whose lengths differ, here with odd widths and from arrays with gaps: what
+    the cache holds is the same as where the host copies each."""
+    batch, heads, widths = 9, 3, (5, 7)
+    random = np.random.default_rng(7)
+    given = {"dtype": TYPES[type], "layout": layout}
+
+    def create(target):
+        if kind == "kv":
+            return fovea.KVCache(batch, heads, *widths, capacity=23, target=target, **given)
+        return fovea.PagedCache(90, 4, heads, *widths, batch=batch, target=target, **given)
+
+    def tokens(count):
+        for width in widths:
+            # Rows that others lie between, behind something that must not be read.
+            whole = np.full((batch, heads, count + 2, width + 3), np.nan, TYPES[type])
+            whole[:, :, 1:-1, :width] = random.standard_normal((batch, heads, count, width)).astype(TYPES[type])
+            whole = own(whole, layout)
+            yield whole[:, :, 1:-1, :width] if layout == "bhnd" else whole[:, 1:-1, :, :width]
+
+    def content(cache):
+        cache.save(tmp_path / "cache")
+        return (tmp_path / "cache").read_bytes()
+
+    cache, host = create("gpu-sim"), create("cpu")
+    assert content(cache) == content(host)
+    for count, lengths in (
+        (9, [0, 1, 2, 3, 4, 5, 7, 8, 9]),
+        (1, None),
+        (6, [6, 0, 5, 1, 4, 2, 3, 0, 6]),
+        (1, [1, 0] * 4 + [1]),
+        (3, None),
+    ):
+        rows = list(tokens(count))
+        for each in (cache, host):
+            each.append(*rows, lengths=lengths)
+        assert content(cache) == content(host)
+    # More than there is room for: nothing changes.
+    before = content(cache)
+    for each in (cache, host):
+        with pytest.raises(ValueError, match="^k: found"):
+            each.append(*tokens(400), lengths=[1] * 8 + [400])
+    assert content(cache) == before
+    # Forks, whose last pages are copied first.
+    forks = [each.fork() for each in (cache, host)]
+    for count in (1, 2):
+        rows, others = list(tokens(count)), list(tokens(count))
+        for each, fork in zip((cache, host), forks):
+            fork.append(*others)
+            each.append(*rows)
+        assert content(cache) == content(host) != content(forks[0])
+        assert content(forks[0]) == content(forks[1])
+
+
+def test_one_kernel_places_all_tokens():
+    """Whatever the numbers of sequences and tokens, and the cache; a few sequences are copied without one."""
+    widths, before = (11, 13), _fovea.cache_statistics()[2]
+    for batch in (7, 4, 12):
+        for cache in (
+            fovea.KVCache(batch, 1, *widths, capacity=9 + batch, target="gpu-sim"),
+            fovea.PagedCache(99, 4, 1, *widths, batch=batch, target="gpu-sim"),
+        ):
+            for count in (1, 2, 3):
+                rows = [np.ones((batch, 1, count, width), np.float32) for width in widths]
+                cache.append(*rows, lengths=[b % (count + 1) for b in range(batch)])
+    assert _fovea.cache_statistics()[2] - before == 1

@@ -66,6 +66,41 @@ protected:
     options.target = target;
     return llvm::cantFail(KVCache::create(B, G, D, capacity, options));
   }
+  /// What a token of `batch` sequences of their own lengths asks of the driver;
+  /// their pages are another cache's, too.
+  std::vector<std::string> countToken(int64_t batch, bool isPaged) {
+    Array k = makeRandom({batch, G, 5, D}, 1),
+          v = makeRandom({batch, G, 5, E}, 2),
+          one = makeRandom({batch, G, 1, D}, 3),
+          two = makeRandom({batch, G, 1, E}, 4);
+    DeviceArray keys(k), values(v), key(one), value(two);
+    std::vector<int64_t> lengths(batch);
+    for (int64_t entry = 0; entry < batch; ++entry)
+      lengths[entry] = 1 + entry % 5;
+    int64_t shape[] = {batch};
+    TensorRef counts{lengths.data(), ElementType::I64, shape};
+    if (!isPaged) {
+      KVCacheOptions options;
+      options.valueWidth = E;
+      options.target = Target::GPU;
+      KVCache cache = llvm::cantFail(KVCache::create(batch, G, D, 9, options));
+      EXPECT_EQ(getText(cache.append(keys, TensorRef(values), counts)), "");
+      fake->calls.clear();
+      EXPECT_EQ(getText(cache.append(key, TensorRef(value))), "");
+      return fake->calls;
+    }
+    PagedCacheOptions options;
+    options.batch = batch;
+    options.valueWidth = E;
+    options.target = Target::GPU;
+    PagedCache cache =
+        llvm::cantFail(PagedCache::create(5 * batch, 4, G, D, options));
+    EXPECT_EQ(getText(cache.append(keys, TensorRef(values), counts)), "");
+    PagedCache fork = llvm::cantFail(cache.fork());
+    fake->calls.clear();
+    EXPECT_EQ(getText(fork.append(key, TensorRef(value))), "");
+    return fake->calls;
+  }
   size_t countWaits() const {
     return fake->count("cuCtxSynchronize") +
            fake->count("cuStreamSynchronize") +
@@ -106,6 +141,71 @@ TEST_F(GPUCachesTest, AppendIsWorkOfTheStream) {
   EXPECT_EQ(moved.getDevice(), 1);
   Array q = makeRandom({B, 4, 1, D}, 3);
   expectNear(get(loaded.attend(q)).output, get(host.attend(q)).output, 0);
+}
+
+TEST_F(GPUCachesTest, AnAppendIsAsManyCallsForAllNumbersOfSequences) {
+  for (bool isPaged : {false, true}) {
+    // The first call loads the module.
+    countToken(32, isPaged);
+    std::vector<std::string> few = countToken(16, isPaged),
+                             many = countToken(64, isPaged);
+    EXPECT_EQ(few, many);
+    // A list, and a kernel for keys and one for values. Pages before that.
+    EXPECT_EQ(llvm::count(many, "cuMemcpyHtoDAsync_v2"), isPaged ? 2 : 1);
+    EXPECT_EQ(llvm::count(many, "cuLaunchKernel"), isPaged ? 4 : 2);
+    EXPECT_EQ(llvm::count(many, "cuMemcpy2DAsync_v2"), 0);
+    EXPECT_EQ(llvm::count(many, "cuCtxSynchronize"), 0);
+    EXPECT_EQ(llvm::count(many, "cuStreamSynchronize"), 0);
+    EXPECT_EQ(fake->lastStream, stream);
+  }
+}
+
+TEST_F(GPUCachesTest, TokensInAnyOrderAreReadByTheDriver) {
+  constexpr int64_t batch = 9;
+  Array rows = makeRandom({batch, G, D, 1}, 1);
+  DeviceArray tokens(rows);
+  TensorRef whole = tokens;
+  int64_t shape[] = {batch, G, 1, D / 2}, strides[] = {G * D, D, D, 2},
+          lengths[] = {1, 0, 1, 0, 1, 0, 1, 0, 1}, numEntries[] = {batch};
+  TensorRef columns{whole.data, whole.elementType, shape, strides};
+  KVCacheOptions options;
+  options.target = Target::GPU;
+  KVCache cache = llvm::cantFail(KVCache::create(batch, G, D / 2, 4, options));
+  EXPECT_EQ(
+      getText(cache.append(columns, columns,
+                           TensorRef{lengths, ElementType::I64, numEntries})),
+      "");
+  // Five sequences, keys and values, and heads.
+  EXPECT_EQ(fake->count("cuMemcpy2DAsync_v2"), 5 * 2 * size_t(G));
+  EXPECT_EQ(fake->count("cuLaunchKernel"), 0u);
+}
+
+TEST_F(GPUCachesTest, AKernelThatFailsChangesNothing) {
+  constexpr int64_t batch = 9;
+  Array rows = makeRandom({batch, G, 3, D}, 1);
+  DeviceArray tokens(rows);
+  PagedCacheOptions options;
+  options.batch = batch;
+  options.target = Target::GPU;
+  PagedCache cache = llvm::cantFail(PagedCache::create(30, 2, G, D, options));
+  EXPECT_EQ(getText(cache.append(tokens, TensorRef(tokens))), "");
+  EXPECT_EQ(cache.getNumFreePages(), 12);
+  PagedCache fork = llvm::cantFail(cache.fork());
+  // Of pages that are shared, and of tokens.
+  for (int successes : {0, 1, 2, 3}) {
+    fake->failing = "cuLaunchKernel";
+    fake->result = 700;
+    fake->successes = successes;
+    int64_t shape[] = {batch};
+    std::vector<int64_t> ones(batch, 1);
+    EXPECT_THAT(
+        getText(cache.append(tokens, TensorRef(tokens),
+                             TensorRef{ones.data(), ElementType::I64, shape})),
+        testing::HasSubstr("CUDA_ERROR"));
+    fake->failing = "";
+    EXPECT_EQ(cache.getNumFreePages(), 12);
+    EXPECT_EQ(cache.getLengths(), fork.getLengths());
+  }
 }
 
 TEST_F(GPUCachesTest, GroupsAreAddedWithoutTheHost) {

@@ -64,6 +64,13 @@ runAttention(Call &call, Checker &check, const Checker::Attention &arguments,
   return result;
 }
 
+/// `dense` of the tokens of a cache: kernels for GPUs are for any numbers of
+/// queries and keys.
+llvm::Expected<AttentionResult> denseOfCache(const TensorRef &q,
+                                             const TensorRef &k,
+                                             const TensorRef &v,
+                                             const DenseOptions &options);
+
 /// What a gradient needs of the forward function.
 struct Backward {
   const TensorRef &dOut;

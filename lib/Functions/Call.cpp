@@ -73,7 +73,7 @@ bool Call::leavesOpen(bool isOpen, Declared declared, ArrayRef<int64_t> shape,
   if (extent.symbol.empty() && !extent.factor)
     return true;
   if (!extent.isLength() || extent.isStatic ||
-      (!onlyOpen.empty() && extent.symbol != onlyOpen))
+      (!onlyOpen.empty() && !onlyOpen.contains(extent.symbol)))
     return false;
   // The type tells which extents broadcast.
   if (!extent.mayBroadcast || shape[dim] != 1)

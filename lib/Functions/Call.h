@@ -161,9 +161,9 @@ public:
 
   /// Compiles a kernel for the lengths of this call alone.
   void fixLengths() { hasFixedLengths = true; }
-  /// Compiles one for the lengths of this call but for that with the letter
-  /// `symbol`, which it leaves open.
-  void openLength(llvm::StringLiteral symbol) { onlyOpen = symbol; }
+  /// Compiles one for the lengths of this call but for those with one of these
+  /// letters, which it leaves open. Without any, nothing changes.
+  void openLengths(llvm::StringLiteral symbols) { onlyOpen = symbols; }
 
   /// Runs the operation. The results are those of `result`, in order.
   llvm::Expected<llvm::SmallVector<OwnedTensor>> run();
@@ -333,7 +333,7 @@ private:
   ResultMemory memory;
   unsigned numResults = 0;
   bool hasFixedLengths = false;
-  /// The one length that is left open, or none.
+  /// The letters of the only lengths that are left open, or none.
   llvm::StringRef onlyOpen;
   Body body;
   /// The score regions, and the first of what they capture among the values of

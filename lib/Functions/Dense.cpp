@@ -9,6 +9,7 @@
 #include "fovea/Functions/Dense.h"
 #include "AttentionCall.h"
 #include "ScoreArguments.h"
+#include "fovea/Kernels/HeadRows.h"
 #include "llvm/ADT/STLExtras.h"
 
 using namespace llvm;
@@ -71,26 +72,43 @@ static bool addDense(Call &call, Checker &check,
   return !options.sink && (numKeys == 0 || options.window == 0);
 }
 
-/// Whether kernels for few queries on GPUs read keys whose number grows with
-/// each call. Those for any number of keys read as much as others: parts of
-/// keys are counted as they run.
-static bool readsTokenByToken(const Argument &q, Target target) {
-  constexpr int64_t kMostQueries = 16;
-  return (target == Target::GPU || target == Target::GPUEmulator) &&
-         q.shape[2] <= kMostQueries && getShapes() != Shapes::Static;
+/// What kernels for GPUs leave open of numbers of queries and keys. Those for
+/// few queries read keys whose number grows with each call, and read as much as
+/// others: parts of keys are counted as they run. The queries of a cache are
+/// prompts of any length.
+static StringLiteral chooseOpen(const Argument &q, Target target,
+                                bool isOfCache) {
+  if ((target != Target::GPU && target != Target::GPUEmulator) ||
+      getShapes() == Shapes::Static)
+    return StringLiteral("");
+  if (q.shape[2] <= attn::kMostSingleQueries)
+    return StringLiteral("M");
+  return isOfCache ? StringLiteral("NM") : StringLiteral("");
 }
 
-Expected<AttentionResult> fovea::dense(const TensorRef &q, const TensorRef &k,
-                                       const TensorRef &v,
-                                       const DenseOptions &options) {
+static Expected<AttentionResult>
+runDense(const TensorRef &q, const TensorRef &k, const TensorRef &v,
+         const DenseOptions &options, bool isOfCache) {
   Checker check("dense");
   Checker::Attention arguments = check.attention(q, k, v);
   Call call("dense", options.target, options.out);
   Parts parts;
   bool readsNothing = addDense(call, check, arguments, options, parts);
-  if (readsTokenByToken(arguments.q, options.target))
-    call.openLength("M");
+  call.openLengths(chooseOpen(arguments.q, options.target, isOfCache));
   return runAttention(call, check, arguments, options, readsNothing);
+}
+
+Expected<AttentionResult> fovea::dense(const TensorRef &q, const TensorRef &k,
+                                       const TensorRef &v,
+                                       const DenseOptions &options) {
+  return runDense(q, k, v, options, /*isOfCache=*/false);
+}
+
+Expected<AttentionResult> functions::denseOfCache(const TensorRef &q,
+                                                  const TensorRef &k,
+                                                  const TensorRef &v,
+                                                  const DenseOptions &options) {
+  return runDense(q, k, v, options, /*isOfCache=*/true);
 }
 
 Expected<DenseGradients>

@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "fovea/Functions/KVCache.h"
+#include "AttentionCall.h"
 #include "RowRuns.h"
 #include "TokenFile.h"
 #include "TokenMask.h"
@@ -102,7 +103,8 @@ Expected<AttentionResult> KVCache::attend(const TensorRef &q,
                              ElementType::I64, shape};
   int64_t length = *max_element(lengths);
   auto [keys, values] = getKeysAndValues(memory);
-  return dense(q, keys.slice(2, 0, length), values.slice(2, 0, length), call);
+  return denseOfCache(q, keys.slice(2, 0, length), values.slice(2, 0, length),
+                      call);
 }
 
 Error KVCache::truncate(ArrayRef<int64_t> found, StringRef name) {

@@ -138,6 +138,25 @@ def test_one_kernel_for_all_lengths():
         assert _fovea.cache_statistics()[2] - misses <= most, name
 
 
+def test_one_kernel_for_all_prompts():
+    """Whatever the numbers of their tokens and of those before, where these are more than 16."""
+    q, k, v = make("float16", B=2, H=4, G=2, N=300, D=32, E=24)
+    cache = fovea.KVCache(2, 2, 32, 24, capacity=300, dtype="float16", target="gpu-sim")
+    misses, done = _fovea.cache_statistics()[2], 0
+    for count in (17, 34, 98, 99 + 64, 300):
+        rows = [np.ascontiguousarray(each[:, :, done:count]) for each in (q, k, v)]
+        cache.append(*rows[1:])
+        done = count
+        found, lse = cache.attend(rows[0], return_lse=True)
+        expected = reference.dense(rows[0], k[:, :, :count], v[:, :, :count], causal=True, return_lse=True)
+        check(found, expected[0], "float16")
+        np.testing.assert_allclose(lse, expected[1], rtol=1e-3, atol=1e-3)
+    # A window is another configuration, which the kernel of longer prompts has, too.
+    found = cache.attend(rows[0], window=20)
+    check(found, reference.dense(rows[0], k, v, causal=True, window=20), "float16")
+    assert _fovea.cache_statistics()[2] - misses == 2
+
+
 def test_own_caches_have_one_kernel():
     """Few queries of `dense` leave the number of keys open, unless shapes are static."""
     q, k, v = make(B=2, H=4, G=2, N=40, D=28)

@@ -25,13 +25,16 @@ inline int64_t getKeyGroup(StreamOp op) {
   return isKnown ? heads / keyHeads : 0;
 }
 
+/// More queries are not taken one by one.
+inline constexpr int64_t kMostSingleQueries = 16;
+
 /// Whether there are so few queries, one or fewer than heads share a key head,
 /// that each has tiles of its own, whatever it reads.
 inline bool hasSingleQueries(StreamOp op) {
-  constexpr int64_t kMostQueries = 16;
   int64_t queries =
       mlir::cast<mlir::ShapedType>(op.getQuery().getType()).getDimSize(2);
-  return !mlir::ShapedType::isDynamic(queries) && queries <= kMostQueries &&
+  return !mlir::ShapedType::isDynamic(queries) &&
+         queries <= kMostSingleQueries &&
          (queries <= 1 || queries < getKeyGroup(op));
 }
 

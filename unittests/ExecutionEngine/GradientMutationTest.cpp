@@ -141,6 +141,27 @@ func.func @gradients(%q: !q, %k: !k, %v: !k, %o: !q, %l: !l, %d: !q)
   return %r#0, %r#1, %r#2 : !q, !k, !k
 })"};
 
+/// The gradient of a log weight, which rows sum beside theirs.
+constexpr Example kLogWeights = {130, 200, 1, true, R"(
+!q = tensor<1x1x130x64xf16>
+!k = tensor<1x1x200x64xf16>
+!l = tensor<1x1x130xf32>
+!w = tensor<1x1x200xf32>
+func.func @gradients(%q: !q, %k: !k, %v: !k, %o: !q, %l: !l, %d: !q)
+    -> (!q, !k, !k, !w) {
+  %iq = tensor.empty() : !q
+  %ik = tensor.empty() : !k
+  %iw = tensor.empty() : !w
+  %w = arith.constant dense<0.25> : !w
+  %r:4 = attn.stream_backward query(%q : !q)
+      source(%k, %v : !k, !k) log_weight(%w : !w)
+          ranges [affine_map<(b)[rows, n] -> (0, rows)>] mask <causal>
+      forward(%o, %l : !q, !l) gradient(%d : !q)
+      outs(%iq, %ik, %ik : !q, !k, !k) d_log_weights(%iw : !w)
+      {scale = 0.125 : f64} -> !q, !k, !k, !w
+  return %r#0, %r#1, %r#2, %r#3 : !q, !k, !k, !w
+})"};
+
 /// Gradients of what a function of scores reads: a number of each distance.
 constexpr Example kCaptures = {130, 200, 1, true, R"(
 !q = tensor<1x1x130x64xf16>
@@ -228,6 +249,13 @@ TEST_P(GradientsSM90a, EveryInstructionOfGradientsIsMissed) {
   expectMissed("wgmma.commit");
   expectMissed("wgmma.fence");
   expectMissed("wgmma.wait");
+}
+
+/// Threads that have a row add up what they have of it.
+TEST_P(GradientsSM90a, EveryShuffleOfLogWeightsIsMissed) {
+  example = kLogWeights;
+  kernelName = "_kernel_2";
+  expectMissed("shfl");
 }
 
 TEST_P(GradientsSM90a, EveryBarrierOfGradientsIsMissed) {

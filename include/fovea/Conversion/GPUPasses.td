@@ -66,7 +66,7 @@ def ConvertAttnToGPUPass : Pass<"convert-attn-to-gpu", "::mlir::ModuleOp"> {
     | operation | code |
     |---|---|
     | `attn.stream` | one block of threads for each tile, the last ones first; tiles of warpgroups become kernels for `sm_90a` |
-    | `attn.stream_backward` | a kernel for the gradient of queries, one for keys and values of each source, and one for each gradient of a log weight or bias, in tiles of 64 by 64 |
+    | `attn.stream_backward` | a kernel for the gradient of queries, one for keys and values of each source, and one for each gradient of a bias, or of a log weight unless warpgroups have the rows, in tiles of 64 by 64 |
     | `attn.summarize` | one block for each batch entry, head, interval and 32 columns, whose warps share the rows |
     | `attn.summarize_backward` | a thread for each number of a gradient |
     | `attn.quantize` | half the squared norms of codewords, then one block for each 64 keys or fewer; scores are never stored |

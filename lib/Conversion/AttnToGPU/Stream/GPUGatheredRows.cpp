@@ -190,7 +190,7 @@ void GatheredRows::findStretches() {
 
 void GatheredRows::addUp(Value sums, Value result) const {
   Values extents;
-  for (int64_t dim = 0; dim < 4; ++dim)
+  for (int64_t dim = 0; dim < getMemRefType(result).getRank(); ++dim)
     extents.push_back(host.extent(result, dim));
   parallelLoop(host, extents, [&](ValueRange at) {
     RowBuilder &b = host;
@@ -202,8 +202,9 @@ void GatheredRows::addUp(Value sums, Value result) const {
       auto add = [&, first = first](Value stretch, ValueRange total) -> Values {
         Value slot = b.add(b.mul(stretch, layout.slots), first);
         slot = b.add(slot, b.sub(at[2], b.loadIndex(rows, slot)));
-        return {
-            b.fadd(total[0], b.loadScalar(sums, {at[0], at[1], slot, at[3]}))};
+        Values from(at);
+        from[2] = slot;
+        return {b.fadd(total[0], b.loadScalar(sums, from))};
       };
       total = b.loop(bounds[0], bounds[1], 1, {total}, add)[0];
     }

@@ -49,7 +49,7 @@ public:
   /// Which queries read each slot, [stretches, slots, 2] of i32: from the first
   /// number on, up to the second.
   Value getReaders() const { return readers; }
-  /// Emits the kernel that adds up the `sums` of slots, [B, G, slots, width],
+  /// Emits the kernel that adds up the `sums` of slots, [B, G, slots, ..],
   /// stretch by stretch in each range: the order is always the same.
   void addUp(Value sums, Value result) const;
 

@@ -139,28 +139,14 @@ void GradientBlock::begin() {
   tiles = k.sharedBuffer(tilesPlace, {numTileFields}, k.getI32Type());
   if (gathered)
     readers = k.sharedBuffer(readersPlace, {numReaders, 2}, k.getI32Type());
+  if (ofRows && source.logWeight)
+    ownNumbers = k.sharedBuffer(
+        ownNumbersPlace, {2 * ownRows, 2 * NumOwnNumbers}, k.getF32Type());
   if (!isListed()) {
     table = k.sharedBuffer(tablePlace, {numRanges, NumFields}, k.getI32Type());
     findSpans();
   }
   keepNumbers();
-}
-
-/// Adds up what blocks left for parts of the queries: in order, whichever was
-/// done first.
-void GradientBlock::addParts(Value sums, Value result) {
-  Values extents;
-  for (int64_t dim = 0; dim < 4; ++dim)
-    extents.push_back(host.extent(result, dim));
-  parallelLoop(host, extents, [&](ValueRange at) {
-    Value total;
-    for (int64_t number = 0; number < numParts; ++number) {
-      Value place = host.add(host.mul(at[0], numParts), number);
-      Value sum = host.loadScalar(sums, {place, at[1], at[2], at[3]});
-      total = total ? host.fadd(total, sum) : sum;
-    }
-    host.storeScalar(total, result, at);
-  });
 }
 
 /// A thread for each range finds its tiles.
@@ -398,6 +384,6 @@ Value GradientBlock::reads(const Tile &tile, int64_t half, Value offset) {
   }
   if (!source.logWeight)
     return isRead;
-  Value weight = ofRows ? ownLogWeights[half] : loadLogWeight(row);
+  Value weight = ofRows ? loadOwn(LogWeight)[half] : loadLogWeight(row);
   return k.both(isRead, k.equal(isMinusInfinity(weight), k.i1(false)));
 }

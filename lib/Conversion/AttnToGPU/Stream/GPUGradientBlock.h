@@ -79,7 +79,27 @@ protected:
   /// The tile with its place.
   Tile loadPlace(const Tile &tile, Value stage);
 
-  void addParts(Value sums, Value result);
+  // Sums of rows, which several blocks may have parts of (GPUGradientSums.cpp).
+  /// Where blocks leave what `result` is the sum of: there, if each has a whole
+  /// number of it.
+  Value allocateSums(Value result);
+  void addUpSums(Value sums, Value result);
+  /// Stores sums of the thread's two rows, with those of `earlier` unless it is
+  /// null.
+  void store(ValueRange sums, Value memref, double factor, Value earlier);
+  // What belongs to the log weight of each of the thread's two rows lies in
+  // shared memory: sums of columns leave no registers for it.
+  enum OwnNumber { LogWeight, ScoreSum, NumOwnNumbers };
+  void placeOwnNumbers();
+  Values loadOwn(OwnNumber which);
+  void storeOwn(OwnNumber which, ValueRange pair);
+  /// Adds gradients of scores of a tile to their sums, which are the gradient.
+  void addScores(ValueRange gradients);
+  void storeScores(Value memref);
+  /// Sums of parts lie behind one another.
+  Value getPlaceOfSums() {
+    return numParts > 1 ? k.add(k.mul(batch, numParts), part) : batch;
+  }
 
   /// Runs `body` with the numbers of the block from shared memory: they take no
   /// registers of the code between.
@@ -125,9 +145,8 @@ protected:
   int64_t readersPlace = 0;
   std::optional<GradientRanges> ranges;
   Value batch, head, keyHead;
-  Value part;           // of the queries
-  Value firstOwn;       // of 32 bits
-  Values ownLogWeights; // of the thread's two rows
+  Value part;     // of the queries
+  Value firstOwn; // of 32 bits
 
 private:
   Value readsByRange(const Tile &tile, Value query, Value row);
@@ -145,12 +164,19 @@ private:
   Value forListedQueries(Value head, Value number,
                          llvm::function_ref<void(const Tile &)> body);
 
+  Values getOwnPlace(OwnNumber which);
+  bool standsForAll(Value result, int64_t dim);
+  bool isShared(Value result);
+  void addBlocks(Value sums, Value result);
+
   void storeField(Value stage, int64_t field, Value number);
   Value loadField(Value stage, int64_t field);
 
   Value numbers, table, tiles;    // in shared memory
   Value firstHead, endHead;       // that share the rows, of 32 bits
   const ListsOfRows *listsOfRows; // or null
+  Value ownNumbers;               // in shared memory
+  int64_t ownNumbersPlace = 0;
   int64_t tilesPlace = 0, numTileFields = 0;
   Value readers; // of gathered rows, in shared memory
   int64_t numReaders = 0;

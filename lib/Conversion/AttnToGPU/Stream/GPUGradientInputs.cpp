@@ -27,12 +27,11 @@ FloatType fovea::attn::getProductType(StreamBackwardOp op) {
 }
 
 /// Whether each entry of a source's lists names whole tiles of rows, which
-/// stand where they are stored. Gradients of log weights go through lists that
-/// are counted once; a pool has queries of all batch entries.
+/// stand where they are stored. A pool has queries of all batch entries.
 static bool areTiles(StreamBackwardOp op, const StreamSource &source) {
   int64_t batches = getMemRefType(op.getQuery()).getDimSize(0);
   return source.attr.getUnit() % kTile == 0 &&
-         !source.attr.getHasListedPositions() && !source.logWeight &&
+         !source.attr.getHasListedPositions() &&
          getMemRefType(source.keys).getDimSize(0) == batches;
 }
 

@@ -69,10 +69,11 @@ public:
                      const GatheredRows *gathered);
 
   /// The sums of dS X go to `first`, with those of `earlier` unless it is null;
-  /// those of P Y to `second`, which is null for queries.
-  void emit(Value first, Value second, Value earlier);
+  /// those of P Y to `second`, which is null for queries, and those of dS to
+  /// `third`, if that is not null.
+  void emit(Value first, Value second, Value third, Value earlier);
   /// The same for rows, whose sums several blocks may share.
-  void emitRows(Value first, Value second);
+  void emitRows(Value first, Value second, Value third);
 
 private:
   Operands getOperands(bool areRows, int64_t rows);
@@ -88,7 +89,6 @@ private:
   Values hide(const Tile &tile, ValueRange weights, ValueRange gradients);
   void clearHidden(const Tile &tile, Values &sums, Values *products);
   Values loadStatistics(Value stage, int64_t which);
-  void store(ValueRange sums, Value memref, double factor, Value earlier);
 
   /// Whether one consumer starts both products of a tile before the other does:
   /// then one multiplies while the other makes weights. Short products leave
@@ -121,6 +121,7 @@ private:
   /// products are summed: the latency of products with few columns shows. What
   /// lies in registers meanwhile would not fit beside sums of more.
   bool isEarly;
+  bool sumsScores = false; // for the gradient of a log weight
 };
 } // namespace
 
@@ -146,6 +147,7 @@ GradientWarpgroups::GradientWarpgroups(RowBuilder &host, StreamBackwardOp op,
   placeReaders(numStages);
   barrierPlace = place((1 + 2 * numStages) * 8);
   placeTiles(numStages);
+  placeOwnNumbers();
 }
 
 /// With maps for boxes of `rows` rows.
@@ -351,7 +353,7 @@ Values GradientWarpgroups::addTile(Tile tile, ValueRange sums) {
   // Of the thread's rows, or of columns in pairs.
   Values logWeights;
   if (source.logWeight && ofRows) {
-    logWeights = ownLogWeights;
+    logWeights = loadOwn(LogWeight);
     tile.isCut = k.either(tile.isCut, hasHidden);
   } else if (source.logWeight) {
     Value isCut = tile.isCut, firstRow = loadPlace(tile, stage).firstRow;
@@ -404,6 +406,8 @@ Values GradientWarpgroups::addTile(Tile tile, ValueRange sums) {
   for (auto [i, product] : llvm::enumerate(products))
     gradients.push_back(k.fmul(weights[i], k.fsub(product, deltas[i])));
   gradients = hide(tile, weights, gradients);
+  if (sumsScores)
+    addScores(gradients);
   Values packedGradients = w.packWeights(type, gradients);
   if (!isEarly) {
     if (ofRows)
@@ -423,50 +427,6 @@ Values GradientWarpgroups::addTile(Tile tile, ValueRange sums) {
   return sum;
 }
 
-void GradientWarpgroups::store(ValueRange sums, Value memref, double factor,
-                               Value earlier) {
-  auto element = cast<FloatType>(getMemRefType(memref).getElementType());
-  int64_t bytes = element.getWidth() / 8;
-  bool storesPairs = getCopyBytes(memref, bytes) >= 2 * bytes;
-  // Sums of parts lie behind one another.
-  Value place = batch;
-  if (numParts > 1)
-    place = k.add(k.mul(batch, numParts), part);
-  for (int64_t half : {0, 1}) {
-    Value row = k.toIndex(getOwnRow(half));
-    k.ifThen(k.less(row, k.extent(memref, 2)), [&] {
-      Value exists = k.less(row, ofRows ? ranges->getLength().rows
-                                        : ranges->getNumQueries());
-      for (size_t number = 0; number < sums.size() / 4; ++number) {
-        Value column = k.toIndex(k.add(getPairColumn(), int64_t(number * 8)));
-        Values pair;
-        for (int64_t i : {0, 1}) {
-          Value at[] = {place, getOwnHead(), row, k.add(column, i)};
-          Value sum = k.fmul(sums[number * 4 + 2 * half + i], k.scalar(factor));
-          // What lengths leave out is 0, whatever it would be.
-          if (source.lengths || op.getQueryLengths())
-            sum = k.select(exists, sum, k.scalar(0.0));
-          if (earlier)
-            sum = k.fadd(k.loadScalar(earlier, at), sum);
-          if (!storesPairs)
-            k.storeScalar(sum, memref, at);
-          pair.push_back(sum);
-        }
-        if (!storesPairs)
-          continue;
-        Value both = vector::FromElementsOp::create(
-            k, VectorType::get({2}, k.getF32Type()), pair);
-        if (!element.isF32())
-          both =
-              arith::TruncFOp::create(k, VectorType::get({2}, element), both);
-        vector::StoreOp::create(k, both, memref,
-                                ValueRange{place, getOwnHead(), row, column})
-            .setAlignment(2 * bytes);
-      }
-    });
-  }
-}
-
 Values GradientWarpgroups::consume() {
   w.wait(loaded, k.i32(0));
   if (!ofRows)
@@ -479,10 +439,13 @@ Values GradientWarpgroups::consume() {
                                       k.index(i), k.rem(query, kTile)}));
     }
   if (ofRows && source.logWeight) {
+    Values weights;
     for (int64_t half : {0, 1})
-      ownLogWeights.push_back(loadLogWeight(getOwnRow(half)));
-    hasHidden = k.anyThread(k.either(isMinusInfinity(ownLogWeights[0]),
-                                     isMinusInfinity(ownLogWeights[1])));
+      weights.push_back(loadLogWeight(getOwnRow(half)));
+    hasHidden = k.anyThread(
+        k.either(isMinusInfinity(weights[0]), isMinusInfinity(weights[1])));
+    storeOwn(LogWeight, weights);
+    storeOwn(ScoreSum, {k.scalar(0.0), k.scalar(0.0)});
   }
   int64_t width = passing.columns[0] + (ofRows ? passing.columns[1] : 0);
   Values sums(width / 2, k.scalar(0.0));
@@ -516,7 +479,9 @@ Values GradientWarpgroups::consume() {
   return Values(ValueRange(sums).drop_front());
 }
 
-void GradientWarpgroups::emit(Value first, Value second, Value earlier) {
+void GradientWarpgroups::emit(Value first, Value second, Value third,
+                              Value earlier) {
+  sumsScores = third != nullptr;
   begin();
   for (int64_t i : {0, 1}) {
     own.addresses[i] = w.getShared(own.places[i]);
@@ -555,6 +520,8 @@ void GradientWarpgroups::emit(Value first, Value second, Value earlier) {
             if (second)
               store(ValueRange(sums).drop_front(count), second, 1.0,
                     /*earlier=*/Value());
+            if (third)
+              storeScores(third);
           });
         });
       },
@@ -566,27 +533,15 @@ void GradientWarpgroups::emit(Value first, Value second, Value earlier) {
       });
 }
 
-void GradientWarpgroups::emitRows(Value first, Value second) {
-  if (numParts == 1 && !gathered)
-    return emit(first, second, /*earlier=*/Value());
-  Value results[] = {first, second}, sums[2];
-  for (auto [i, result] : llvm::enumerate(results)) {
-    ArrayRef<int64_t> shape = getMemRefType(result).getShape();
-    Value batches = host.mul(host.extent(result, 0), numParts);
-    Values leading = {batches, host.extent(result, 1)};
-    if (gathered)
-      leading.push_back(host.extent(source.keys, 2));
-    sums[i] = host.allocate(leading, shape.drop_front(leading.size()),
-                            host.getF32Type());
-  }
-  emit(sums[0], sums[1], /*earlier=*/Value());
-  for (auto [i, result] : llvm::enumerate(results)) {
-    if (gathered)
-      gathered->addUp(sums[i], result);
-    else
-      addParts(sums[i], result);
-    memref::DeallocOp::create(host, sums[i]);
-  }
+void GradientWarpgroups::emitRows(Value first, Value second, Value third) {
+  Values results = {first, second}, sums;
+  if (third)
+    results.push_back(third);
+  for (Value result : results)
+    sums.push_back(allocateSums(result));
+  emit(sums[0], sums[1], third ? sums[2] : Value(), /*earlier=*/Value());
+  for (auto [sum, result] : llvm::zip(sums, results))
+    addUpSums(sum, result);
 }
 
 void fovea::attn::emitQueryGradients(RowBuilder &host, StreamBackwardOp op,
@@ -596,15 +551,15 @@ void fovea::attn::emitQueryGradients(RowBuilder &host, StreamBackwardOp op,
                                      const GatheredRows *gathered) {
   GradientWarpgroups(host, op, source, statistics, /*ofRows=*/false,
                      /*listsOfRows=*/nullptr, gathered)
-      .emit(result, /*second=*/Value(), earlier);
+      .emit(result, /*second=*/Value(), /*third=*/Value(), earlier);
 }
 
 void fovea::attn::emitRowGradients(RowBuilder &host, StreamBackwardOp op,
                                    const StreamSource &source, Value statistics,
                                    const ListsOfRows *listsOfRows,
                                    const GatheredRows *gathered, Value keySums,
-                                   Value valueSums) {
+                                   Value valueSums, Value weightSums) {
   GradientWarpgroups(host, op, source, statistics, /*ofRows=*/true, listsOfRows,
                      gathered)
-      .emitRows(keySums, valueSums);
+      .emitRows(keySums, valueSums, weightSums);
 }

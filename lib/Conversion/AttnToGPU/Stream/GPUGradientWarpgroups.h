@@ -43,14 +43,16 @@ void emitQueryGradients(RowBuilder &host, StreamBackwardOp op,
                         const StreamSource &source, mlir::Value statistics,
                         mlir::Value earlier, mlir::Value result,
                         const GatheredRows *gathered);
-/// Emits the kernel for `dK = scale dS^T Q` and `dV = P^T dO` of one source;
-/// `listsOfRows`, which counts each entry, says who reads them if it has lists;
-/// `gathered`, if not null, has its rows for tiles of queries.
+/// Emits the kernel for `dK = scale dS^T Q` and `dV = P^T dO` of one source,
+/// and for the sums of dS that are the gradient of a log weight, unless
+/// `weightSums` is null; `listsOfRows`, which counts each entry, says who reads
+/// them if it has lists; `gathered`, if not null, has its rows for tiles of
+/// queries.
 void emitRowGradients(RowBuilder &host, StreamBackwardOp op,
                       const StreamSource &source, mlir::Value statistics,
                       const ListsOfRows *listsOfRows,
                       const GatheredRows *gathered, mlir::Value keySums,
-                      mlir::Value valueSums);
+                      mlir::Value valueSums, mlir::Value weightSums);
 
 } // namespace fovea::attn
 

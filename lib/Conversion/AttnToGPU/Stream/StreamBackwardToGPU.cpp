@@ -485,7 +485,8 @@ void StreamBackwardLoops::emitWarpgroups(const Source &source, Value querySums,
                      getGathered(/*ofRows=*/false));
   emitRowGradients(b, op, narrowed, statistics,
                    source.forward.rowList ? &*listsOfRows : nullptr,
-                   getGathered(/*ofRows=*/true), source.keys, source.values);
+                   getGathered(/*ofRows=*/true), source.keys, source.values,
+                   source.logWeight);
   for (std::optional<GatheredRows> &rows : gathered)
     if (rows)
       rows->free();
@@ -498,28 +499,29 @@ void StreamBackwardLoops::emitSource(const Source &source, Value querySums,
   bool isListed = source.forward.rowList != nullptr;
   const ScoreDerivatives *score = this->score ? &*this->score : nullptr;
   if (hasWarpgroups(source)) {
+    // With all terms that such a source has.
     emitWarpgroups(source, querySums, isFirst, isLast);
-  } else {
-    auto emitSums = [&](Value keySums, Value valueSums) {
-      if (isListed)
-        emitListRows(b, op, source.forward, deltas, *listsOfRows, score, math,
-                     keySums, valueSums);
-      else
-        emitRows(source, keySums, valueSums);
-    };
+    return;
+  }
+  auto emitSums = [&](Value keySums, Value valueSums) {
     if (isListed)
-      emitListQueries(b, op, source.forward, deltas, score, math, querySums,
-                      isFirst);
+      emitListRows(b, op, source.forward, deltas, *listsOfRows, score, math,
+                   keySums, valueSums);
     else
-      emitQueries(source, querySums, isFirst);
-    Value keySums = getSums(source.keys), valueSums = getSums(source.values);
-    if (divideColumns(keySums).numParts + divideColumns(valueSums).numParts <=
-        GradientTile::kMostParts) {
-      emitSums(keySums, valueSums);
-    } else {
-      emitSums(keySums, Value());
-      emitSums(Value(), valueSums);
-    }
+      emitRows(source, keySums, valueSums);
+  };
+  if (isListed)
+    emitListQueries(b, op, source.forward, deltas, score, math, querySums,
+                    isFirst);
+  else
+    emitQueries(source, querySums, isFirst);
+  Value keySums = getSums(source.keys), valueSums = getSums(source.values);
+  if (divideColumns(keySums).numParts + divideColumns(valueSums).numParts <=
+      GradientTile::kMostParts) {
+    emitSums(keySums, valueSums);
+  } else {
+    emitSums(keySums, Value());
+    emitSums(Value(), valueSums);
   }
   if (isListed)
     emitTerms<ListGradientTile>(source);

@@ -60,12 +60,15 @@ def by_distance(width, term, *types):
             f"      outs(%o : {q}) {{scale = 8.838835e-02 : f64}} -> {q}\n  return %r : {q}\n}}\n")
 
 
-def gradients(width):
-    q, k, l = f"tensor<1x8x4096x{width}xbf16>", f"tensor<1x2x4096x{width}xbf16>", "tensor<1x8x4096xf32>"
-    return (f"func.func @f(%q: {q}, %k: {k}, %v: {k}, %o: {q}, %l: {l}, %d: {q}, %g: {k}) -> ({q}, {k}, {k}) {{\n"
-            f"  %r:3 = attn.dense_backward ins(%q, %k, %v : {q}, {k}, {k}) forward(%o, %l : {q}, {l}) gradient(%d : {q})\n"
-            f"      outs(%q, %k, %v : {q}, {k}, {k}) {{mask = #attn.mask<causal>}} -> {q}, {k}, {k}\n"
-            f"  return %r#0, %r#1, %r#2 : {q}, {k}, {k}\n}}\n")
+def gradients(width, has_log_weights=False):
+    q, k, l, w = f"tensor<1x8x4096x{width}xbf16>", f"tensor<1x2x4096x{width}xbf16>", "tensor<1x8x4096xf32>", "tensor<1x2x4096xf32>"
+    given, wanted, types = (f" log_weight(%w : {w})", f" d_log_weight(%w : {w})", f", {w}") if has_log_weights else ("", "", "")
+    results = ", ".join(f"%r#{number}" for number in range(3 + has_log_weights))
+    return (f"func.func @f(%q: {q}, %k: {k}, %v: {k}, %w: {w}, %o: {q}, %l: {l}, %d: {q}) -> ({q}, {k}, {k}{types}) {{\n"
+            f"  %r:{3 + has_log_weights} = attn.dense_backward ins(%q, %k, %v : {q}, {k}, {k}){given}\n"
+            f"      forward(%o, %l : {q}, {l}) gradient(%d : {q}) outs(%q, %k, %v : {q}, {k}, {k}){wanted}\n"
+            f"      {{mask = #attn.mask<causal>}} -> {q}, {k}, {k}{types}\n"
+            f"  return {results} : {q}, {k}, {k}{types}\n}}\n")
 
 
 def lists(block, unit, entries):
@@ -118,6 +121,7 @@ KERNELS["lists of blocks of 64 rows for 128 queries, D = 128"] = lists(128, 64, 
 KERNELS["lists of single rows for 128 queries, D = 128"] = lists(128, 1, 1024)
 # Two kernels each, in this order.
 GRADIENTS = {f"gradients for {{}}, dense, causal, D = {width}": gradients(width) for width in (64, 128)}
+GRADIENTS |= {f"gradients for {{}}, dense with log weights, D = {width}": gradients(width, has_log_weights=True) for width in (64, 128)}
 GRADIENTS |= {f"gradients for {{}}, lists of blocks of {size} rows for {size} queries, D = 128": list_gradients(size, size, 16)
               for size in (128, 64)}
 

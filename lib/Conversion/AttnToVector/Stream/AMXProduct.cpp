@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "AMXProduct.h"
+#include "PairProduct.h"
 #include "mlir/Dialect/AMX/AMXDialect.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
 
@@ -42,12 +42,7 @@ static void forSums(KernelBuilder &b, Value end,
   }
 }
 
-Value fovea::attn::alignToDepth(KernelBuilder &b, Value rows) {
-  return b.roundDown(b.add(rows, kAMXDepth - 1), kAMXDepth);
-}
-
-void AMXProduct::emit(KernelBuilder &b,
-                      function_ref<void(const Step &)> each) const {
+void PairProduct::emitTiles(KernelBuilder &b, EachStep each) const {
   Type sumType = amx::TileType::get({kAMXRows, kAMXRows}, b.getF32Type());
   Type factorType = amx::TileType::get({kAMXRows, kAMXDepth}, b.getBF16Type());
   auto emitSums = [&](Value row, int64_t numLeft, Value column,
@@ -68,7 +63,7 @@ void AMXProduct::emit(KernelBuilder &b,
     });
     auto step = [&](Value k, ValueRange running) {
       if (each)
-        each({row, column, k, numLeft, numRight});
+        each({row, column, k, numLeft * kAMXRows, numRight * kAMXRows});
       KernelBuilder::Values next, factors;
       Value pair = b.add(rightRow, b.div(k, 2));
       for (int64_t i = 0; i < numLeft; ++i) {

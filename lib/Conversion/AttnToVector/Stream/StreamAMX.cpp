@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Sums stay transposed, so both right factors of products (AMXProduct.h) are
+// Sums stay transposed, so both right factors of products (PairProduct.h) are
 // those of StreamPairs.cpp:
 //
 //   S[key][L]     = keys[key][D] queryPairs[D / 2][L][2]
@@ -24,7 +24,6 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
-#include "mlir/Dialect/X86Vector/X86VectorDialect.h"
 
 using namespace mlir;
 using namespace fovea::attn;
@@ -155,7 +154,7 @@ StreamKernel::Segment StreamKernel::stageForAMX(Segment segment) {
 
 /// The products of a segment's keys and the queries.
 void StreamKernel::scoreByAMX(const Segment &segment) {
-  AMXProduct product;
+  PairProduct product;
   product.left = segment.keys;
   product.leftRow = segment.base;
   product.leftColumn = product.rightRow = b.index(0);
@@ -170,7 +169,7 @@ void StreamKernel::scoreByAMX(const Segment &segment) {
 
 /// The product with a segment's values.
 void StreamKernel::accumulateByAMX(const Segment &segment) {
-  AMXProduct product;
+  PairProduct product;
   product.left = segment.values;
   product.leftRow = product.sumsRow = b.index(0);
   product.leftColumn = segment.base;
@@ -217,7 +216,8 @@ void StreamKernel::accumulateByAMX(const Segment &segment) {
 /// The product again, where some value is not finite and hidden weights are
 /// marked. The others are multiplied as before: additions have the same order.
 /// Those that are not finite make sums NaN where they are read.
-void StreamKernel::multiplyVisible(const Segment &segment, AMXProduct product) {
+void StreamKernel::multiplyVisible(const Segment &segment,
+                                   PairProduct product) {
   Value zeros =
       arith::ConstantOp::create(b, b.getZeroAttr(getNarrow(b, 2 * lanes)));
   b.loop(b.index(0), b.index(valueWidth), 1, [&](Value column) {
@@ -225,16 +225,15 @@ void StreamKernel::multiplyVisible(const Segment &segment, AMXProduct product) {
         b.loop(b.index(0), product.depth, 2, Values(vectors, b.splat(0.0)),
                [&](Value key, ValueRange running) {
                  Values next;
-                 Value pair = broadcastPair(segment.values,
+                 Value pair = broadcastPair(b, lanes, segment.values,
                                             {column, b.add(segment.base, key)});
                  for (int64_t v = 0; v < vectors; ++v) {
                    Value weights = vector::LoadOp::create(
                        b, getNarrow(b, 2 * lanes), weightPairs,
                        ValueRange{b.add(product.rightRow, b.div(key, 2)),
                                   b.index(2 * v * lanes)});
-                   next.push_back(x86vector::DotBF16Op::create(
-                       b, b.getVectorType(), running[v],
-                       clearHiddenHalves(weights, pair), zeros));
+                   next.push_back(dotPairs(b, clearHiddenHalves(weights, pair),
+                                           zeros, running[v]));
                  }
                  return next;
                });

@@ -120,9 +120,9 @@ void StreamBackwardKernel::packForGradients(Value query, Value numQueries,
 }
 
 /// A product whose factors and sums begin at the first row and column.
-static AMXProduct startProduct(KernelBuilder &b, Value left, Value right,
-                               Value sums) {
-  AMXProduct product;
+static PairProduct startProduct(KernelBuilder &b, Value left, Value right,
+                                Value sums) {
+  PairProduct product;
   product.left = left;
   product.right = right;
   product.sums = sums;
@@ -133,7 +133,7 @@ static AMXProduct startProduct(KernelBuilder &b, Value left, Value right,
 
 void StreamBackwardKernel::scoreGradientsByAMX(const Segment &tile) {
   auto multiply = [&](Value rows, Value pairs, Value sums, int64_t depth) {
-    AMXProduct product = startProduct(b, rows, pairs, sums);
+    PairProduct product = startProduct(b, rows, pairs, sums);
     product.numRows = alignToDepth(b, tile.count);
     product.numColumns = b.index(tiles.getQueryLanes());
     product.depth = b.index(llvm::alignTo(depth, kAMXDepth));
@@ -191,7 +191,7 @@ void StreamBackwardKernel::narrowGradients(const Segment &tile) {
 
 void StreamBackwardKernel::multiplyGradients(const Segment &tile) {
   Value rows = alignToDepth(b, tile.count);
-  AMXProduct queries =
+  PairProduct queries =
       startProduct(b, tileKeyColumns, scoreGradientPairs, queryGradientColumns);
   queries.numRows = b.index(llvm::alignTo(width, kAMXRows));
   queries.numColumns = b.index(tiles.getQueryLanes());
@@ -199,7 +199,7 @@ void StreamBackwardKernel::multiplyGradients(const Segment &tile) {
   queries.addsToSums = true;
   queries.emit(b);
   auto multiply = [&](Value factors, Value pairs, Value sums, int64_t columns) {
-    AMXProduct product = startProduct(b, factors, pairs, sums);
+    PairProduct product = startProduct(b, factors, pairs, sums);
     product.numRows = rows;
     product.numColumns = b.index(llvm::alignTo(columns, kAMXRows));
     product.depth = b.index(llvm::alignTo(tiles.getQueryLanes(), kAMXDepth));

@@ -27,7 +27,7 @@
 #ifndef FOVEA_LIB_CONVERSION_ATTNTOVECTOR_STREAM_STREAMKERNEL_H
 #define FOVEA_LIB_CONVERSION_ATTNTOVECTOR_STREAM_STREAMKERNEL_H
 
-#include "AMXProduct.h"
+#include "PairProduct.h"
 #include "fovea/Dialect/Attn/IR/SourceScores.h"
 #include "fovea/Kernels/KernelBuilder.h"
 #include "fovea/Kernels/SkewedRows.h"
@@ -36,9 +36,7 @@
 
 namespace fovea::attn {
 
-/// A vector of bf16.
-mlir::VectorType getNarrow(KernelBuilder &b, int64_t elements);
-/// Such a vector with zeros for NaN and infinities.
+/// A vector of bf16 with zeros for NaN and infinities.
 mlir::Value clearSpecials(KernelBuilder &b, mlir::Value narrow);
 
 class StreamKernel {
@@ -255,7 +253,6 @@ protected:
                          int64_t numColumns, bool onlyVisible);
   Value clearHiddenHalves(Value weights, Value values);
   void markHiddenPairs(const Segment &segment);
-  Value broadcastPair(Value memref, mlir::ValueRange indices);
 
   // Products by AMX (StreamAMX.cpp).
   void allocateForAMX(int64_t rows);
@@ -269,7 +266,7 @@ protected:
   Segment stageForAMX(Segment segment);
   void scoreByAMX(const Segment &segment);
   void accumulateByAMX(const Segment &segment);
-  void multiplyVisible(const Segment &segment, AMXProduct product);
+  void multiplyVisible(const Segment &segment, PairProduct product);
 
   // Segments.
   void collectSegments(Value blockIndex, llvm::SmallVectorImpl<Segment> &longs,

@@ -23,14 +23,9 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
-#include "mlir/Dialect/X86Vector/X86VectorDialect.h"
 
 using namespace mlir;
 using namespace fovea::attn;
-
-VectorType fovea::attn::getNarrow(KernelBuilder &b, int64_t elements) {
-  return VectorType::get({elements}, b.getBF16Type());
-}
 
 static Value half(KernelBuilder &b, Value value) { return b.div(value, 2); }
 
@@ -116,16 +111,6 @@ void StreamKernel::packValuePairs(const Segment &segment) {
          [&](Value offset) { packRow(offset, false); });
 }
 
-/// The pair at `indices` in every lane.
-Value StreamKernel::broadcastPair(Value memref, ValueRange indices) {
-  Value pair = vector::LoadOp::create(b, getNarrow(b, 2), memref, indices);
-  Type i32 = b.getI32Type();
-  Value bits = vector::BitCastOp::create(b, VectorType::get({1}, i32), pair);
-  Value all =
-      vector::BroadcastOp::create(b, VectorType::get({lanes}, i32), bits);
-  return vector::BitCastOp::create(b, getNarrow(b, 2 * lanes), all);
-}
-
 /// The scaled products of entries of a segment with the queries.
 StreamKernel::Values StreamKernel::multiplyPairs(const Segment &segment,
                                                  Value offset, ValueRange rows,
@@ -145,10 +130,9 @@ StreamKernel::Values StreamKernel::multiplyPairs(const Segment &segment,
                 b, getNarrow(b, 2 * lanes), queryPairs,
                 ValueRange{half(b, k), b.index(2 * v * lanes)}));
           for (auto [i, row] : llvm::enumerate(rows)) {
-            Value key = broadcastPair(segment.keys, {row, k});
+            Value key = broadcastPair(b, lanes, segment.keys, {row, k});
             for (int64_t v = 0; v < live; ++v)
-              next.push_back(x86vector::DotBF16Op::create(
-                  b, b.getVectorType(), sums[i * live + v], key, queries[v]));
+              next.push_back(dotPairs(b, key, queries[v], sums[i * live + v]));
           }
           return next;
         });
@@ -219,14 +203,13 @@ StreamKernel::Values StreamKernel::accumulatePairs(const Segment &segment,
           vector::LoadOp::create(b, getNarrow(b, 2 * lanes), weightPairs,
                                  ValueRange{pairRow, b.index(2 * v * lanes)}));
     for (int64_t c = 0; c < numColumns; ++c) {
-      Value value =
-          broadcastPair(valuePairs, {pairRow, b.mul(b.add(column, c), 2)});
+      Value value = broadcastPair(b, lanes, valuePairs,
+                                  {pairRow, b.mul(b.add(column, c), 2)});
       for (int64_t v = 0; v < vectors; ++v) {
         Value factor = value;
         if (onlyVisible)
           factor = clearHiddenHalves(weights[v], value);
-        next.push_back(x86vector::DotBF16Op::create(
-            b, b.getVectorType(), sums[c * vectors + v], factor, weights[v]));
+        next.push_back(dotPairs(b, factor, weights[v], sums[c * vectors + v]));
       }
     }
     return next;

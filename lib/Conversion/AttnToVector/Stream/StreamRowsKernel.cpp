@@ -7,7 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "StreamRowsKernel.h"
-#include "AMXProduct.h"
+#include "PairProduct.h"
 #include "fovea/Kernels/SoftmaxAlgebra.h"
 #include "fovea/Kernels/StreamRanges.h"
 #include "fovea/Kernels/SumLanes.h"
@@ -61,16 +61,17 @@ StreamRowsKernel::StreamRowsKernel(StreamOp op, const KernelBuilder &builder,
   auto isNarrow = [](Value memref) {
     return getElementTypeOrSelf(memref).isBF16();
   };
-  usesAMX = options.amx && isSoftmax && op.getScores().empty() &&
-            op.getCodes().empty() && maxRows > kAMXColumnRows && alternates &&
-            lanes == kAMXRows && isNarrow(op.getQuery()) &&
-            isNarrow(op.getOutput());
-  columnRows = usesAMX ? kAMXColumnRows : kColumnRows;
-  headRows = usesAMX ? kAMXRows : kColumnRows;
+  hasAMX = options.amx;
+  usesPairs = (hasAMX ? maxRows > kAMXColumnRows : options.bf16Pairs) &&
+              isSoftmax && op.getScores().empty() && op.getCodes().empty() &&
+              alternates && lanes == kAMXRows && isNarrow(op.getQuery()) &&
+              isNarrow(op.getOutput());
+  columnRows = usesPairs && hasAMX ? kAMXColumnRows : kColumnRows;
+  headRows = usesPairs && maxRows > columnRows ? kAMXRows : kColumnRows;
   // Eight accumulators just cover the latency of two multiply-adds a cycle:
   // with 16 registers twelve accumulate, and four hold operands.
   hasFewRegisters = options.numRegisters < 32;
-  rowTile = usesAMX ? kAMXTile : kRowTile;
+  rowTile = usesPairs ? kPairTile : kRowTile;
   rowAccumulators = hasFewRegisters ? 12 : 24;
   headBlock = getHeadBlock();
   hasListsOfHeads =

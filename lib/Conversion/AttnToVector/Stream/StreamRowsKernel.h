@@ -24,8 +24,8 @@
 // products are added up across lanes for several keys and rows at once, and
 // then lie as S[row][key]. Scores of more rows have vectors of rows,
 // S[key][row], as blocks of queries have, and so have their outputs
-// (StreamRowsColumns.cpp), unless AMX multiplies them. Outputs of few rows have
-// vectors of columns.
+// (StreamRowsColumns.cpp), unless pairs of bf16 are multiplied
+// (StreamRowsPairs.cpp). Outputs of few rows have vectors of columns.
 //
 // The number of parts depends on extents alone, so that results are the same
 // for any number of threads.
@@ -35,6 +35,7 @@
 #ifndef FOVEA_LIB_CONVERSION_ATTNTOVECTOR_STREAM_STREAMROWSKERNEL_H
 #define FOVEA_LIB_CONVERSION_ATTNTOVECTOR_STREAM_STREAMROWSKERNEL_H
 
+#include "PairProduct.h"
 #include "fovea/Dialect/Attn/IR/SourceScores.h"
 #include "fovea/Kernels/KernelBuilder.h"
 #include "fovea/Kernels/StreamRanges.h"
@@ -51,7 +52,8 @@ public:
   struct Options {
     bool manageCache;     // add prefetches
     int64_t numRegisters; // of vectors; half of them accumulate
-    bool amx;             // multiply bf16 by AMX
+    bool bf16Pairs;       // multiply bf16 by the CPU's dot product of pairs
+    bool amx;             // or by its AMX
   };
   StreamRowsKernel(StreamOp op, const KernelBuilder &builder, Options options);
 
@@ -160,11 +162,11 @@ private:
   // Key heads of a task (StreamRowsHeads.cpp).
   int64_t getHeadBlock();
   bool hasSeveralHeads() const {
-    return headBlock != 1 && (alongColumns || usesAMX);
+    return headBlock != 1 && (alongColumns || usesPairs);
   }
   /// Keys of a tile that several heads go through.
   int64_t getHeadsTile() const {
-    return alongColumns ? kHeadsTile : kAMXShortTile;
+    return alongColumns ? kHeadsTile : kShortPairTile;
   }
   void enterHead(Value head);
   void forHeads(llvm::function_ref<void()> body);
@@ -199,7 +201,7 @@ private:
   /// the outputs of vectors along the columns have, too.
   Values loadColumns(Value memref, mlir::ValueRange at);
   int64_t getColumnVectors() {
-    return alternates && (alongColumns || usesAMX) ? 2 : 1;
+    return alternates && (alongColumns || usesPairs) ? 2 : 1;
   }
   static int64_t getLinesPerRow(Value memref);
   /// How many rows ahead lines are asked for where each is multiplied by
@@ -232,17 +234,24 @@ private:
   static int64_t padTable(int64_t numRows);
   void lookUp(const Tile &tile);
 
-  // Products by AMX (StreamRowsAMX.cpp).
-  void allocateForAMX();
-  void packRowsForAMX();
-  void scoreByAMX(const Rows &keys, const Plane &target);
+  // Products of pairs of bf16 (StreamRowsPairs.cpp).
+  bool dotsPairs() const { return usesPairs && !hasAMX; }
+  /// Whether the present layout leaves sums of products to `PairProduct`.
+  bool multipliesPairs() const { return usesPairs && !alongColumns; }
+  PairProduct startProduct() const;
+  void allocatePairs();
+  void packRowPairs();
+  void copyNarrowRows();
+  void scoreByPairs(const Rows &keys, const Plane &target);
   void packValuePairs(const Rows &values, bool onlyFinite);
   void packWeights(const Rows &values);
+  void roundWeights(const Rows &values);
   void askQuarter(const Rows &rows, int64_t quarter, Value key);
   void askHalf(const Rows &rows, Value key, Value read, int64_t count);
-  Value viewRowsForAMX();
-  Value getFirstPairForAMX();
-  void accumulateByAMX(const Tile &tile);
+  double getScoreScale();
+  Value viewRowPairs();
+  Value getFirstPair();
+  void accumulateByPairs(const Tile &tile);
 
   // Rows that lists name (StreamRowsLists.cpp).
   void attendList(const SourceView &source, const Interval &interval,
@@ -286,6 +295,7 @@ private:
 
   // The product with the values (StreamRowsValues.cpp).
   void accumulate(const Tile &tile);
+  void accumulateWeighted(const Tile &tile);
   Value areFinite(const Rows &values, Value isNeeded);
   /// Keys of a block, whose values are added to one panel of the outputs after
   /// the other.
@@ -300,7 +310,7 @@ private:
   void accumulateVisible(const Rows &values, bool onlyInfinite = false);
 
   // Outputs with vectors of rows (StreamRowsColumns.cpp).
-  bool usesColumns() const { return !usesAMX && !alongColumns; }
+  bool usesColumns() const { return !usesPairs && !alongColumns; }
   void forRowVectors(llvm::function_ref<void(Value, Value, int64_t)> body);
   Value columnAt(Value column, Value row);
   void clearColumns();
@@ -327,11 +337,11 @@ private:
   static constexpr int64_t kAMXColumnRows = 4;
   /// Keys of a tile in either layout of the scores, and with AMX: a multiple of
   /// those that all rows are multiplied with in turn.
-  static constexpr int64_t kColumnTile = 128, kRowTile = 96, kAMXTile = 64;
+  static constexpr int64_t kColumnTile = 128, kRowTile = 96, kPairTile = 64;
   /// With AMX and no more rows than that: keys, values, pairs of values and
   /// outputs stay in the first cache level together. Outputs of more do not,
   /// and are read once for each tile.
-  static constexpr int64_t kAMXShortTile = 32, kAMXShortRows = 64;
+  static constexpr int64_t kShortPairTile = 32, kShortPairRows = 64;
   /// With 32 registers, of narrow keys that are wider than values, whose
   /// columns latent attention has in them, and scores along the columns: keys
   /// stay in the first cache level until they are read as values.
@@ -372,7 +382,9 @@ private:
   int64_t mostRows, maxRows;
   int64_t columnRows; // whose scores have vectors along the columns, at most
   bool isSoftmax, manageCache, isMasked, alternates;
-  bool usesAMX; // for what has vectors of rows
+  /// Whether pairs of bf16 are multiplied for what has vectors of rows, by AMX
+  /// or, for what has vectors of columns, too, by vdpbf16ps.
+  bool usesPairs, hasAMX;
   /// Whether lists differ from query head to query head: then sets have one.
   bool hasListsOfHeads;
 
@@ -381,7 +393,7 @@ private:
   /// The outputs of vectors of rows, [column][row], until all keys are added.
   Value outputColumns;
   Value stagedKeys, stagedValues, biases, weights, factors;
-  Value amxRows, amxKeys, amxValues, amxWeights;
+  Value pairRows, wholeKeys, valuePairs, narrowWeights;
   /// Of a tile of listed rows and the next one: their numbers, and their
   /// positions as i32.
   Value listedRows, listedPositions;

@@ -103,8 +103,8 @@ int64_t StreamRowsKernel::getAhead(const Rows &rows, int64_t numRows) {
     return kLatentTile;
   int64_t ahead = kAheadBytes / bytes;
   // AMX reads a tile at once. Of a list the next one is known.
-  if (usesAMX && !alongColumns)
-    return rows.numbers ? kAMXShortTile : std::max(ahead, kAMXTile);
+  if (multipliesPairs())
+    return rows.numbers ? kShortPairTile : std::max(ahead, kPairTile);
   if (rows.numbers)
     return std::clamp<int64_t>(ahead, 1, kRowTile);
   if (numRows == 1) {
@@ -178,8 +178,8 @@ StreamRowsKernel::Value StreamRowsKernel::Plane::at(KernelBuilder &b, Value key,
 }
 
 void StreamRowsKernel::scoreKeys(const Rows &keys, const Plane &target) {
-  if (usesAMX && !alongColumns)
-    return scoreByAMX(keys, target);
+  if (multipliesPairs())
+    return scoreByPairs(keys, target);
   Rows rows = stage(keys, stagedKeys, width, /*asks=*/alongColumns);
   if (!alongColumns)
     return scoreAlongRows(rows, keys, target);
@@ -224,7 +224,13 @@ void StreamRowsKernel::scoreAlongColumns(const Rows &keys, const Plane &target,
   numRows = std::min(numRows, lanes);
   // Two keys share what is loaded of the rows. A single row has nothing to
   // share.
-  int64_t numKeys = lanes / numRows, numVectors = getColumnVectors();
+  int64_t numKeys = lanes / numRows;
+  bool isDot = dotsPairs();
+  int64_t step = getColumnVectors() * lanes,
+          numVectors = isDot ? 1 : step / lanes;
+  auto loadPart = [&](Value memref, ValueRange at) -> Value {
+    return vector::LoadOp::create(b, getNarrow(b, step), memref, at);
+  };
   int64_t together = numRows == 1 ? 1 : std::min<int64_t>(2, numKeys);
   int64_t ahead = keys.areShared ? 0 : getAhead(keys, numRows);
   Value groups = b.div(paddedRows, numRows);
@@ -248,32 +254,38 @@ void StreamRowsKernel::scoreAlongColumns(const Rows &keys, const Plane &target,
       for (int64_t i = 0; i < together; ++i)
         at.push_back(rowOf(keys, b.add(key, first + i)));
       Values zeros(together * numRows, b.splat(0.0));
-      Values products = b.loop(
-          b.index(0), b.index(paddedWidth), numVectors * lanes, zeros,
-          [&](Value column, ValueRange running) {
-            SmallVector<Values> loaded;
-            if (keys.areShared)
-              askSharedTurn(keys, asked, b.div(column, numVectors * lanes));
-            for (Value keyRow : at)
-              loaded.push_back(loadColumns(keys.memref, {keyRow, column}));
-            Values next(running);
-            for (int64_t r = 0; r < numRows; ++r)
-              for (int64_t v = 0; v < numVectors; ++v) {
-                Value part = b.loadVector(
-                    packed, b.add(b.mul(b.add(row, r), paddedWidth),
-                                  b.add(column, v * lanes)));
-                for (int64_t i = 0; i < together; ++i) {
-                  Value &sum = next[r * together + i];
-                  sum = b.fma(loaded[i][v], part, sum);
-                }
-              }
-            return next;
-          });
+      Values products =
+          b.loop(b.index(0), b.index(paddedWidth), step, zeros,
+                 [&](Value column, ValueRange running) {
+                   SmallVector<Values> loaded;
+                   if (keys.areShared)
+                     askSharedTurn(keys, asked, b.div(column, step));
+                   for (Value keyRow : at)
+                     loaded.push_back(
+                         isDot ? Values{loadPart(keys.memref, {keyRow, column})}
+                               : loadColumns(keys.memref, {keyRow, column}));
+                   Values next(running);
+                   for (int64_t r = 0; r < numRows; ++r)
+                     for (int64_t v = 0; v < numVectors; ++v) {
+                       Value at = b.add(b.mul(b.add(row, r), paddedWidth),
+                                        b.add(column, v * lanes));
+                       Value part = isDot ? loadPart(packed, at)
+                                          : b.loadVector(packed, at);
+                       for (int64_t i = 0; i < together; ++i) {
+                         Value &sum = next[r * together + i];
+                         sum = isDot ? dotPairs(b, loaded[i][v], part, sum)
+                                     : b.fma(loaded[i][v], part, sum);
+                       }
+                     }
+                   return next;
+                 });
       for (int64_t r = 0; r < numRows; ++r)
         for (int64_t i = 0; i < together; ++i)
           sums[r * numKeys + first + i] = products[r * together + i];
     }
     Value total = b.sumEach(sums);
+    if (isDot) // the rows are as they were
+      total = b.fmul(total, b.splat(getScoreScale()));
     for (int64_t r = 0; r < numRows; ++r) {
       Value part = total;
       if (numRows != 1)

@@ -39,8 +39,9 @@ void StreamRowsKernel::allocateScratch() {
   int64_t pitch = hasManyRows ? rows + getMaxGap() : rows;
   int64_t tile =
       std::max(kColumnTile * kColumnRows, hasManyRows ? rowTile * pitch : 0);
-  packed = b.scratch({pitch * paddedWidth}, state);
-  if (hasManyRows && !usesAMX)
+  packed =
+      b.scratch({pitch * paddedWidth}, dotsPairs() ? b.getBF16Type() : state);
+  if (hasManyRows && !usesPairs)
     outputColumns = b.scratch({paddedValueWidth * pitch}, state);
   scores.memref = b.scratch({tile}, state);
   laneSums = b.scratch({headBlock * headRows * lanes}, state);
@@ -51,7 +52,7 @@ void StreamRowsKernel::allocateScratch() {
   bool hasBias = false, hasWeight = false, stagesKeys = false,
        stagesValues = false;
   auto isNarrow = [&](Value memref) {
-    return hasManyRows && !usesAMX && getElementTypeOrSelf(memref) != state;
+    return hasManyRows && !usesPairs && getElementTypeOrSelf(memref) != state;
   };
   for (const StreamSource &source : op.getSourceList()) {
     hasBias |= source.bias != nullptr;
@@ -83,8 +84,8 @@ void StreamRowsKernel::allocateScratch() {
     stagedKeys = b.scratch({kColumnTile, paddedWidth}, state);
   if (stagesValues)
     stagedValues = b.scratch({kColumnTile, paddedValueWidth}, state);
-  if (usesAMX)
-    allocateForAMX();
+  if (usesPairs)
+    allocatePairs();
 }
 
 void StreamRowsKernel::clearRow(Value memref, Value row) {
@@ -133,8 +134,10 @@ StreamRowsKernel::locate(Value row) {
 /// The rows, scaled, in base 2 unless a region comes between: one after the
 /// other, with zeros up to a whole vector, or transposed.
 void StreamRowsKernel::packRows() {
-  if (usesAMX && !alongColumns)
-    return packRowsForAMX();
+  if (multipliesPairs())
+    return packRowPairs();
+  if (dotsPairs())
+    return copyNarrowRows();
   double scale = op.getScale().convertToDouble();
   if (isSoftmax && scoreFunctions.empty())
     scale *= softmax::kLog2E;

@@ -38,9 +38,12 @@ void StreamRowsKernel::startTiles() {
   scores.alongColumns = alongColumns;
   scores.pitch = alongColumns ? b.index(kColumnTile) : rowPitch;
   tileKeys = b.index(alongColumns ? getColumnTile() : kRowTile);
-  if (usesAMX && !alongColumns)
-    tileKeys = b.select(b.less(b.index(kAMXShortRows), paddedRows),
-                        b.index(kAMXTile), b.index(kAMXShortTile));
+  if (dotsPairs() && alongColumns)
+    tileKeys = b.select(b.equal(paddedRows, b.index(kColumnRows)),
+                        b.index(kShortPairTile), tileKeys);
+  if (multipliesPairs())
+    tileKeys = b.select(b.less(b.index(kShortPairRows), paddedRows),
+                        b.index(kPairTile), b.index(kShortPairTile));
 }
 
 /// Calls `body` for the first key of each tile.
@@ -461,7 +464,8 @@ void StreamRowsKernel::exponentiateAlongRows(const Tile &tile) {
     });
     Rows keys = rowsOf(tile, tile.source.keys);
     Value sum = b.unrolledLoop(
-        zero, tile.count, usesAMX ? kQuarters : 1, b.loadVector(sums, row),
+        zero, tile.count, multipliesPairs() ? kQuarters : 1,
+        b.loadVector(sums, row),
         [&](Value key, ValueRange sum) -> Values {
           Value at = scores.at(b, key, row);
           Value weight =
@@ -470,7 +474,7 @@ void StreamRowsKernel::exponentiateAlongRows(const Tile &tile) {
           return {b.fadd(sum[0], weight)};
         },
         [&](Value key) {
-          if (usesAMX)
+          if (multipliesPairs())
             b.ifThen(b.equal(row, zero), [&] { askQuarter(keys, 3, key); });
         })[0];
     b.storeVector(sum, sums, row);

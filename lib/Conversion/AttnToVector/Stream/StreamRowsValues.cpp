@@ -19,8 +19,18 @@ using namespace fovea::attn;
 /// `output += weights . values`. Where entries are removed, a weight of zero
 /// takes part as long as the values are finite; both ways add in one order.
 void StreamRowsKernel::accumulate(const Tile &tile) {
-  if (usesAMX && !alongColumns)
-    return accumulateByAMX(tile);
+  if (multipliesPairs())
+    return accumulateByPairs(tile);
+  // Rounding the weights of fewer rows costs more than it saves.
+  if (dotsPairs() && maxRows > kColumnRows / 2 && !hasSeveralHeads())
+    return b.ifThenElse(
+        b.equal(paddedRows, b.index(kColumnRows)),
+        [&] { accumulateByPairs(tile); }, [&] { accumulateWeighted(tile); });
+  accumulateWeighted(tile);
+}
+
+/// The same with weights that are not rounded.
+void StreamRowsKernel::accumulateWeighted(const Tile &tile) {
   const SourceView &source = tile.source;
   Rows asked = rowsOf(tile, source.values);
   Rows values = stage(asked, stagedValues, valueWidth, /*asks=*/alongColumns);

@@ -43,7 +43,7 @@ static LogicalResult lowerStream(StreamOp op, OpBuilder &builder,
         .emit();
   return StreamRowsKernel(op, b,
                           {lowering.manageCache, lowering.cpu.numRegisters,
-                           lowering.cpu.amx})
+                           lowering.cpu.bf16Pairs, lowering.cpu.amx})
       .emit();
 }
 

@@ -1,4 +1,4 @@
-//===- StreamRowsAMX.cpp - Products of many query rows by AMX -------------===//
+//===- StreamRowsPairs.cpp - Products of many query rows in bf16 ----------===//
 //
 // Part of the Fovea Project, under the Apache License v2.0 with LLVM
 // Exceptions. See the LICENSE file for license information.
@@ -13,6 +13,8 @@
 //
 // Keys are read in place where they lie one behind the other. Values are copied
 // in pairs, and zeros fill up whole tiles. Weights are rounded and transposed.
+// Without AMX rows with vectors of columns, whose weights need no
+// transposition, have the second product, too.
 //
 // The passes over a tile divide the lines of the tiles to come among them: as
 // many as wait at once keep memory busy while others compute. The two products,
@@ -22,7 +24,6 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "AMXProduct.h"
 #include "StreamRowsKernel.h"
 #include "fovea/Kernels/SoftmaxAlgebra.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -32,10 +33,6 @@
 
 using namespace mlir;
 using namespace fovea::attn;
-
-static VectorType getNarrow(KernelBuilder &b, int64_t elements) {
-  return VectorType::get({elements}, b.getBF16Type());
-}
 
 static Value roundUp(KernelBuilder &b, Value count) {
   return b.roundDown(b.add(count, kAMXDepth - 1), kAMXDepth);
@@ -74,29 +71,54 @@ void StreamRowsKernel::askHalf(const Rows &rows, Value key, Value read,
          [&](Value i) { askRow(rows, b.add(key, i)); });
 }
 
-void StreamRowsKernel::allocateForAMX() {
+void StreamRowsKernel::allocatePairs() {
   Type bf16 = b.getBF16Type();
   int64_t rows = getRowCapacity();
-  amxRows = b.scratch({rows * width}, bf16);
-  amxKeys = b.scratch({kAMXTile, width}, bf16);
-  amxValues = b.scratch({kAMXTile / 2, 2 * valueWidth}, bf16);
+  pairRows = b.scratch({rows * width}, bf16);
+  wholeKeys = b.scratch({kPairTile, width}, bf16);
+  valuePairs = b.scratch({kPairTile / 2, 2 * valueWidth}, bf16);
   // Rows are an odd number of cache lines apart: those of a tile lie in
   // different sets of the cache.
-  amxWeights = b.scratch({rows, kAMXTile + kAMXDepth}, bf16);
+  narrowWeights = b.scratch({rows, kPairTile + kAMXDepth}, bf16);
+}
+
+double StreamRowsKernel::getScoreScale() {
+  return op.getScale().convertToDouble() * softmax::kLog2E;
 }
 
 /// The rows of all heads of the task in pairs, a head's behind another's.
-StreamRowsKernel::Value StreamRowsKernel::viewRowsForAMX() {
-  return asRows(b, amxRows, b.mul(taskHeads, width / 2), b.mul(paddedRows, 2));
+StreamRowsKernel::Value StreamRowsKernel::viewRowPairs() {
+  return asRows(b, pairRows, b.mul(taskHeads, width / 2), b.mul(paddedRows, 2));
 }
 
-StreamRowsKernel::Value StreamRowsKernel::getFirstPairForAMX() {
+StreamRowsKernel::Value StreamRowsKernel::getFirstPair() {
   return b.mul(headOfTask, width / 2);
 }
 
+PairProduct StreamRowsKernel::startProduct() const {
+  PairProduct product;
+  product.byAMX = hasAMX;
+  return product;
+}
+
+/// The rows as they are, one after the other.
+void StreamRowsKernel::copyNarrowRows() {
+  b.loop(b.index(0), paddedRows, 1, [&](Value row) {
+    auto [head, query] = locate(row);
+    Value at[] = {batch, head, query, Value()};
+    b.loop(b.index(0), b.index(width), lanes, [&](Value column) {
+      at[3] = column;
+      Value part = vector::LoadOp::create(b, getNarrow(b, lanes), op.getQuery(),
+                                          ValueRange(at));
+      vector::StoreOp::create(b, part, packed,
+                              b.add(b.mul(row, width), column));
+    });
+  });
+}
+
 /// The rows as they are, in pairs. A pair moves like one f32.
-void StreamRowsKernel::packRowsForAMX() {
-  Value view = viewRowsForAMX(), firstPair = getFirstPairForAMX();
+void StreamRowsKernel::packRowPairs() {
+  Value view = viewRowPairs(), firstPair = getFirstPair();
   b.loop(b.index(0), paddedRows, lanes, [&](Value row) {
     b.loop(b.index(0), b.index(width), kAMXDepth, [&](Value column) {
       Values square;
@@ -119,24 +141,24 @@ void StreamRowsKernel::packRowsForAMX() {
   });
 }
 
-void StreamRowsKernel::scoreByAMX(const Rows &keys, const Plane &target) {
-  AMXProduct product;
+void StreamRowsKernel::scoreByPairs(const Rows &keys, const Plane &target) {
+  PairProduct product = startProduct();
   product.leftColumn = b.index(0);
-  product.right = viewRowsForAMX();
-  product.rightRow = getFirstPairForAMX();
-  product.sums = asRows(b, target.memref, b.index(kAMXTile), target.pitch);
+  product.right = viewRowPairs();
+  product.rightRow = getFirstPair();
+  product.sums = asRows(b, target.memref, b.index(kPairTile), target.pitch);
   product.numColumns = paddedRows;
   product.depth = b.index(width);
   // While a step reads so many lines of keys, it asks for half as many.
   int64_t ahead = getAhead(keys, lanes), lines = getLinesPerRow(keys.memref);
   Value begin;
-  auto askAhead = [&](const AMXProduct::Step &step) {
+  auto askAhead = [&](const PairProduct::Step &step) {
     if (!ahead)
       return;
     b.ifThen(b.equal(step.column, b.index(0)), [&] {
       Value read = b.add(b.mul(b.add(begin, step.row), lines),
-                         b.mul(step.k, step.numRows * kAMXRows / kAMXDepth));
-      askHalf(keys, b.index(ahead), read, step.numRows * kAMXRows);
+                         b.div(b.mul(step.k, step.numRows), kAMXDepth));
+      askHalf(keys, b.index(ahead), read, step.numRows);
     });
   };
   // Whole tiles of rows that lie one behind the other are read in place.
@@ -151,9 +173,10 @@ void StreamRowsKernel::scoreByAMX(const Rows &keys, const Plane &target) {
     product.emit(b, askAhead);
   }
   b.loop(whole, keys.count, 1, [&](Value key) {
-    b.copyRow(keys.memref, keys.at(b, key), amxKeys, b.sub(key, whole), width);
+    b.copyRow(keys.memref, keys.at(b, key), wholeKeys, b.sub(key, whole),
+              width);
   });
-  product.left = amxKeys;
+  product.left = wholeKeys;
   product.leftRow = b.index(0);
   product.sumsRow = whole;
   // Rows behind the last one of the tile are those of an earlier one.
@@ -161,7 +184,7 @@ void StreamRowsKernel::scoreByAMX(const Rows &keys, const Plane &target) {
       b.mul(b.ceilDiv(b.sub(keys.count, whole), kAMXRows), kAMXRows);
   begin = whole;
   product.emit(b, askAhead);
-  Value scale = b.splat(op.getScale().convertToDouble() * softmax::kLog2E);
+  Value scale = b.splat(getScoreScale());
   b.unrolledLoop(
       b.index(0), keys.count, kQuarters, ValueRange(),
       [&](Value key, ValueRange) -> Values {
@@ -212,7 +235,7 @@ void StreamRowsKernel::packValuePairs(const Rows &values, bool onlyFinite) {
   };
   auto store = [&](Value bits, Value pair, Value column) {
     Value pairs = vector::BitCastOp::create(b, type, bits);
-    vector::StoreOp::create(b, pairs, amxValues,
+    vector::StoreOp::create(b, pairs, valuePairs,
                             ValueRange{pair, b.mul(column, 2)});
   };
   auto pack = [&](Value key) {
@@ -243,10 +266,34 @@ void StreamRowsKernel::packValuePairs(const Rows &values, bool onlyFinite) {
          [&](Value pair) {
            b.loop(b.index(0), b.index(2 * valueWidth), kAMXDepth,
                   [&](Value column) {
-                    vector::StoreOp::create(b, zeros, amxValues,
+                    vector::StoreOp::create(b, zeros, valuePairs,
                                             ValueRange{pair, column});
                   });
          });
+}
+
+/// Weights of rows one after the other, rounded; zeros fill up the depth.
+void StreamRowsKernel::roundWeights(const Rows &values) {
+  Value whole = b.mul(b.ceilDiv(values.count, lanes), lanes);
+  Value end = roundUp(b, values.count);
+  VectorType type = getNarrow(b, lanes);
+  // These rows are as many as a quarter of a tile's keys.
+  static_assert(kColumnRows == kShortPairTile / kQuarters);
+  int64_t ahead = getAhead(values, lanes);
+  b.loop(b.index(0), paddedRows, 1, [&](Value row) {
+    if (ahead)
+      askRow(values, b.add(row, ahead));
+    auto store = [&](Value narrow, Value key) {
+      vector::StoreOp::create(b, narrow, narrowWeights, ValueRange{row, key});
+    };
+    b.loop(b.index(0), whole, lanes, [&](Value key) {
+      Value wide = b.loadVector(scores.memref, scores.at(b, key, row));
+      store(arith::TruncFOp::create(b, type, wide), key);
+    });
+    b.loop(whole, end, lanes, [&](Value key) {
+      store(arith::ConstantOp::create(b, b.getZeroAttr(type)), key);
+    });
+  });
 }
 
 void StreamRowsKernel::packWeights(const Rows &values) {
@@ -264,7 +311,7 @@ void StreamRowsKernel::packWeights(const Rows &values) {
         square.push_back(
             b.loadVector(scores.memref, scores.at(b, b.add(key, i), row)));
       for (auto [i, vector] : llvm::enumerate(b.transpose(square)))
-        b.storeVector(vector, amxWeights, {b.add(row, i), key});
+        b.storeVector(vector, narrowWeights, {b.add(row, i), key});
     });
   });
 }
@@ -272,30 +319,29 @@ void StreamRowsKernel::packWeights(const Rows &values) {
 /// `accumulate` by AMX. Values that are not finite count as zeros first where
 /// entries are removed, and are then added where they are read: so all sums
 /// add in one order.
-void StreamRowsKernel::accumulateByAMX(const Tile &tile) {
+void StreamRowsKernel::accumulateByPairs(const Tile &tile) {
   const SourceView &source = tile.source;
   Rows values = rowsOf(tile, source.values);
-  packWeights(values);
+  alongColumns ? roundWeights(values) : packWeights(values);
   // As keys are asked for.
   int64_t ahead = getAhead(values, lanes);
-  auto askAhead = [&](const AMXProduct::Step &step) {
+  auto askAhead = [&](const PairProduct::Step &step) {
     if (!ahead)
       return;
     b.ifThen(b.equal(step.row, b.index(0)), [&] {
-      Value read = b.add(
-          b.mul(b.div(step.column, kAMXRows),
-                b.mul(b.div(roundUp(b, tile.count), kAMXDepth), kAMXRows)),
-          b.mul(step.k, step.numColumns * kAMXRows / kAMXDepth));
-      askHalf(values, b.add(b.div(tileKeys, 2), ahead), read,
-              step.numColumns * kAMXRows);
+      Value depth = roundUp(b, tile.count);
+      Value read = b.div(
+          b.add(b.mul(step.column, depth), b.mul(step.k, step.numColumns)),
+          kAMXDepth);
+      askHalf(values, b.add(b.div(tileKeys, 2), ahead), read, step.numColumns);
     });
   };
   auto multiply = [&](bool onlyFinite) {
     packValuePairs(values, onlyFinite);
-    AMXProduct product;
-    product.left = amxWeights;
+    PairProduct product = startProduct();
+    product.left = narrowWeights;
     product.leftRow = product.leftColumn = product.rightRow = b.index(0);
-    product.right = amxValues;
+    product.right = valuePairs;
     product.sums = outputs;
     product.sumsRow = b.index(0);
     product.numRows = paddedRows;

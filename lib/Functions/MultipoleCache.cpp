@@ -207,9 +207,25 @@ Error MultipoleCache::append(const TensorRef &k, const TensorRef &v) {
 Error MultipoleCache::add(const NewTokens &tokens) {
   int64_t count = tokens.getLength(), before = getNumClosed();
   for (int64_t done = 0; done < count;) {
-    if (getNumInGroup() == group)
-      if (Error error = closeGroup())
+    if (getNumInGroup() == group) {
+      SmallVector<StridedView, 2> present;
+      for (const Side &side : sides)
+        present.push_back(
+            StridedView(side.tokens.getRef()).slice(2, group, group));
+      if (Error error = closeGroups(present, length / group - 1, 1))
         return error;
+      // All behind it at once, but the last one, if kernels can read them.
+      if (int64_t whole = (count - done - 1) / group;
+          whole > 0 && tokens.haveContiguousRows()) {
+        SmallVector<StridedView, 2> rows;
+        for (size_t side = 0; side < std::size(sides); ++side)
+          rows.push_back(tokens.getRows(side, done, whole * group));
+        if (Error error = closeGroups(rows, length / group, whole))
+          return error;
+        length += whole * group;
+        done += whole * group;
+      }
+    }
     int64_t row = length % group, taken = std::min(group - row, count - done);
     SmallVector<ElementCopy, 2> copies;
     for (auto [index, side] : enumerate(sides))

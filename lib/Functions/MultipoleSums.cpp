@@ -8,11 +8,11 @@
 
 #include "MultipoleSums.h"
 #include "Call.h"
+#include "IndexBuilder.h"
 #include "StridedView.h"
-#include "fovea/Dialect/Attn/IR/AttnOps.h"
 #include "fovea/ExecutionEngine/Elements.h"
-#include "mlir/Dialect/Linalg/IR/Linalg.h"
-#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "llvm/ADT/STLExtras.h"
 #include <cmath>
 #include <cstring>
@@ -30,16 +30,6 @@ StridedView MultipoleCache::Side::getSums(int64_t level, int64_t interval,
   return StridedView({sums.getData(), sums.getElementType(), rows})
       .slice(2, (level * kMultipolePlaces + interval % kMultipolePlaces) * rank,
              count * rank);
-}
-
-/// The tokens of a group that is whole, and the weights for them where it is
-/// group `number`.
-static std::pair<StridedView, StridedView>
-getFactors(const OwnedTensor &tokens, const OwnedTensor &weights,
-           int64_t number, int64_t level, int64_t group) {
-  int64_t first = (number & ((int64_t(1) << level) - 1)) * group;
-  return {StridedView(tokens.getRef()).slice(2, group, group),
-          StridedView(weights.getRef()).slice(2, first, group)};
 }
 
 //===----------------------------------------------------------------------===//
@@ -96,12 +86,14 @@ static void startSums(const TensorRef &sums, const OwnedTensor &bias) {
   }
 }
 
-Error MultipoleCache::addToSumsOnHost(int64_t number) {
+Error MultipoleCache::addToSumsOnHost(ArrayRef<StridedView> rows,
+                                      int64_t number) {
   SmallVector<OwnedTensor> shares;
-  for (auto [name, side] : zip_equal(kSideNames, sides))
+  for (auto [name, side, tokens] : zip_equal(kSideNames, sides, rows))
     for (auto [level, each] : enumerate(side.levels)) {
-      auto [tokens, weights] =
-          getFactors(side.tokens, each.weights, number, level, group);
+      int64_t first = (number & ((int64_t(1) << level) - 1)) * group;
+      StridedView weights =
+          StridedView(each.weights.getRef()).slice(2, first, group);
       Expected<OwnedTensor> share =
           sumUp(name, tokens, weights, side.sums.getElementType());
       if (!share)
@@ -136,55 +128,167 @@ Error MultipoleCache::addToSumsOnHost(int64_t number) {
 // By kernels
 //===----------------------------------------------------------------------===//
 
+/// Kernels are for any number of groups. `first`, an array without elements,
+/// tells the number of the first one.
 static const attn::Contract &getContract() {
-  static const attn::Contract contract("fast_multipole_group",
+  static const attn::Contract contract("fast_multipole_groups",
                                        "tokens: T[B, G, N, D!]\n"
-                                       "weights: T[W!, P!, N, D!]\n"
-                                       "summaries: sum[B, G, P!, D!]");
+                                       "weights*: T[W!, P!, i!, D!]\n"
+                                       "biases*: T[W!, P!, D!]\n"
+                                       "first: [#F, 0]\n"
+                                       "summaries: sum[B, G, R, D!]");
   return contract;
 }
 
-static SmallVector<mlir::Value> buildSum(mlir::OpBuilder &b,
-                                         mlir::ValueRange arguments,
-                                         mlir::ValueRange inits) {
-  mlir::Location loc = b.getUnknownLoc();
-  auto type = mlir::cast<mlir::RankedTensorType>(inits[0].getType());
-  mlir::Value init = mlir::tensor::EmptyOp::create(b, loc, type.getShape(),
-                                                   type.getElementType());
-  auto share = attn::SummarizeOp::create(b, loc, init.getType(), arguments[0],
-                                         arguments[1],
-                                         /*bias=*/mlir::Value(), init);
-  return {mlir::linalg::AddOp::create(
-              b, loc, mlir::ValueRange{share.getResult(0), inits[0]}, inits[0])
-              .getResult(0)};
+namespace {
+/// What the kernels of all levels have in common.
+struct GroupSums {
+  mlir::Value tokens;
+  /// The numbers of the first group and of that behind the last one.
+  mlir::Value first, end;
+  int64_t group, rank;
+};
+} // namespace
+
+/// `sums` with groups of tokens in the kept intervals of a level. A thread has
+/// one number of an interval, and adds up group by group, whatever the call
+/// that brings them, so that bits do not depend on it.
+static mlir::Value buildLevel(mlir::ImplicitLocOpBuilder &b,
+                              const GroupSums &of, mlir::Value weights,
+                              mlir::Value bias, mlir::Value sums,
+                              int64_t level) {
+  using namespace mlir;
+  auto type = cast<RankedTensorType>(sums.getType());
+  auto weightType = cast<RankedTensorType>(weights.getType());
+  int64_t numHeads = type.getDimSize(1), width = type.getDimSize(3),
+          numRows = kMultipolePlaces * of.rank,
+          numOfSet = numHeads / weightType.getDimSize(0);
+  OpFoldResult extents[] = {tensor::getMixedSize(b, b.getLoc(), sums, 0),
+                            b.getIndexAttr(numHeads), b.getIndexAttr(numRows),
+                            b.getIndexAttr(width)};
+  auto loop = scf::ForallOp::create(
+      b, ArrayRef<OpFoldResult>(extents), sums, /*mapping=*/std::nullopt,
+      [&](OpBuilder &builder, Location loc, ValueRange arguments) {
+        IndexBuilder k(loc, builder);
+        Value batch = arguments[0], head = arguments[1], row = arguments[2],
+              column = arguments[3], shared = arguments[4];
+        auto widen = [&](Value value) -> Value {
+          if (value.getType() == type.getElementType())
+            return value;
+          return arith::ExtFOp::create(k, type.getElementType(), value);
+        };
+        Value place = k.div(row, of.rank), a = k.rem(row, of.rank);
+        Value set = k.div(head, numOfSet);
+        // The newest interval that belongs in that place.
+        Value newest = k.div(k.sub(of.end, k.number(1)), int64_t(1) << level);
+        Value older =
+            k.rem(k.sub(k.add(newest, k.number(kMultipolePlaces)), place),
+                  kMultipolePlaces);
+        Value begin = k.mul(k.sub(newest, older), int64_t(1) << level);
+        Value behind = k.add(begin, k.number(int64_t(1) << level));
+        Value from = arith::MaxSIOp::create(k, begin, of.first);
+        Value to = arith::MinSIOp::create(k, behind, of.end);
+
+        Value at = k.add(row, k.number(level * numRows));
+        Value before = tensor::ExtractOp::create(
+            k, shared, ValueRange{batch, head, at, column});
+        Value start =
+            arith::ConstantOp::create(k, k.getZeroAttr(type.getElementType()));
+        if (bias)
+          start = widen(
+              tensor::ExtractOp::create(k, bias, ValueRange{set, a, column}));
+        Value begins = k.is(arith::CmpIPredicate::sge, begin, of.first);
+        start = k.select(begins, start, before);
+        Value zero =
+            arith::ConstantOp::create(k, k.getZeroAttr(type.getElementType()));
+        Value none = k.number(0), one = k.number(1);
+        auto groups = scf::ForOp::create(
+            k, from, to, one, start,
+            [&](OpBuilder &, Location, Value number, ValueRange sum) {
+              Value row = k.mul(k.sub(number, of.first), of.group);
+              Value weight =
+                  k.mul(k.rem(number, int64_t(1) << level), of.group);
+              auto share = scf::ForOp::create(
+                  k, none, k.number(of.group), one, zero,
+                  [&](OpBuilder &, Location, Value i, ValueRange share) {
+                    Value x = tensor::ExtractOp::create(
+                        k, of.tokens,
+                        ValueRange{batch, head, k.add(row, i), column});
+                    Value w = tensor::ExtractOp::create(
+                        k, weights,
+                        ValueRange{set, a, k.add(weight, i), column});
+                    Value next = math::FmaOp::create(k, widen(w), widen(x),
+                                                     share.front());
+                    scf::YieldOp::create(k, next);
+                  });
+              Value next =
+                  arith::AddFOp::create(k, share.getResult(0), sum.front());
+              scf::YieldOp::create(k, next);
+            });
+        SmallVector<OpFoldResult> offsets{batch, head, at, column},
+            ones(4, k.getIndexAttr(1));
+        auto point = RankedTensorType::get({}, type.getElementType());
+        Value slice = tensor::ExtractSliceOp::create(k, point, shared, offsets,
+                                                     ones, ones);
+        Value filled =
+            linalg::FillOp::create(k, groups.getResult(0), slice).getResult(0);
+        auto ends = scf::InParallelOp::create(k);
+        k.setInsertionPointToStart(ends.getBody());
+        tensor::ParallelInsertSliceOp::create(k, filled, shared, offsets, ones,
+                                              ones);
+      });
+  return loop.getResult(0);
 }
 
-Error MultipoleCache::addToSums(int64_t number) {
-  for (auto [name, side] : zip_equal(kSideNames, sides))
+Error MultipoleCache::addToSums(ArrayRef<StridedView> rows, int64_t first) {
+  for (auto [name, side, tokens] : zip_equal(kSideNames, sides, rows)) {
+    SmallVector<Argument> weights, biases;
     for (auto [level, each] : enumerate(side.levels)) {
-      auto [tokens, weights] =
-          getFactors(side.tokens, each.weights, number, level, group);
-      StridedView sums = side.getSums(level, number >> level);
-      bool begins = number >> level << level == number;
-      Checker check;
-      Call call = begins ? Call("summarize", place.target, TensorRef(sums))
-                         : Call(getContract(), place.target, ResultMemory());
-      call.operands({Argument(name, tokens),
-                     Argument((name + "_weights").str(), weights)});
-      if (begins) {
-        std::optional<Argument> bias;
-        if (each.bias.getData())
-          bias = Argument((name + "_biases").str(), each.bias.getRef());
-        call.operandIf(bias);
-        call.result(check, "summaries", side.sums.getElementType(),
-                    TensorRef(sums).shape);
-      } else {
-        call.update(check, Argument("summaries", sums));
-        call.setBody(buildSum);
-      }
-      if (Error error = call.runChecked(check).takeError())
-        return error;
+      std::string place = ("[" + Twine(level) + "]").str();
+      weights.emplace_back((name + "_weights" + place).str(),
+                           each.weights.getRef());
+      if (each.bias.getData())
+        biases.emplace_back((name + "_biases" + place).str(),
+                            each.bias.getRef());
     }
+    Argument number;
+    number.name = "first";
+    number.elementType = ElementType::I64;
+    number.shape = {first, 0};
+    number.isReadOnly = true;
+    Shape shape(side.sums.getShape());
+    Shape summaries{shape[0], shape[1], shape[2] * shape[3] * shape[4],
+                    shape[5]};
+    Checker check;
+    Call call(getContract(), place.target, ResultMemory());
+    call.operand(Argument(name, tokens));
+    call.operand(weights);
+    call.operand(biases);
+    call.operand(number);
+    call.update(check,
+                Argument("summaries", {side.sums.getData(),
+                                       side.sums.getElementType(), summaries}));
+    call.attribute("group", group);
+    call.openLengths("BN#F");
+    call.setBody([numLevels = weights.size(), group = group, rank = rank,
+                  hasBiases = !biases.empty()](mlir::OpBuilder &builder,
+                                               mlir::ValueRange arguments,
+                                               mlir::ValueRange inits) {
+      IndexBuilder b(builder.getUnknownLoc(), builder);
+      GroupSums of{
+          arguments.front(), b.extent(arguments.back(), 0), {}, group, rank};
+      of.end = b.add(of.first, b.div(b.extent(of.tokens, 2), group));
+      mlir::Value sums = inits[0];
+      for (size_t level = 0; level < numLevels; ++level)
+        sums = buildLevel(b, of, arguments[1 + level],
+                          hasBiases ? arguments[1 + numLevels + level]
+                                    : mlir::Value(),
+                          sums, level);
+      return SmallVector<mlir::Value>{sums};
+    });
+    if (Error error = call.runChecked(check).takeError())
+      return error;
+  }
   return Error::success();
 }
 
@@ -192,17 +296,25 @@ Error MultipoleCache::addToSums(int64_t number) {
 // Groups
 //===----------------------------------------------------------------------===//
 
-Error MultipoleCache::closeGroup() {
-  int64_t number = length / group - 1;
-  if (Error error = place.target == Target::CPU ? addToSumsOnHost(number)
-                                                : addToSums(number))
-    return error;
-  SmallVector<ElementCopy, 2> copies;
-  for (const Side &side : sides) {
-    StridedView tokens(side.tokens.getRef());
-    copies.push_back(
-        {tokens.slice(2, group, group), tokens.slice(2, 0, group)});
+Error MultipoleCache::closeGroups(ArrayRef<StridedView> rows, int64_t first,
+                                  int64_t count) {
+  auto getGroup = [&](int64_t number) {
+    return map_to_vector<2>(rows, [&](const StridedView &side) {
+      return side.slice(2, number * group, group);
+    });
+  };
+  if (place.target != Target::CPU) {
+    if (Error error = addToSums(rows, first))
+      return error;
+  } else {
+    for (int64_t number = 0; number < count; ++number)
+      if (Error error = addToSumsOnHost(getGroup(number), first + number))
+        return error;
   }
+  SmallVector<ElementCopy, 2> copies;
+  for (auto [side, last] : zip_equal(sides, getGroup(count - 1)))
+    copies.push_back(
+        {last, StridedView(side.tokens.getRef()).slice(2, 0, group)});
   return copyAll(copies, place.target);
 }
 

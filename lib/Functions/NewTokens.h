@@ -125,6 +125,11 @@ public:
     return llvm::Error::success();
   }
 
+  bool haveContiguousRows() const {
+    return llvm::all_of(arrays, [](const Argument &array) {
+      return array.hasContiguousRows();
+    });
+  }
   /// Keys, and values if there are any.
   llvm::SmallVector<StridedView, 2> getSides() const {
     llvm::SmallVector<StridedView, 2> sides;

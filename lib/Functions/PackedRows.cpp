@@ -8,55 +8,14 @@
 
 #include "PackedRows.h"
 #include "Call.h"
+#include "IndexBuilder.h"
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
-#include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/Linalg/IR/Linalg.h"
-#include "mlir/Dialect/Tensor/IR/Tensor.h"
-#include "mlir/IR/ImplicitLocOpBuilder.h"
 #include <limits>
 
 using namespace mlir;
 using namespace fovea;
 using namespace fovea::functions;
 using llvm::Error, llvm::Expected, llvm::StringRef, llvm::Twine;
-
-namespace {
-/// Integers of the bodies of loops, all of type index.
-struct IndexBuilder : ImplicitLocOpBuilder {
-  using ImplicitLocOpBuilder::ImplicitLocOpBuilder;
-
-  Value number(int64_t value) {
-    return arith::ConstantIndexOp::create(*this, value);
-  }
-  Value widen(Value integer) {
-    return arith::IndexCastOp::create(*this, getIndexType(), integer);
-  }
-  Value narrow(Value index) {
-    return arith::IndexCastOp::create(*this, getI32Type(), index);
-  }
-  /// An element of integers [x].
-  Value load(Value list, Value at) {
-    return widen(tensor::ExtractOp::create(*this, list, at));
-  }
-  Value clamp(Value value, int64_t least, Value most) {
-    value = arith::MaxSIOp::create(*this, value, number(least));
-    return arith::MinSIOp::create(*this, value, most);
-  }
-  Value extent(Value array, int64_t dim) {
-    return createOrFold<tensor::DimOp>(array, dim);
-  }
-  Value lastOf(Value array, int64_t dim = 0) {
-    return createOrFold<arith::SubIOp>(extent(array, dim), number(1));
-  }
-  Value is(arith::CmpIPredicate how, Value left, Value right) {
-    return arith::CmpIOp::create(*this, how, left, right);
-  }
-  Value select(Value condition, Value one, Value other) {
-    return arith::SelectOp::create(*this, condition, one, other);
-  }
-  Value index(int64_t dim) { return linalg::IndexOp::create(*this, dim); }
-};
-} // namespace
 
 /// `compute` for every point of `inits`, with the elements that `maps` name.
 static linalg::GenericOp forPoints(

@@ -4,6 +4,9 @@
 # REQUIRES: long-tests
 """Tokens from caches on the emulated GPU, against the whole in NumPy; test_device_caches.py has their memory."""
 
+import json
+import struct
+
 import numpy as np
 import pytest
 from conftest import BFLOAT16, check, make
@@ -109,6 +112,55 @@ def test_every_prefix_of_fast_multipole(type, shape, biases, tmp_path):
         assert each.length == half
         each.append(k[:, :, half:], v[:, :, half:])
         assert np.array_equal(each.attend(token(q, shape[0] - 1)), expected)
+
+
+def sums(cache, path):
+    """The summaries in a file."""
+    cache.save(path)
+    data = path.read_bytes()
+    (size,) = struct.unpack("<Q", data[:8])
+    header = json.loads(data[8 : 8 + size])
+    return [data[8 + size :][slice(*header[side + "_sums"]["data_offsets"])] for side in ("key", "value")]
+
+
+@pytest.mark.parametrize("target", ["cpu", "gpu-sim"])
+@pytest.mark.parametrize("shape", {**GROUPS, "many": (93, 3, 3)}.values())
+@pytest.mark.parametrize("biases", [False, True])
+def test_prompts_have_the_bits_of_tokens(biases, shape, target, tmp_path):
+    """Kernels add all groups of a prompt at once, which must not change a bit of what is kept; from arrays with gaps, and
+    where the memory has held something else."""
+    count = shape[0]
+    q, k, v = make("float16", B=2, H=4, G=2, N=count, D=16, E=12)
+    k, v = (np.pad(each, ((0, 0), (0, 0), (1, 2), (0, 3)), constant_values=np.nan)[:, :, 1:-2, :-3] for each in (k, v))
+    weights, options = weights_of(shape, "float16", W=2, biases=biases)
+    made = {"batch": 2, "heads": 2, "target": target, **options}
+    tokens, expected = fovea.MultipoleCache(*weights, **made), {}
+    for i in range(count):
+        tokens.append(token(k, i), token(v, i))
+        expected[i + 1] = sums(tokens, tmp_path / "tokens"), tokens.attend(token(q, i))
+    for parts in ((count,), (1, count), (shape[1], count), (shape[1] + 1, count - 1), (5, 17, 18, count)):
+        cache, done = fovea.MultipoleCache(*weights, **made), 0
+        for end in parts:
+            cache.append(k[:, :, done:end], v[:, :, done:end])
+            found = sums(cache, tmp_path / "prompt"), cache.attend(token(q, end - 1))
+            assert found[0] == expected[end][0] and np.array_equal(found[1], expected[end][1]), (parts, end)
+            done = end
+
+
+def test_groups_have_one_kernel_for_each_side():
+    """Also where each length has a kernel of its own."""
+    shape = (61, 6, 2)
+    weights, options = weights_of(shape)
+    cache = fovea.MultipoleCache(*weights, heads=2, batch=1, target="gpu-sim", **options)
+    _, k, v = make(B=1, H=2, G=2, N=61, D=16, E=12)
+    before, misses = fovea.shapes(), _fovea.cache_statistics()[2]
+    fovea.set_shapes("static")
+    try:
+        for end in range(1, 62):
+            cache.append(token(k, end - 1), token(v, end - 1))
+        assert _fovea.cache_statistics()[2] - misses == 2
+    finally:
+        fovea.set_shapes(before)
 
 
 def test_errors_of_fast_multipole():

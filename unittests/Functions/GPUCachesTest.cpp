@@ -230,12 +230,30 @@ TEST_F(GPUCachesTest, GroupsAreAddedWithoutTheHost) {
   EXPECT_EQ(getText(cache.append(keys, values)), "");
   EXPECT_EQ(fake->count("cuLaunchKernel"), 0u);
   EXPECT_EQ(getText(cache.append(keys, values)), "");
-  EXPECT_GE(fake->count("cuLaunchKernel"), 4u);
+  EXPECT_EQ(fake->count("cuLaunchKernel"), 4u);
   EXPECT_EQ(fake->count("cuMemcpyDtoHAsync_v2"), 0u);
   // At most for the log weights of the group before to have been copied.
   EXPECT_EQ(countWaits(), fake->count("cuEventSynchronize"));
   EXPECT_LE(countWaits(), 1u);
   EXPECT_EQ(fake->lastStream, stream);
+  // A prompt of three groups and of five: a kernel for each level and side adds
+  // the present group, and one all whole groups behind it.
+  Array prompt[] = {makeRandom({B, G, 20, D}, 8), makeRandom({B, G, 20, E}, 9)};
+  DeviceArray manyKeys(prompt[0]), manyValues(prompt[1]);
+  for (int64_t count : {12, 20}) {
+    MultipoleCache fork = llvm::cantFail(cache.fork());
+    TensorRef rows[] = {manyKeys, manyValues};
+    int64_t shapes[][4] = {{B, G, count, D}, {B, G, count, E}},
+            strides[][4] = {{G * 20 * D, 20 * D, D, 1},
+                            {G * 20 * E, 20 * E, E, 1}};
+    fake->calls.clear();
+    EXPECT_EQ(getText(fork.append(
+                  {rows[0].data, ElementType::F32, shapes[0], strides[0]},
+                  {rows[1].data, ElementType::F32, shapes[1], strides[1]})),
+              "");
+    EXPECT_EQ(fake->count("cuLaunchKernel"), 8u);
+    EXPECT_EQ(fork.getLength(), 8 + count);
+  }
   fovea_rt_gpu_set_device(0);
   constexpr const char *chosen = "device: found GPU 0 chosen by the thread, "
                                  "needed GPU 1, where the cache is";

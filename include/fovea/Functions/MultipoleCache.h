@@ -123,11 +123,16 @@ private:
   /// Takes over the content of one of the same weights.
   llvm::Error copyFrom(const MultipoleCache &other);
 
-  /// Adds the present group, which is whole, to the summaries.
-  llvm::Error closeGroup();
-  /// The same by kernels, any of which may fail.
-  llvm::Error addToSums(int64_t number);
-  llvm::Error addToSumsOnHost(int64_t number);
+  /// Adds `count` groups of tokens, the first of which has the number `first`,
+  /// to the summaries, and keeps the last one as the previous group.
+  llvm::Error closeGroups(llvm::ArrayRef<functions::StridedView> rows,
+                          int64_t first, int64_t count);
+  /// Adds to the summaries by kernels, any of which may fail.
+  llvm::Error addToSums(llvm::ArrayRef<functions::StridedView> rows,
+                        int64_t first);
+  /// Adds a group.
+  llvm::Error addToSumsOnHost(llvm::ArrayRef<functions::StridedView> rows,
+                              int64_t number);
   /// Adds tokens that there is room for; where it fails, some may be there.
   llvm::Error add(const functions::NewTokens &tokens);
   /// Lists the summaries that the present group reads.

@@ -90,9 +90,12 @@ void Checker::match(StringRef name, StringRef what, ArrayRef<int64_t> found,
          toTuple(needed));
 }
 
-int64_t Checker::integer(StringRef name, int64_t value, int64_t least) {
+int64_t Checker::integer(StringRef name, int64_t value, int64_t least,
+                         int64_t most) {
   check(value >= least, name + ": found " + Twine(value) +
                             ", needed an integer of at least " + Twine(least));
+  check(value <= most,
+        name + ": found " + Twine(value) + ", needed at most " + Twine(most));
   return value;
 }
 

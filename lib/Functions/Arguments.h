@@ -17,6 +17,7 @@
 #include "fovea/Dialect/Attn/IR/Contract.h"
 #include "fovea/ExecutionEngine/Kernel.h"
 #include "llvm/ADT/Twine.h"
+#include <limits>
 
 namespace fovea::functions {
 
@@ -86,7 +87,8 @@ public:
   void elementType(const Argument &argument,
                    llvm::ArrayRef<ElementType> needed);
 
-  int64_t integer(llvm::StringRef name, int64_t value, int64_t least);
+  int64_t integer(llvm::StringRef name, int64_t value, int64_t least,
+                  int64_t most = std::numeric_limits<int64_t>::max());
   /// Fails unless `value` is finite and `holds`; `least` says what it must be.
   double number(llvm::StringRef name, double value, bool holds = true,
                 llvm::StringRef least = "");

@@ -44,8 +44,6 @@ static const attn::Contract &getBackwardContract() {
 static Argument addKeys(Call &call, Checker &check, const TensorRef &k,
                         const TensorRef &kHat) {
   Argument keys = check.tensor("k", k, 4, "[B,G,N,D]");
-  if (llvm::is_contained(keys.shape, 0))
-    check.fail("k: found shape " + toList(keys.shape) + ", needed keys");
   call.operands(
       {keys, check.like("k_hat", kHat, keys.elementType, keys.shape)});
   return keys;
@@ -102,13 +100,15 @@ addUp(ImplicitLocOpBuilder &b, ValueRange inputs, Value init,
       .getResult(0);
 }
 
-/// The product of the extents `dims` of `array`.
+/// The product of the extents `dims` of `array`, at least 1.
 static Value countElements(ImplicitLocOpBuilder &b, Value array,
                            llvm::ArrayRef<int64_t> dims, Type state) {
   Value count = arith::ConstantIndexOp::create(b, 1);
   for (int64_t dim : dims)
     count =
         arith::MulIOp::create(b, count, tensor::DimOp::create(b, array, dim));
+  count =
+      arith::MaxSIOp::create(b, count, arith::ConstantIndexOp::create(b, 1));
   return arith::SIToFPOp::create(
       b, state, arith::IndexCastOp::create(b, b.getI64Type(), count));
 }

@@ -60,9 +60,12 @@ static void addBlock(Call &call, Checker &check,
   call.attribute("block", block);
 }
 
+/// More make results that no memory holds, and no head has.
+static constexpr int64_t kMaxBases = 1 << 20;
+
 static void addSearch(Call &call, Checker &check, const ConvSearch &search,
                       const Argument &q) {
-  check.integer("num_basis", search.numBasis, 1);
+  check.integer("num_basis", search.numBasis, 1, kMaxBases);
   check.integer("window", search.window, 1);
   check.check(search.window <= q.shape[2],
               "window: found " + Twine(search.window) +

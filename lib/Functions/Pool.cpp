@@ -19,14 +19,6 @@ using namespace fovea::functions;
 static constexpr int64_t kMaxInterval = 65536,
                          kMaxUnit = attn::MaskAttr::kMaxStride;
 
-static int64_t checkUpTo(Checker &check, StringRef name, int64_t value,
-                         int64_t least, int64_t most) {
-  check.integer(name, value, least);
-  check.check(value <= most, name + ": found " + Twine(value) +
-                                 ", needed at most " + Twine(most));
-  return value;
-}
-
 namespace {
 /// The arguments of both, checked.
 struct PoolArguments {
@@ -34,8 +26,8 @@ struct PoolArguments {
                 int64_t interval, const PoolFormOptions &options)
       : x(checkRows(check, "input", "x", x)),
         gate(check.like("gate", gate, this->x.elementType, this->x.shape)),
-        interval(checkUpTo(check, "interval", interval, 1, kMaxInterval)),
-        overlap(checkUpTo(check, "overlap", options.overlap, 0, kMaxInterval)) {
+        interval(check.integer("interval", interval, 1, kMaxInterval)),
+        overlap(check.integer("overlap", options.overlap, 0, kMaxInterval)) {
     if (options.positionBias)
       bias = check.operand("position_bias", "position_bias",
                            *options.positionBias);
@@ -108,14 +100,14 @@ Expected<OwnedTensor> fovea::top_k(const TensorRef &scores, int64_t k,
                                    const TopKOptions &options) {
   Checker check("top_k");
   Argument given = check.operand("scores", "scores", scores);
-  checkUpTo(check, "k", k, 1, std::numeric_limits<int32_t>::max());
+  check.integer("k", k, 1, std::numeric_limits<int32_t>::max());
   Call call("top_k", options.target, options.out);
   call.operand(given);
   if (options.causalUnit)
     call.attribute("mask",
                    MaskValue{/*causal=*/true, /*window=*/0, /*prefix=*/0,
-                             checkUpTo(check, "causal_unit",
-                                       *options.causalUnit, 1, kMaxUnit)});
+                             check.integer("causal_unit", *options.causalUnit,
+                                           1, kMaxUnit)});
   Shape shape = given.shape;
   shape.back() = k;
   call.result(check, "indices", ElementType::I32, shape);

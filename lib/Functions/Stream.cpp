@@ -104,7 +104,11 @@ void StreamArguments::addRows(const Source &source, const Twine &name,
   if (!source.rows || check.hasFailed())
     return;
   std::string list = (name + "rows").str();
-  check.integer((name + "unit").str(), source.unit, 1);
+  // Without positions, a unit of more rows than there are is all of them.
+  constexpr int64_t most = std::numeric_limits<int64_t>::max();
+  constexpr int64_t mostOfPositions = 1 << 30;
+  check.integer((name + "unit").str(), source.unit, 1,
+                source.hasListedPositions ? mostOfPositions : most);
   check.check(Codes::areCodes(*source.rows),
               list + ": found element type " +
                   getArrayTypeName(source.rows->elementType) +

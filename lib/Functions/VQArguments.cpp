@@ -27,6 +27,9 @@ static Argument checkKeys(Checker &check, const TensorRef &k,
   return keys;
 }
 
+/// The most tokens of blocks that attn.vq takes.
+static constexpr int64_t kMaxTokens = 1 << 30;
+
 VQArguments functions::checkVQArguments(Checker &check,
                                         const TensorRef &queries,
                                         const TensorRef &keys,
@@ -43,15 +46,17 @@ VQArguments functions::checkVQArguments(Checker &check,
   check.check(codebook.shape[1] != 0,
               "codebook: found no codewords, needed at least 1");
   TokenMask mask(check, options, q.shape[0], q.shape[2], options.target);
-  VQArguments arguments{std::move(codes),
-                        q,
-                        k,
-                        v,
-                        codebook,
-                        std::move(mask),
-                        std::nullopt,
-                        check.integer("block", block, 1),
-                        check.integer("memory", options.memory, 0)};
+  VQArguments arguments{
+      std::move(codes),
+      q,
+      k,
+      v,
+      codebook,
+      std::move(mask),
+      std::nullopt,
+      check.integer("block", block, 1, kMaxTokens),
+      check.integer("memory", options.memory, 0,
+                    kMaxTokens / std::max<int64_t>(block, 1))};
   bool areCodes = arguments.keysAreCodes();
   check.check(!options.padded || areCodes,
               "padded: found True with keys, needed codes of quantize, which "

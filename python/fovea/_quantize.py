@@ -32,6 +32,9 @@ def quantize(
     `mask` [B,N], if any, is true for tokens that are present; `lengths` [B] says the
     same of right padding.  An absent token has code -1 and a codeword of zeros, and its
     keys may hold anything.
+
+    In `fovea.torch` and `fovea.jax` the gradient of a codeword passes straight through to
+    its key, zeros for absent tokens.  The codebook has none.
     """
     return _fovea.quantize(k, codebook, *check.tokens(mask, lengths), target, out=out)
 
@@ -87,7 +90,7 @@ def commitment_loss(
 
     k is [B,G,N,D]; k_hat are the codewords that `quantize` found for it, which count
     as constants.  With `mask` or `lengths`, as in `quantize`, the mean is that over the
-    keys of tokens present, 0 without any.
+    keys of tokens present.  Without any key it is 0.
     """
     return _fovea.commitment_loss(k, k_hat, *check.tokens(mask, lengths), target, out=out)
 

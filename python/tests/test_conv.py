@@ -352,6 +352,9 @@ def test_search_refuses_arguments():
     refuses("window: found 10, needed at most the 9 rows of q", window=10)
     refuses("window: found 0, needed an integer of at least 1", window=0)
     refuses("num_basis: found 0, needed an integer of at least 1", num_basis=0)
+    for absurd in (2**20 + 1, 2**40, 2**62):
+        for call in (dict(), dict(function=fovea.conv, arrays=(q, k, v))):
+            refuses(f"^num_basis: found {absurd}, needed at most 1048576$", num_basis=absurd, **call)
     refuses("delta: found -1, needed a finite number of at least 0", delta=-1)
     refuses("delta: found nan, needed a finite number of at least 0", delta=float("nan"))
     refuses("epsilon: found inf, needed a finite number of at least 0", epsilon=float("inf"))

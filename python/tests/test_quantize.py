@@ -200,3 +200,13 @@ def test_codes_out_of_range_fail_with_their_position(code, target):
     assert f"attn.codebook_update: codes[1, 2, 5] must be -1, or at least 0 and below 9, but got {code}" in str(
         error.value
     )
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 0, 4), (0, 3, 5, 4), (2, 0, 5, 4), (2, 3, 5, 0)])
+def test_no_keys_have_no_commitment_loss(shape, target):
+    """As keys that are all absent."""
+    k = np.ones(shape, np.float32)
+    assert fovea.commitment_loss(k, k, target=target) == 0
+    assert fovea.commitment_loss_backward(1.0, k, k).shape == shape
+    absent = np.zeros(shape[0], np.int32)
+    assert fovea.commitment_loss(k, k, lengths=absent, target=target) == 0

@@ -229,6 +229,8 @@ REFUSED = {
     "codebook type": ({"codebook": np.zeros((2, 5, 16))}, "codebook: found element type float64, needed float32"),
     "block 0": ({"block": 0}, "block: found 0, needed an integer of at least 1"),
     "negative block": ({"block": -3}, "block: found -3, needed an integer of at least 1"),
+    "absurd block": ({"block": 2**40}, "block: found 1099511627776, needed at most 1073741824"),
+    "absurd memory": ({"memory": 2**40}, "memory: found 1099511627776, needed at most 134217728"),
     "bias width": ({"bias": np.zeros((1, 2, 37, 8), np.float32)}, r"bias: found shape \[1, 2, 37, 8\], needed one that broadcasts"),
     "narrow bias": ({"bias": np.zeros((1, 2, 37, 1), np.float32)}, "bias: found extent 1 in dimension 3, needed 16"),
     "codes of another type": (

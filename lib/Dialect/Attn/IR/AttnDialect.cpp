@@ -283,6 +283,11 @@ LogicalResult SourceAttr::verify(function_ref<InFlightDiagnostic()> emitError,
   if (unit < 0)
     return emitError() << "expected a unit that is not negative, but got "
                        << unit;
+  // As many rows as a source may have: places of entries fit any index.
+  constexpr int64_t maxUnit = 1 << 30;
+  if (unit > maxUnit)
+    return emitError() << "expected a unit of at most " << maxUnit
+                       << " rows, but got " << unit;
   if (hasListedPositions && unit == 0)
     return emitError() << "expected no listed positions without lists of rows";
   StringRef other = hasCodes          ? "codes"

@@ -368,6 +368,12 @@ def test_quantize_passes_gradients_straight_through():
     np.testing.assert_array_equal(jax.grad(loss)(jnp.asarray(k)), expected)
 
 
+def test_no_keys_have_no_commitment_loss():
+    k = jnp.ones((2, 3, 0, 4))
+    loss, d_k = jax.value_and_grad(lambda each: fovea.jax.commitment_loss(each, k))(k)
+    assert loss == 0 and d_k.shape == k.shape
+
+
 def test_choices_are_constants():
     def loss(c):
         tree = fovea.jax.tree_build(c)

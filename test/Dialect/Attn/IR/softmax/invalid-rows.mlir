@@ -18,6 +18,14 @@ func.func @zero_unit(%q: tensor<2x4x40x8xf32>, %k: tensor<2x2x48x8xf32>, %v: ten
 
 // -----
 
+func.func @absurd_unit(%q: tensor<2x4x40x8xf32>, %k: tensor<2x2x48x8xf32>, %v: tensor<2x2x48x8xf32>, %r: tensor<2x2x3x5xi32>) {
+  // expected-error @below {{expected a unit of at most 1073741824 rows, but got 1073741825}}
+  %0 = attn.stream query(%q : tensor<2x4x40x8xf32>) source(%k, %v : tensor<2x2x48x8xf32>, tensor<2x2x48x8xf32>) rows(%r : tensor<2x2x3x5xi32>) unit = 1073741825 ranges [affine_map<(b)[rows, n] -> (0, rows)>] outs(%q : tensor<2x4x40x8xf32>) {block = 16 : i64, scale = 0.5} -> tensor<2x4x40x8xf32>
+  return
+}
+
+// -----
+
 func.func @positions(%q: tensor<2x4x40x8xf32>, %k: tensor<2x2x48x8xf32>, %v: tensor<2x2x48x8xf32>, %r: tensor<2x2x3x5xi32>) {
   // expected-error @below {{expected 'stored'}}
   %0 = attn.stream query(%q : tensor<2x4x40x8xf32>) source(%k, %v : tensor<2x2x48x8xf32>, tensor<2x2x48x8xf32>) rows(%r : tensor<2x2x3x5xi32>) unit = 4 positions = random ranges [affine_map<(b)[rows, n] -> (0, rows)>] outs(%q : tensor<2x4x40x8xf32>) {block = 16 : i64, scale = 0.5} -> tensor<2x4x40x8xf32>

@@ -27,9 +27,8 @@ from .._rope import rope_frequencies
 from .._stream import Source, SourceArrays, pass_call
 from .._trace import NO_SCORE, ScoreFunction
 from .._weights import hierarchical_weights, key_weights_from_conv1d
-from ._shortcut import make_look
 from ._tape import check_tensor, make_call, refuse_gradients
-from ._vq import VQState
+from ._vq import StraightThrough, VQState
 
 __all__ = [
     "Causal",
@@ -372,7 +371,10 @@ _quantize_call = make_call("quantize")
 def quantize(
     k: Tensor, codebook: Tensor, *, mask: Tensor | None = None, lengths: Tensor | None = None, target: str | None = None
 ) -> tuple[Tensor, Tensor]:
-    return _quantize_call(k, codebook, mask, lengths, target)
+    if not (torch.is_grad_enabled() and getattr(k, "requires_grad", False)):
+        return _quantize_call(k, codebook, mask, lengths, target)
+    k_hat, codes = _quantize_call(k.detach(), codebook, mask, lengths, target)
+    return StraightThrough.apply(k, k_hat, codes), codes
 
 
 _codebook_update = make_call("codebook_update")
@@ -535,20 +537,14 @@ def top_k(scores: Tensor, k: int, *, causal_unit: int | None = None, target: str
 # ----------------------------------------------------------------------------
 
 _rope_call = make_call("rope")
-_look = make_look([(0, False)])
 
 
-def _narrow(positions: Tensor) -> Tensor:
-    """As int32, whose numbers are compared where they are there."""
+def _check_integers(positions: Tensor) -> Tensor:
     check_tensor("positions", positions)
     kind = positions.dtype
     if kind.is_floating_point or kind.is_complex or kind == torch.bool:
         raise ValueError(f"positions: found element type {str(kind).removeprefix('torch.')}, needed an integer type")
-    narrow = positions.to(torch.int32)
-    is_wide = kind.itemsize > 4 or kind == torch.uint32
-    if is_wide and not torch.compiler.is_compiling() and _look((positions,)) is not None and not torch.equal(narrow.to(kind), positions):
-        raise ValueError("positions: found a number of more than 32 bits")
-    return narrow
+    return positions
 
 
 def _table(frequencies: Any) -> Sequence[float] | None:
@@ -583,4 +579,4 @@ def rope(
     magnitude: float = 1.0,
     target: str | None = None,
 ) -> Tensor:
-    return _rope_call(x, _narrow(positions), base, style, width, _table(frequencies), magnitude, target)
+    return _rope_call(x, _check_integers(positions), base, style, width, _table(frequencies), magnitude, target)

@@ -21,7 +21,7 @@ import torch
 
 from .. import _fovea
 from .._declarations import ASKS, FUNCTIONS, Argument, Declaration, has_gradient
-from . import _vq
+from . import _positions, _vq
 from ._vq import sum_type
 
 TARGET = Argument("target", "str?", None)
@@ -41,7 +41,7 @@ def with_contiguous_gradient(run: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-_ADAPTED = dict(_vq.ADAPTED)
+_ADAPTED = _vq.ADAPTED | _positions.ADAPTED
 _ADAPTED |= {
     f"{name}_backward": with_contiguous_gradient(getattr(_fovea.tensors, f"{name}_backward"))
     for name, each in FUNCTIONS.items()

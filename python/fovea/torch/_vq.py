@@ -68,6 +68,25 @@ def _to_tensor(array: Any) -> Tensor:
     return tensor.view(torch.bfloat16) if is_narrow else tensor
 
 
+class StraightThrough(torch.autograd.Function):
+    """Codewords, which pass their gradient to the keys that are present."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(k: Tensor, k_hat: Tensor, codes: Tensor) -> Tensor:
+        return k_hat.view_as(k_hat)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        ctx.save_for_backward(inputs[2])
+
+    @staticmethod
+    def backward(ctx: Any, d_k_hat: Tensor) -> Any:
+        (codes,) = ctx.saved_tensors
+        return torch.where(codes[..., None] >= 0, d_k_hat, 0), None, None
+
+
 #: Those of the compiled functions.
 _PARTS = 5
 

@@ -16,6 +16,24 @@ from ._multihead import Multihead, Pattern
 __all__ = ["FastMultipoleAttention"]
 
 
+class _Beside(torch.autograd.Function):
+    """The first tensor, with gradients of zeros for all others."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(out: Tensor, *others: Tensor) -> Tensor:
+        return out.view_as(out)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        ctx.save_for_backward(*inputs[1:])
+
+    @staticmethod
+    def backward(ctx: Any, d_out: Tensor) -> Any:
+        return d_out, *map(torch.zeros_like, ctx.saved_tensors)
+
+
 class FastMultipole(Pattern):
     title = "fast multipole attention"
 
@@ -79,10 +97,13 @@ class FastMultipole(Pattern):
             raise self.refuse("query", f"{q.shape[2]} tokens", f"at most max_length, {self.max_length},")
         # Of lengths that are not known, all: those that a length does not need are not read.
         levels = self._levels(q.shape[2] if isinstance(q.shape[2], int) else self.max_length)
-        return fast_multipole(
+        out = fast_multipole(
             q, k, v, list(self.key_weights)[:levels], list(self.value_weights)[:levels], group=self.group,
             causal=causal, scale=scale, multiplicity=self.multiplicity, mask=present,
         )  # fmt: skip
+        unread = [each for each in (*self.key_weights[levels:], *self.value_weights[levels:]) if each.requires_grad]
+        # Who gathers gradients of several processes waits for those of all parameters.
+        return _Beside.apply(out, *unread) if unread and torch.is_grad_enabled() else out
 
 
 class FastMultipoleAttention(Multihead):

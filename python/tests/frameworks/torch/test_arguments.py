@@ -61,6 +61,9 @@ def test_positions_are_integers_of_32_bits():
     for far in (2**31, -(2**31) - 1, 2**32):
         with pytest.raises(ValueError, match="^positions: found a number of more than 32 bits$"):
             fovea.torch.rope(x, torch.tensor([0, far, 1]))
+        # Whoever traced the call.
+        with pytest.raises(ValueError, match="^positions: found a number of more than 32 bits$"):
+            torch.compile(fovea.torch.rope, backend="eager", fullgraph=True)(x, torch.tensor([0, far, 1]))
     fovea.torch.rope(x, torch.tensor([2**31 - 1, -(2**31), 1]))
 
 

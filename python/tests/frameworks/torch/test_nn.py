@@ -222,6 +222,19 @@ def test_learns_to_copy(name):
     assert losses[-1] < 0.8 * losses[0]
 
 
+@pytest.mark.parametrize("length", [5, 29, 64])
+def test_levels_that_no_length_reaches_have_gradients(length):
+    """Of zeros: who gathers gradients of several processes waits for all parameters."""
+    module = make("multipole")
+    weights = [*module.pattern.key_weights, *module.pattern.value_weights]
+    module(normal(2, length, 16))[0].square().sum().backward()
+    levels = module.pattern._levels(length)
+    for level, weight in zip([0, 1, 2] * 2, weights, strict=True):
+        assert weight.grad.shape == weight.shape and bool(weight.grad.any()) == (level < levels)
+    module.requires_grad_(False)
+    assert not module(normal(2, length, 16))[0].requires_grad
+
+
 def test_vcc_learns():
     torch.manual_seed(0)
     encoder = nn.VccEncoder(nn.VccEncoderLayer(16, 2, 32, budgets={1: 2}), 2, num_vip=4, ratio=4)

@@ -6,6 +6,7 @@
 import numpy as np
 import pytest
 import torch
+from nn_cases import normal
 
 import fovea
 import fovea.torch
@@ -206,3 +207,49 @@ def test_files_are_those_of_arrays(tmp_path):
     expected = fovea.vq(*arrays, block=2, state=fovea.VQState.load(tmp_path / "state"))
     found = fovea.torch.vq(q, k, v, codebook[0], block=2, state=fovea.torch.VQState.load(tmp_path / "state"))
     np.testing.assert_array_equal(found.numpy(), expected)
+
+
+@pytest.mark.parametrize("type", [torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
+def test_quantize_passes_gradients_straight_through(type, compiled):
+    """The gradient of a key is that of its codeword, zeros for absent tokens, which may hold anything."""
+    k, codebook, weight = normal(2, 3, 21, 8), normal(1, 11, 8, seed=2), normal(2, 3, 21, 8, seed=3)
+    k, codebook, weight = (each.to(type) for each in (k, codebook, weight))
+    k[1, :, 15:] = float("nan")
+    k.requires_grad_()
+    lengths = torch.tensor([21, 15], dtype=torch.int32)
+    quantize = torch.compile(fovea.torch.quantize, backend="aot_eager", fullgraph=True) if compiled else fovea.torch.quantize
+    k_hat, codes = quantize(k, codebook, lengths=lengths)
+    expected_k, expected_codes = fovea.torch.quantize(k.detach(), codebook, lengths=lengths)
+    assert torch.equal(k_hat, expected_k) and torch.equal(codes, expected_codes) and not codes.requires_grad
+    (k_hat.square() * weight).sum().backward()
+    expected = 2 * k_hat.detach() * weight
+    expected[1, :, 15:] = 0
+    assert torch.equal(k.grad, expected)
+    # The loss of keys and what is made of codewords add up.
+    k.grad = None
+    loss = fovea.torch.commitment_loss(k, k_hat.detach(), lengths=lengths)
+    (loss + (quantize(k, codebook, lengths=lengths)[0] * weight).sum()).backward()
+    (of_loss,) = torch.autograd.grad(fovea.torch.commitment_loss(k, k_hat.detach(), lengths=lengths), k)
+    absent = torch.zeros(2, 1, 21, 1, dtype=torch.bool)
+    absent[1, :, 15:] = True
+    assert torch.equal(k.grad, of_loss + weight.masked_fill(absent, 0))
+
+
+def test_quantize_under_transforms():
+    k, codebook, weight = normal(4, 1, 3, 9, 8), normal(1, 11, 8, seed=2), normal(4, 1, 3, 9, 8, seed=3)
+
+    def loss(k, weight):
+        return (fovea.torch.quantize(k, codebook)[0] * weight).sum()
+
+    assert torch.equal(torch.func.grad(loss)(k[0], weight[0]), weight[0])
+    assert torch.equal(torch.func.vmap(torch.func.grad(loss))(k, weight), weight)
+    with pytest.raises(RuntimeError, match="codebook requires a gradient, but quantize has none for it"):
+        fovea.torch.quantize(k[0].requires_grad_(), codebook.requires_grad_())
+
+
+def test_no_keys_have_no_commitment_loss():
+    k = torch.ones(2, 3, 0, 4, requires_grad=True)
+    loss = fovea.torch.commitment_loss(k, k.detach())
+    loss.backward()
+    assert loss == 0 and k.grad.shape == k.shape

@@ -29,7 +29,7 @@ __all__ = ["TARGET", "OwnCall", "add_definition", "declare", "define", "flatten"
 #: The target of XLA: the name that `jax.export` and dumps of XLA show.
 TARGET = "fovea"
 #: Integers that kernels read, and nothing before them.
-_READ_BY_KERNELS = re.compile(r"(query_)?lengths|positions|captures_\d+")
+_READ_BY_KERNELS = re.compile(r"(query_)?lengths|((token|query|key)_)?mask|sizes|positions|captures_\d+")
 _DTYPES = {"f16": "float16", "f32": "float32", "f64": "float64", "i1": "bool", "i8": "int8", "i32": "int32", "i64": "int64"}
 
 
@@ -56,7 +56,11 @@ def _make(element: str, shape: Sequence[int], name: str, integer: int, random: n
         return random.standard_normal(shape).astype(dtype)
     if element not in _DTYPES or not _READ_BY_KERNELS.fullmatch(name):
         raise ValueError(f"{name}: found integers that are read before a kernel runs")
-    return np.full(shape, integer, _DTYPES[element])
+    array = np.full(shape, integer, _DTYPES[element])
+    if name == "sizes":
+        # They decrease.
+        array[..., 1:] = 0
+    return array
 
 
 def _fill(pattern: Any, arrays: Iterator[Any]) -> Any:
@@ -113,6 +117,28 @@ class _Found(NamedTuple):
     returned: list[set[int]]
 
 
+def _find_operand(argument: str, number: int, names: Sequence[str]) -> int:
+    """The operand that an argument of a kernel is; masks may be made of lengths."""
+    name = "lengths" if argument.endswith("mask") and argument not in names else argument
+    return names.index(name) if name in names else number
+
+
+def _is_mask_of_lengths(given: Any, type: str) -> bool:
+    """Whether an argument of a kernel says for each token what lengths say, whose type or array is given."""
+    rank = given.count("x") if isinstance(given, str) else given.ndim
+    return rank == 1 and type.endswith("xi1>") and type.count("x") == 2
+
+
+def _convert(array: Any, type: str) -> Any:
+    """An operand as the argument of a kernel that has this type."""
+    if _is_mask_of_lengths(array, type):
+        tokens = type.split("x")[1]
+        if tokens == "?":
+            raise ValueError("lengths: found tokens whose number is not known, needed a mask")
+        return np.arange(int(tokens)) < array[:, None]
+    return array.astype(np.int32) if type.endswith("xi32>") else array
+
+
 def _find_kernel(run: _Run, names: Sequence[str], arrays: Sequence[Any]) -> _Found:
     found: list[Any] = []
     kernels = _fovea.record_kernels(lambda: found.extend(run(arrays)))
@@ -121,12 +147,12 @@ def _find_kernel(run: _Run, names: Sequence[str], arrays: Sequence[Any]) -> _Fou
     kernel, shapes = kernels[0][:2]
     arguments, kinds, _ = _read_types(kernel.signature)
     # Others have the order of the call.
-    numbers = [names.index(each) if each in names else number for number, each in enumerate(arguments)]
-    is_known = max(numbers, default=0) < len(arrays) and shapes == [list(arrays[each].shape) for each in numbers]
+    numbers = [_find_operand(each, number, names) for number, each in enumerate(arguments)]
     results = []
-    if is_known:
-        given = (arrays[each].astype(np.int32) if type.endswith("xi32>") else arrays[each] for each, type in zip(numbers, kinds))
-        results = flatten(kernel(*given))
+    if max(numbers, default=0) < len(arrays):
+        given = [_convert(arrays[each], type) for each, type in zip(numbers, kinds)]
+        if shapes == [list(each.shape) for each in given]:
+            results = flatten(kernel(*given))
     returned = [{number for number, each in enumerate(results) if _equal(each, one)} for one in found]
     if not all(returned):
         raise ValueError("found a call that computes more than its kernel")
@@ -140,13 +166,25 @@ def define(function: str, run: _Run, names: Sequence[str], *samples: Sequence[tu
     the call must have the same kernel for all of them."""
     random = np.random.default_rng(0)
     calls = []
+
     # Of this thread alone: others compile as they are told to.
-    shapes = "dynamic" if len(samples) > 1 else _fovea.shapes()
+    def find(arrays: Sequence[Any], shapes: str) -> _Found:
+        return _fovea.call_with_shapes(shapes, functools.partial(_find_kernel, run, names, arrays))
+
+    def find_any(arrays: Sequence[Any]) -> _Found:
+        if len(samples) > 1:
+            return find(arrays, "dynamic")
+        try:
+            return find(arrays, _fovea.shapes())
+        except ValueError:
+            # Kernels for all extents may write to memory of the call, and masks of lengths have no extent then.
+            return find(arrays, "static")
+
     for sample, types in enumerate(samples):
         for integer in (0, 1) if any(element.startswith("i") for element, _ in types) else (0,):
             arrays = [_make(element, shape, name, integer, random) for (element, shape), name in zip(types, names, strict=True)]
             try:
-                calls.append(_fovea.call_with_shapes(shapes, functools.partial(_find_kernel, run, names, arrays)))
+                calls.append(find_any(arrays))
             except (ValueError, _fovea.FoveaError) as error:
                 if sample == 0:
                     raise
@@ -176,7 +214,7 @@ def _define_text(function: str, text: str, *samples: tuple[tuple[str, tuple[int,
 
 def _equal(one: Any, other: Any) -> bool:
     one, other = np.asarray(one), np.asarray(other)
-    return one.dtype == other.dtype and np.array_equal(one.view(np.uint8), other.view(np.uint8))
+    return (one.dtype, one.shape) == (other.dtype, other.shape) and one.tobytes() == other.tobytes()
 
 
 class _Batches:
@@ -279,6 +317,20 @@ def _narrow(value: str, result: str, wide: str, narrow: str) -> list[str]:
     ]  # fmt: skip
 
 
+def _make_mask(lengths: str, result: str, given: str, type: str) -> list[str]:
+    """Which tokens lengths admit."""
+    integer = given[given.rindex("x") + 1 : -1]
+    maps = "[affine_map<(d0, d1) -> (d0)>, affine_map<(d0, d1) -> (d0, d1)>]"
+    return [
+        f"  {result}e = tensor.empty() : {type}",
+        f'  {result} = linalg.generic {{indexing_maps = {maps}, iterator_types = ["parallel", "parallel"]}} '
+        f"ins({lengths} : {given}) outs({result}e : {type}) {{",
+        f"  ^bb0(%length: {integer}, %unset: i1):", "    %token = linalg.index 1 : index",
+        f"    %number = arith.index_cast %token : index to {integer}", f"    %admitted = arith.cmpi slt, %number, %length : {integer}",
+        "    linalg.yield %admitted : i1", f"  }} -> {type}",
+    ]  # fmt: skip
+
+
 def wrap(call: OwnCall, inputs: Sequence[str], outputs: Sequence[str]) -> str:
     """The symbol of a function of these types that calls that of a call: its operands, and what is returned of its results."""
     symbol = f"{call.symbol}_{hashlib.sha256(repr((call[1:], *inputs, *outputs)).encode()).hexdigest()[:16]}"
@@ -289,6 +341,9 @@ def wrap(call: OwnCall, inputs: Sequence[str], outputs: Sequence[str]) -> str:
         if given.endswith("xi64>") and type.endswith("xi32>"):
             value, given = f"%n{place}", given.replace("xi64>", "xi32>")
             lines += _narrow(f"%a{number}", value, inputs[number], given)
+        if _is_mask_of_lengths(given, type):
+            lines += _make_mask(value, f"%m{place}", given, type)
+            value, given = f"%m{place}", type
         lines.append(f"  %k{place} = tensor.cast {value} : {given} to {type}")
     operands = ", ".join(f"%k{place}" for place in range(len(call.operands)))
     lines.append(f"  %r:{len(call.results)} = call @{kernel}({operands}) : ({', '.join(call.arguments)}) -> ({', '.join(call.results)})")

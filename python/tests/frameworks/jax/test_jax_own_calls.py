@@ -17,6 +17,7 @@ from fovea.jax import _symbols
 pytest.importorskip("torch_mlir")
 
 # Of NumPy: while tests are collected, JAX is not to choose its devices.
+SEARCH = {"num_basis": 6, "window": 3, "delta": 0.1, "epsilon": 0.0}
 ARRAYS = np.random.default_rng(0).standard_normal((3, 2, 2, 16, 8), np.float32)
 WEIGHTS = [np.full((1, 1, extent, 8), 1 / extent, np.float32) for extent in (4, 8)]
 IDS = (np.arange(32, dtype=np.int32).reshape(2, 16) // 5) % 3
@@ -64,6 +65,11 @@ FUNCTIONS = {
     "vq": lambda q, k, v: fovea.jax.vq(q, k, v, k[0, :, :4], block=8),
     "codes": lambda q, k, v: fovea.jax.quantize(q, k[0, :, :4]),
     "rope": lambda q, k, v: fovea.jax.rope(q, jnp.arange(16) * 3),
+    "conv of lengths": lambda q, k, v: fovea.jax.conv(q, k, v, **SEARCH, lengths=jnp.array([3, 9])),
+    "conv of a mask": lambda q, k, v: fovea.jax.conv(q, k, v, **SEARCH, token_mask=q[:, 0, :, 0] > 0),
+    "conv of bases": lambda q, k, v: fovea.jax.conv_apply(*fovea.jax.conv_recover(q, k, **SEARCH)[:2], v),
+    "pool": lambda q, k, v: fovea.jax.pool(q, k, interval=4, overlap=2, position_bias=v[0, 0, :4]),
+    "loss": lambda q, k, v: fovea.jax.commitment_loss(q, k, lengths=jnp.array([3, 9])),
     "once more": lambda q, k, v: dense(dense(q, k, v), k, dense(k, q, v, causal=True)),
     "steps": steps,
     "branches": lambda q, k, v: jax.lax.cond(q.sum() > k.sum(), lambda: dense(q, k, v), lambda: q),

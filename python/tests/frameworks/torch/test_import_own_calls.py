@@ -29,6 +29,7 @@ def scores(q, k, v):
 
 
 SEARCH = {"num_basis": 6, "window": 3, "delta": 0.1, "epsilon": 0.0}
+SHORTER = torch.tensor([3, 9], dtype=torch.int32)
 
 
 def far(q, k, v):
@@ -47,6 +48,15 @@ FUNCTIONS = {
     "vq": lambda q, k, v: fovea.torch.vq(q, k, v, k[0, :, :4], block=8),
     "rope": lambda q, k, v: fovea.torch.rope(q, torch.arange(16)[None, None] * 3),
     "twice": lambda q, k, v: dense(dense(q, k, v), k, dense(k, q, v, causal=True)),
+    "conv": lambda q, k, v: fovea.torch.conv(q, k, v, **SEARCH),
+    "conv of lengths": lambda q, k, v: fovea.torch.conv(q, k, v, **SEARCH, lengths=SHORTER),
+    "conv of a mask": lambda q, k, v: fovea.torch.conv(q, k, v, **SEARCH, token_mask=torch.arange(16) < SHORTER[:, None]),
+    "conv of bases": lambda q, k, v: fovea.torch.conv_apply(*fovea.torch.conv_recover(q, k, **SEARCH)[:2], v),
+    "pool": lambda q, k, v: fovea.torch.pool(q, k, interval=4, overlap=2, position_bias=v[0, 0, :4]),
+    "mask": lambda q, k, v: fovea.torch.fast_multipole(q, k, v, [], [], group=8, mask=q[:, 0, :, 0] > 0),
+    "lengths of 64 bits": lambda q, k, v: fovea.torch.fast_multipole(q, k, v, [], [], group=8, lengths=SHORTER.long()),
+    "quantized": lambda q, k, v: fovea.torch.vq(q, k, v, k[0, :, :4], block=8, lengths=SHORTER),
+    "loss": lambda q, k, v: fovea.torch.commitment_loss(q, k, lengths=SHORTER),
 }
 
 
@@ -209,8 +219,8 @@ REFUSED = {
     "found a call whose kernel depends on extents that are not known": (
         lambda q, k, v: fovea.torch.conv(q, k, v, **SEARCH, mask=fovea.torch.SlidingGroup(4)), {"dynamic": (2,)}
     ),
-    "found a call that computes more than its kernel": (
-        lambda q, k, v: fovea.torch.conv(q, k, v, **SEARCH, lengths=torch.tensor([3, 9], dtype=torch.int32)), {"dynamic": (2,)}
+    "lengths: found tokens whose number is not known, needed a mask": (
+        lambda q, k, v: fovea.torch.conv(q, k, v, **SEARCH, lengths=SHORTER), {"dynamic": (2,)}
     ),
     "with other extents than those of the example, k: found head width": (
         lambda q, k, v: dense(q, k, v), {"dynamic": {"input_0": (3,)}}

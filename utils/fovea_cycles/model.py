@@ -185,15 +185,21 @@ class Producer:
             arrived = self.free[kind, tile - self.stages]
             if len(arrived) < self.readers or max(arrived) > time:
                 return False
-            self.left = self.copies.instructions // 2
-            if kind == "keys" and not self.copies.is_ahead:
+            self.left = self.copies.instructions if self.is_joint else self.copies.instructions // 2
+            # Rows of both are looked up first.
+            if self.is_joint or (kind == "keys" and not self.copies.is_ahead):
                 self.ready = time + self.machine.latency
                 return False
         self.left -= 1
         if self.left:
             return True
-        self.link = max(self.link, time) + self.bytes[kind] / self.machine.rate
+        size = sum(self.bytes.values()) if self.is_joint else self.bytes[kind]
+        self.link = max(self.link, time) + size / self.machine.rate
         arrival = self.link + self.machine.latency
+        if self.is_joint:
+            self.full[kind, tile] = arrival
+            self.next = ("keys", tile + 1)
+            return True
         self.next = ("values", tile - 1) if kind == "keys" else ("keys", tile + 2)
         if not self.copies.waits:
             self.full[kind, tile] = arrival

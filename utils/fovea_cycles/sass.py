@@ -38,7 +38,8 @@ class Instruction:
 
     @property
     def is_guarded(self) -> bool:
-        return self.text.startswith("@")
+        # Lanes that have parted, which is rare, branch without a predicate.
+        return self.text.startswith(("@", "BRA.DIV"))
 
     @property
     def target(self) -> str | None:

@@ -33,9 +33,9 @@
 
 // These are the kernels that run: two for each source. A source of which a row
 // has no order of readers, or a bias, keeps those of other chips; so does one
-// with lists that name less than whole tiles of rows.
+// with lists that name less than whole tiles of rows, for rows.
 // RUN: fovea-opt %s --attn-nvvm-pipeline="chip=sm_90a host=false" | FileCheck %s --check-prefix=KERNELS
-// KERNELS-COUNT-34: nvvm.reqntid = array<i32: {{256|384|512}}, 1, 1>
+// KERNELS-COUNT-35: nvvm.reqntid = array<i32: {{256|384|512}}, 1, 1>
 // KERNELS-NOT: nvvm.reqntid = array<i32: {{256|384|512}}, 1, 1>
 
 // Narrow sums for queries leave registers for three consumers.
@@ -287,7 +287,7 @@ func.func @one_list(%q: !aq, %k: !ak, %o: !aq, %l: !al, %d: !aq) -> (!aq, !ak, !
   return %r#0, %r#1, %r#3 : !aq, !ak, !ak
 }
 
-// Lists of 64 rows with log weights, and of 32 rows: kernels of other chips for these.
+// Lists of 64 rows with log weights, and of 32 rows: a kernel of other chips for these, one of warpgroups for their queries.
 func.func @others(%q: !aq, %k: !ak, %o: !aq, %l: !al, %d: !aq, %w: tensor<1x1x500xf32>) -> (!aq, !ak) {
   %lists = arith.constant dense<[[[[2, 0, 1]]]]> : !an
   %iq = tensor.empty() : !aq

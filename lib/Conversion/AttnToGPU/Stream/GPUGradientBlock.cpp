@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "GPUGradientBlock.h"
+#include "GPUGradientWarpgroups.h"
 #include "fovea/Kernels/GPU/GPULaunch.h"
 #include "fovea/Kernels/SoftmaxAlgebra.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -48,7 +49,8 @@ static int64_t getNumConsumers(StreamBackwardOp op, const StreamSource &source,
                                bool ofRows, const GatheredRows *gathered) {
   constexpr int64_t kMostColumns = 64;
   int64_t columns = std::max(getWidth(source.keys), getWidth(source.values));
-  int64_t most = !ofRows && columns <= kMostColumns ? 3 : 2;
+  bool isScattered = source.rowList && !namesTiles(op, source);
+  int64_t most = !ofRows && !isScattered && columns <= kMostColumns ? 3 : 2;
   // What a block of threads has, the same lists name or are for, or it is of
   // one stretch.
   int64_t together = ofRows ? source.attr.getUnit() : op.getBlock();
@@ -90,12 +92,27 @@ GradientBlock::GradientBlock(RowBuilder &host, StreamBackwardOp op,
       ownRows(numConsumers * kWarpgroupRows),
       numParts(gathered ? 1 : getNumParts(op, source, ofRows)),
       k(op.getLoc(), host, (numConsumers + 1) * kWarpgroupSize), w(k),
+      isScattered(source.rowList && !namesTiles(op, source)),
       gathered(gathered), listsOfRows(listsOfRows) {}
 
 int64_t GradientBlock::place(int64_t bytes) {
   int64_t offset = sharedBytes;
   sharedBytes += llvm::alignTo(bytes, 128);
   return offset;
+}
+
+SmallVector<SharedRows> GradientBlock::getBoxes(int64_t place, FloatType type,
+                                                int64_t columns, Value stage) {
+  int64_t perBox = kBoxBytes / 2;
+  int64_t rows = getBoxedBytes(kTile, columns) / kBoxBytes;
+  SharedMatrix matrix = k.sharedMatrix(place, numStages * rows, perBox, type);
+  Value row = k.mul(stage, rows);
+  SmallVector<SharedRows> boxes;
+  for (int64_t first = 0; first < columns; first += perBox) {
+    boxes.push_back({matrix, row, kTile, std::min(perBox, columns - first)});
+    row = k.add(row, kTile);
+  }
+  return boxes;
 }
 
 void GradientBlock::begin() {
@@ -137,6 +154,9 @@ void GradientBlock::begin() {
   ranges->setBatch(batch);
   numbers = k.sharedBuffer(numbersPlace, {NumBlockNumbers}, k.getI32Type());
   tiles = k.sharedBuffer(tilesPlace, {numTileFields}, k.getI32Type());
+  if (isScattered)
+    listedRows = k.sharedBuffer(listedPlace, {numListed, NumListedFields},
+                                k.getI32Type());
   if (gathered)
     readers = k.sharedBuffer(readersPlace, {numReaders, 2}, k.getI32Type());
   if (ofRows && source.logWeight)
@@ -379,6 +399,10 @@ Value GradientBlock::reads(const Tile &tile, int64_t half, Value offset) {
                                      ValueRange{k.toIndex(slot), k.index(i)});
     isRead = k.both(k.less(query, bounds[1]),
                     k.less(k.sub(bounds[0], k.i32(1)), query));
+  } else if (isScattered) {
+    row = loadListed(tile.firstReaders, offset, StoredRow);
+    Value position = loadListed(tile.firstReaders, offset, Position);
+    isRead = readsByRange(tile, query, position);
   } else {
     isRead = readsByRange(tile, query, row);
   }

@@ -13,6 +13,7 @@
 #include "GPUListsOfRows.h"
 #include "GradientRanges.h"
 #include "fovea/Kernels/GPU/GPUKernelBuilder.h"
+#include "fovea/Kernels/GPU/GPUUnbounded.h"
 #include "fovea/Kernels/GPU/WarpgroupBuilder.h"
 #include <optional>
 
@@ -41,7 +42,8 @@ public:
     Value head, range, firstRow;
     /// Whether some query of the block does not read some row of the tile.
     Value isCut;
-    /// Where the queries stand that read its rows, if they are gathered.
+    /// Where the queries stand that read its rows, if they are gathered, or
+    /// which rows it has, if lists name them one by one.
     Value firstReaders = {};
   };
 
@@ -65,9 +67,25 @@ protected:
   // One thread finds the tiles, and says in shared memory what each is: what
   // it needs for that takes no registers of the others.
   void placeTiles(int64_t numStages);
+  /// Makes room for the rows of tiles, if lists name them one by one.
+  void placeListedRows(int64_t numStages);
   /// Calls `body` with the tiles in the same order at all times: head by head,
   /// and in each range by range. Returns how many there are.
   Value findTiles(llvm::function_ref<void(const Tile &)> body);
+  /// The same of rows that lists name one by one, for all threads of a group:
+  /// calls `await` before it leaves in shared memory which rows a tile has.
+  Value findListedRows(llvm::function_ref<void(const Tile &)> await,
+                       llvm::function_ref<void(const Tile &)> body);
+  /// Where row `row` of the tile whose rows are from `first` on is stored, -1
+  /// for none, and where it stands.
+  enum ListedField { StoredRow, Position, NumListedFields };
+  Value loadListed(Value first, Value row, ListedField field);
+  /// Copies the rows of a tile of keys or values to where boxes would lie.
+  void copyListedRows(Value memref, llvm::ArrayRef<SharedRows> boxes,
+                      Value stage);
+  /// The boxes of a stage, side by side, of what begins at `place`.
+  llvm::SmallVector<SharedRows> getBoxes(int64_t place, mlir::FloatType type,
+                                         int64_t columns, Value stage);
   void storeTile(const Tile &tile, Value stage);
   /// How many tiles there are is not known before all of them are found: then
   /// there is one that says so.
@@ -121,6 +139,7 @@ protected:
     return k.add(k.add(firstOwn, inGroup), half * 8);
   }
   Value getPairColumn() { return k.mul(k.rem(k.lane(), 4), 2); }
+  Value getStage(const Tile &tile) { return k.rem(tile.number, numStages); }
   Value getGroup() { return k.div(k.thread(), kWarpgroupSize); }
   /// The head whose rows or queries the block has.
   Value getOwnHead() { return ofRows ? keyHead : head; }
@@ -135,12 +154,15 @@ protected:
   StreamSource source;
   bool ofRows;
   int64_t numConsumers, ownRows, sharedBytes = 0;
+  int64_t numStages = 0; // of tiles that pass
   /// Blocks of threads that have the same rows, and sums of their own for a
   /// part of the queries.
   int64_t numParts;
   GPUKernelBuilder k;
   WarpgroupBuilder w;
 
+  /// Whether lists name rows that are copied one by one.
+  bool isScattered;
   const GatheredRows *gathered; // which `source` has, or null
   int64_t readersPlace = 0;
   std::optional<GradientRanges> ranges;
@@ -177,6 +199,8 @@ private:
   const ListsOfRows *listsOfRows; // or null
   Value ownNumbers;               // in shared memory
   int64_t ownNumbersPlace = 0;
+  Value listedRows; // of all stages, in shared memory
+  int64_t listedPlace = 0, numListed = 0;
   int64_t tilesPlace = 0, numTileFields = 0;
   Value readers; // of gathered rows, in shared memory
   int64_t numReaders = 0;

@@ -26,9 +26,7 @@ FloatType fovea::attn::getProductType(StreamBackwardOp op) {
   return cast<FloatType>(getMemRefType(op.getQuery()).getElementType());
 }
 
-/// Whether each entry of a source's lists names whole tiles of rows, which
-/// stand where they are stored. A pool has queries of all batch entries.
-static bool areTiles(StreamBackwardOp op, const StreamSource &source) {
+bool fovea::attn::namesTiles(StreamBackwardOp op, const StreamSource &source) {
   int64_t batches = getMemRefType(op.getQuery()).getDimSize(0);
   return source.attr.getUnit() % kTile == 0 &&
          !source.attr.getHasListedPositions() &&
@@ -36,14 +34,15 @@ static bool areTiles(StreamBackwardOp op, const StreamSource &source) {
 }
 
 bool fovea::attn::canUseWarpgroups(StreamBackwardOp op,
-                                   const StreamSource &source) {
+                                   const StreamSource &source, bool ofRows) {
   FloatType type = getProductType(op);
   ArrayRef<AffineMap> ranges = source.attr.getRanges();
   if (type.getWidth() != 16 || !op.getScores().empty() || source.bias ||
       ranges.empty() || ranges.size() > GradientBlock::kMostRanges ||
       !llvm::all_of(ranges, ascends))
     return false;
-  if (source.rowList && !areTiles(op, source))
+  // Other rows are found one by one for queries, but not yet queries for them.
+  if (ofRows && source.rowList && !namesTiles(op, source))
     return false;
   // The queries of a warpgroup have one block.
   if (op.getBlock() % kWarpgroupRows != 0)

@@ -12,10 +12,16 @@
 // do. The thread that starts copies does that, ahead of those who multiply, and
 // leaves out what no query of the block or of the tile reads.
 //
+// Where entries name less, or rows stand where they are listed, all threads of
+// the producer copy rows of entries that follow each other to a tile for
+// queries. It has in shared memory where each row is stored, and where it
+// stands.
+//
 //===----------------------------------------------------------------------===//
 
 #include "GPUGradientBlock.h"
-#include "fovea/Kernels/GPU/GPUUnbounded.h"
+#include "fovea/Kernels/GPU/GPURowCopies.h"
+#include "fovea/Kernels/GPU/RowAlignment.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 
 using namespace mlir;
@@ -109,4 +115,102 @@ Value GradientBlock::forListedQueries(Value head, Value number,
   };
   Value numRanges = k.i32(source.attr.getRanges().size());
   return k.loop(k.i32(0), numRanges, 1, {number}, forRange)[0];
+}
+
+//===----------------------------------------------------------------------===//
+// Rows one by one
+//===----------------------------------------------------------------------===//
+
+/// Where no mask admits a row.
+static constexpr int64_t kNowhere = -1;
+
+void GradientBlock::placeListedRows(int64_t numStages) {
+  if (!isScattered)
+    return;
+  numListed = numStages * kTile;
+  listedPlace = place(numListed * NumListedFields * 4);
+}
+
+Value GradientBlock::loadListed(Value first, Value row, ListedField field) {
+  return memref::LoadOp::create(
+      k, listedRows, ValueRange{k.toIndex(k.add(first, row)), k.index(field)});
+}
+
+Value GradientBlock::findListedRows(function_ref<void(const Tile &)> await,
+                                    function_ref<void(const Tile &)> body) {
+  Value first = k.toIndex(firstOwn), zero = k.index(0), none = k.index(-1);
+  Value list =
+      getListOf(k, op, source.rowList, batch, head, ranges->getBlock(first));
+  Value stored = k.extent(source.keys, 2), all = ranges->getNumQueries();
+  Value thread = k.toIndex(k.thread());
+  Value isOfTile = k.less(thread, k.index(kTile));
+  int64_t unit = source.attr.getUnit();
+  bool hasListedPositions = source.attr.getHasListedPositions();
+  auto forRange = [&](Value range, ValueRange number) -> Values {
+    Span read = ranges->getRowsOfTile(range, first, ownRows);
+    Span common = ranges->getCommonRows(range, first, ownRows);
+    auto isIn = [&](const Span &span, Value position) {
+      return k.both(k.less(k.sub(span.begin, k.index(1)), position),
+                    k.less(position, span.end));
+    };
+    Value low = zero, high = k.mul(k.extent(list, 0), unit);
+    if (hasListedPositions) {
+      low = k.max(read.begin, zero);
+      high = k.min(high, read.end);
+    }
+    high = k.select(k.less(first, all), high, low);
+    auto forTile = [&](Value begin, ValueRange number) -> Values {
+      Tile tile;
+      tile.number = number[0];
+      tile.range = range;
+      tile.firstRow = k.toI32(begin);
+      await(tile);
+      Value entry = k.add(begin, thread);
+      Value row = k.select(
+          k.both(isOfTile, k.less(entry, high)), k.getIndexType(),
+          [&] {
+            Value listed = k.loadIndex(list, k.div(entry, unit));
+            Value row = k.add(k.mul(listed, unit), k.rem(entry, unit));
+            Value isRow = k.both(k.less(none, listed), k.less(row, stored));
+            Value position = hasListedPositions ? entry : row;
+            return k.select(k.both(isRow, isIn(read, position)), row, none);
+          },
+          [&] { return none; });
+      Value isRow = k.less(none, row);
+      Value position =
+          k.select(isRow, hasListedPositions ? entry : row, k.index(kNowhere));
+      k.ifThen(isOfTile, [&] {
+        Value place = k.add(k.mul(getStage(tile), kTile), k.thread());
+        for (auto [field, found] : llvm::enumerate(Values{row, position}))
+          k.storeIndex(found, listedRows, {k.toIndex(place), k.index(field)});
+      });
+      Value isWhole = k.both(isRow, isIn(common, position));
+      Value isCut =
+          k.anyThread(k.both(isOfTile, k.equal(isWhole, k.i1(false))));
+      tile.isCut = k.either(isCut, k.less(all, k.add(first, ownRows)));
+      return changeIf(k, k.anyThread(isRow), number, [&]() -> Values {
+        body(tile);
+        return {k.add(tile.number, 1)};
+      });
+    };
+    return k.loop(low, high, kTile, number, forTile);
+  };
+  return k.loop(zero, ranges->getNumRanges(), 1, {k.i32(0)}, forRange)[0];
+}
+
+/// The depth of products is a multiple of 16 columns.
+void GradientBlock::copyListedRows(Value memref, ArrayRef<SharedRows> boxes,
+                                   Value stage) {
+  Value rows = k.rowView(memref, {k.broadcastIndex(memref, 0, batch), keyHead});
+  int64_t first = 0, width = getWidth(memref), depth = llvm::alignTo(width, 16);
+  for (const SharedRows &box : boxes) {
+    int64_t count = std::min(box.getWidth(), depth - first);
+    copyRows(k, rows, box.matrix, box.row, kTile, {k.i32(first), count, width},
+             kChunkBytes, [&](Value row) {
+               Value stored = loadListed(k.mul(stage, kTile), row, StoredRow);
+               return std::pair(Value(k.max(stored, 0)),
+                                Value(k.less(k.i32(-1), stored)));
+             });
+    first += count;
+  }
 }

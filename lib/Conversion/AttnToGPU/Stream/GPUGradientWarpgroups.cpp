@@ -46,6 +46,8 @@ using Values = KernelBuilder::Values;
 static constexpr int64_t kMostEarlyColumns = 128;
 /// A block with one consumer leaves registers for who finds its tiles.
 static constexpr WarpgroupRegisters kRegistersOfOne = {56, 240};
+/// With threads that copy rows one by one.
+static constexpr WarpgroupRegisters kRegistersTogether = {56, 224};
 
 namespace {
 /// Both operands of what a block has, or of what passes: keys and values, or
@@ -79,6 +81,10 @@ private:
   Operands getOperands(bool areRows, int64_t rows);
   void produce();
   void copyTile(const Tile &tile);
+  void produceRows();
+  SmallVector<SharedRows> getPassingBoxes(int64_t i, Value stage) {
+    return getBoxes(passing.places[i], type, passing.columns[i], stage);
+  }
   void copy(const Operands &operands, int64_t i, Value target, Value barrier,
             Value head, Value row, int64_t rows);
 
@@ -97,7 +103,6 @@ private:
     return numConsumers == 2 &&
            own.columns[0] + own.columns[1] > kMostEarlyColumns;
   }
-  Value getStage(const Tile &tile) { return k.rem(tile.number, numStages); }
   Value getParity(const Tile &tile) {
     return k.rem(k.div(tile.number, numStages), 2);
   }
@@ -110,7 +115,6 @@ private:
   }
 
   FloatType type;
-  int64_t numStages;
   Operands own, passing;
   Value statistics;
   int64_t statisticsPlace, barrierPlace;
@@ -147,6 +151,7 @@ GradientWarpgroups::GradientWarpgroups(RowBuilder &host, StreamBackwardOp op,
   placeReaders(numStages);
   barrierPlace = place((1 + 2 * numStages) * 8);
   placeTiles(numStages);
+  placeListedRows(numStages);
   placeOwnNumbers();
 }
 
@@ -158,7 +163,8 @@ Operands GradientWarpgroups::getOperands(bool areRows, int64_t rows) {
   for (int64_t i : {0, 1}) {
     Value memref = operands.memrefs[i];
     operands.columns[i] = getWidth(memref);
-    operands.maps[i] = createBoxMap(host, op.getLoc(), memref, rows);
+    if (!areRows || !isScattered)
+      operands.maps[i] = createBoxMap(host, op.getLoc(), memref, rows);
   }
   return operands;
 }
@@ -197,6 +203,39 @@ void GradientWarpgroups::produce() {
   awaitFree(end);
   storeEnd(getStage(end));
   w.arrive(getBarrier(full, getStage(end)));
+}
+
+/// The same of rows that lists name one by one, by all threads.
+void GradientWarpgroups::produceRows() {
+  auto asLeader = [&](function_ref<void()> body) {
+    k.ifThen(k.equal(k.thread(), k.i32(0)), body);
+  };
+  asLeader([&] {
+    w.arriveExpecting(loaded, own.getBytes(ownRows));
+    for (int64_t i : {0, 1})
+      copy(own, i, own.addresses[i], loaded, k.toI32(head), firstOwn, ownRows);
+  });
+  auto awaitFree = [&](const Tile &tile) {
+    w.wait(getBarrier(free, getStage(tile)), k.sub(k.i32(1), getParity(tile)));
+  };
+  auto arrive = [&](Value stage) {
+    Value barrier = getBarrier(full, stage);
+    w.arriveAfterCopies(barrier);
+    // What all lanes wrote themselves comes before the arrival of one.
+    k.warpBarrier();
+    k.ifThen(k.equal(k.lane(), k.i32(0)), [&] { w.arrive(barrier); });
+  };
+  Tile end;
+  end.number = findListedRows(awaitFree, [&](const Tile &tile) {
+    Value stage = getStage(tile);
+    asLeader([&] { storeTile(tile, stage); });
+    for (int64_t i : {0, 1})
+      copyListedRows(passing.memrefs[i], getPassingBoxes(i, stage), stage);
+    arrive(stage);
+  });
+  awaitFree(end);
+  asLeader([&] { storeEnd(getStage(end)); });
+  arrive(getStage(end));
 }
 
 void GradientWarpgroups::copyTile(const Tile &tile) {
@@ -270,19 +309,6 @@ Values GradientWarpgroups::hide(const Tile &tile, ValueRange weights,
 void GradientWarpgroups::clearHidden(const Tile &tile, Values &sums,
                                      Values *products) {
   int64_t numParts = ofRows ? 2 : 1;
-  auto getBoxes = [&](int64_t i) {
-    int64_t perBox = kBoxBytes / 2, columns = passing.columns[i];
-    int64_t rows = getBoxedBytes(kTile, columns) / kBoxBytes;
-    SharedMatrix matrix =
-        k.sharedMatrix(passing.places[i], numStages * rows, perBox, type);
-    Value row = k.mul(getStage(tile), rows);
-    SmallVector<SharedRows> boxes;
-    for (int64_t first = 0; first < columns; first += perBox) {
-      boxes.push_back({matrix, row, kTile, std::min(perBox, columns - first)});
-      row = k.add(row, kTile);
-    }
-    return boxes;
-  };
   Values carried(sums);
   if (products)
     carried.append(*products);
@@ -295,7 +321,7 @@ void GradientWarpgroups::clearHidden(const Tile &tile, Values &sums,
       SmallVector<SharedRows> boxes[2];
       Value isFound = k.i1(false);
       for (int64_t i = 0; i < numParts; ++i) {
-        boxes[i] = getBoxes(i);
+        boxes[i] = getPassingBoxes(i, getStage(tile));
         for (const SharedRows &rows : boxes[i])
           isFound = k.either(isFound, findUnbounded(k, rows));
       }
@@ -359,7 +385,11 @@ Values GradientWarpgroups::addTile(Tile tile, ValueRange sums) {
     Value isCut = tile.isCut, firstRow = loadPlace(tile, stage).firstRow;
     for (int64_t column = 0; column < kTile / 4; ++column) {
       Value offset = k.add(getPairColumn(), column / 2 * 8 + column % 2);
-      logWeights.push_back(loadLogWeight(k.add(firstRow, offset)));
+      Value row =
+          isScattered
+              ? k.max(loadListed(k.mul(stage, kTile), offset, StoredRow), 0)
+              : k.add(firstRow, offset);
+      logWeights.push_back(loadLogWeight(row));
       isCut = k.either(isCut, isMinusInfinity(logWeights.back()));
     }
     tile.isCut = k.anyThread(isCut);
@@ -471,6 +501,9 @@ Values GradientWarpgroups::consume() {
         Value number = tile.number = carried.front();
         if (count)
           awaitTile(number);
+        // What threads copied, products read.
+        if (isScattered)
+          w.publishWrites();
         tile.isCut = isCut(getStage(tile));
         Values next = {k.add(number, 1)};
         next.append(addTile(tile, carried.drop_front()));
@@ -496,7 +529,10 @@ void GradientWarpgroups::emit(Value first, Value second, Value third,
   k.ifThen(k.equal(k.thread(), k.i32(0)), [&] {
     w.initBarrier(loaded, 1);
     for (int64_t stage = 0; stage < numStages; ++stage) {
-      w.initBarrier(w.advance(full, 8 * stage), 1);
+      // One arrival of who starts copies, or of every warp that writes the
+      // tile, and of every thread that copies its rows.
+      w.initBarrier(w.advance(full, 8 * stage),
+                    isScattered ? kWarpgroupSize + 4 : 1);
       // One arrival of every warp that reads the tile.
       w.initBarrier(w.advance(free, 8 * stage), numConsumers * 4);
     }
@@ -504,7 +540,8 @@ void GradientWarpgroups::emit(Value first, Value second, Value third,
   });
   k.barrier();
   int64_t firstProducer = numConsumers * kWarpgroupSize;
-  WarpgroupRegisters registers = numConsumers == 3   ? kRegistersOfThree
+  WarpgroupRegisters registers = isScattered         ? kRegistersTogether
+                                 : numConsumers == 3 ? kRegistersOfThree
                                  : numConsumers == 2 ? kRegistersAlone
                                                      : kRegistersOfOne;
   k.ifThenElse(
@@ -528,7 +565,10 @@ void GradientWarpgroups::emit(Value first, Value second, Value third,
       [&] {
         w.setRegisters(registers.producer, /*raises=*/false);
         k.inGroup(firstProducer, kWarpgroupSize, [&] {
-          k.ifThen(k.equal(k.thread(), k.i32(0)), [&] { produce(); });
+          if (isScattered)
+            produceRows();
+          else
+            k.ifThen(k.equal(k.thread(), k.i32(0)), [&] { produce(); });
         });
       });
 }

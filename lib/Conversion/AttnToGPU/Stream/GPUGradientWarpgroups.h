@@ -20,9 +20,14 @@ namespace fovea::attn {
 /// The type that gradients are multiplied in.
 mlir::FloatType getProductType(StreamBackwardOp op);
 
-/// Whether kernels of sm_90a can compute the gradients of a source. What lists
-/// name are whole tiles, which are copied as others are.
-bool canUseWarpgroups(StreamBackwardOp op, const StreamSource &source);
+/// Whether each entry of a source's lists names whole tiles of rows, which
+/// stand where they are stored, of the keys of one batch entry.
+bool namesTiles(StreamBackwardOp op, const StreamSource &source);
+
+/// Whether kernels of sm_90a can compute the gradients of a source, for its
+/// rows or for queries. If they can for rows, they can for queries.
+bool canUseWarpgroups(StreamBackwardOp op, const StreamSource &source,
+                      bool ofRows);
 
 /// The source in the type of the queries, which are narrow, as kernels of
 /// warpgroups multiply it. The caller frees the `buffers` that it takes.

@@ -70,11 +70,12 @@ private:
   Value getSums(Value gradient);
   void roundSums();
 
-  bool hasWarpgroups(const Source &source) {
-    return warpgroups && canUseWarpgroups(op, source.forward);
+  bool hasWarpgroups(const Source &source, bool ofRows) {
+    return warpgroups && canUseWarpgroups(op, source.forward, ofRows);
   }
   llvm::SmallVector<size_t> orderSources(llvm::ArrayRef<Source> sources);
-  /// Warpgroups round what the last source adds to `querySums`.
+  /// Warpgroups round what the last source adds to `querySums`, and have its
+  /// rows, too, unless they cannot.
   void emitWarpgroups(const Source &source, Value querySums, bool isFirst,
                       bool isLast);
   void emitSource(const Source &source, Value querySums, bool isFirst,
@@ -483,10 +484,11 @@ void StreamBackwardLoops::emitWarpgroups(const Source &source, Value querySums,
   emitQueryGradients(b, op, narrowed, statistics, isFirst ? Value() : querySums,
                      isLast ? op.getDQuery() : querySums,
                      getGathered(/*ofRows=*/false));
-  emitRowGradients(b, op, narrowed, statistics,
-                   source.forward.rowList ? &*listsOfRows : nullptr,
-                   getGathered(/*ofRows=*/true), source.keys, source.values,
-                   source.logWeight);
+  if (hasWarpgroups(source, /*ofRows=*/true))
+    emitRowGradients(b, op, narrowed, statistics,
+                     source.forward.rowList ? &*listsOfRows : nullptr,
+                     getGathered(/*ofRows=*/true), source.keys, source.values,
+                     source.logWeight);
   for (std::optional<GatheredRows> &rows : gathered)
     if (rows)
       rows->free();
@@ -498,11 +500,12 @@ void StreamBackwardLoops::emitSource(const Source &source, Value querySums,
                                      bool isFirst, bool isLast) {
   bool isListed = source.forward.rowList != nullptr;
   const ScoreDerivatives *score = this->score ? &*this->score : nullptr;
-  if (hasWarpgroups(source)) {
-    // With all terms that such a source has.
+  bool hasQueries = hasWarpgroups(source, /*ofRows=*/false);
+  if (hasQueries)
     emitWarpgroups(source, querySums, isFirst, isLast);
+  // With all terms that such a source has.
+  if (hasWarpgroups(source, /*ofRows=*/true))
     return;
-  }
   auto emitSums = [&](Value keySums, Value valueSums) {
     if (isListed)
       emitListRows(b, op, source.forward, deltas, *listsOfRows, score, math,
@@ -510,10 +513,10 @@ void StreamBackwardLoops::emitSource(const Source &source, Value querySums,
     else
       emitRows(source, keySums, valueSums);
   };
-  if (isListed)
+  if (!hasQueries && isListed)
     emitListQueries(b, op, source.forward, deltas, score, math, querySums,
                     isFirst);
-  else
+  if (!hasQueries && !isListed)
     emitQueries(source, querySums, isFirst);
   Value keySums = getSums(source.keys), valueSums = getSums(source.values);
   if (divideColumns(keySums).numParts + divideColumns(valueSums).numParts <=
@@ -537,7 +540,7 @@ StreamBackwardLoops::orderSources(ArrayRef<Source> sources) {
   for (bool isGathered : {true, false})
     for (auto [i, source] : llvm::enumerate(sources))
       if (isGathered ==
-          (hasWarpgroups(source) &&
+          (hasWarpgroups(source, /*ofRows=*/false) &&
            GatheredRows::choose(op, source.forward, /*ofRows=*/false)
                .has_value()))
         order.push_back(i);
@@ -551,7 +554,8 @@ void StreamBackwardLoops::emit() {
               op.getDLse());
   SmallVector<Source> sources = op.getSourceList();
   SmallVector<size_t> order = orderSources(sources);
-  bool isLastWarpgroups = hasWarpgroups(sources[order.back()]);
+  bool isLastWarpgroups =
+      hasWarpgroups(sources[order.back()], /*ofRows=*/false);
   // Sums of several sources are f32; warpgroups round those of the last one, so
   // that no kernel does nothing else.
   Value querySums = op.getDQuery(), ownSums;
@@ -572,8 +576,9 @@ void StreamBackwardLoops::emit() {
         admission = nullptr;
     }
     if (source.forward.rowList)
-      listsOfRows.emplace(b, op, source.forward,
-                          /*countsEntries=*/hasWarpgroups(source));
+      listsOfRows.emplace(
+          b, op, source.forward,
+          /*countsEntries=*/hasWarpgroups(source, /*ofRows=*/true));
     emitSource(source, querySums, /*isFirst=*/i == order.front(),
                /*isLast=*/i == order.back());
     if (!captureSums.empty())

@@ -125,6 +125,9 @@ GRADIENTS |= {f"gradients for {{}}, dense with log weights, D = {width}": gradie
 GRADIENTS |= {f"gradients for {{}}, lists of blocks of {size} rows for {size} queries, D = 128": list_gradients(size, size, 16)
               for size in (128, 64)}
 
+LISTED = {f"gradients for queries, lists of {rows} for 128 queries, D = 128": list_gradients(128, unit, 1024 // unit)
+          for rows, unit in (("blocks of 16 rows", 16), ("single rows", 1))}
+
 
 def single(is_coded):
     """128 queries of 64 heads on 8, each of all keys."""
@@ -171,6 +174,7 @@ def measure(name, text, count):
 measured = [(name, *measure(name, text, 1)) for name, text in KERNELS.items()]
 for name, text in GRADIENTS.items():
     measured += [(name.format(part), kernel) for part, kernel in zip(("queries", "rows"), measure(name, text, 2))]
+measured += [(name, *measure(name, text, 1)) for name, text in LISTED.items()]
 for name, kernel in measured:
     found = [round(kernel.results[machine.name].cycles) for machine in (NEAR, MIDDLE, FAR)]
     lines.append(f"| {name} | {kernel.shape.keys} | {sum(kernel.instructions.values())}, {kernel.moves} | "

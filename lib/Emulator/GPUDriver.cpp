@@ -187,7 +187,8 @@ static fovea_rt_status launchKernel(void *, void *function,
   if (info->cluster[0] * info->cluster[1] * info->cluster[2] != 1)
     return report(text, FOVEA_RT_UNAVAILABLE,
                   Twine("kernel '") + info->name +
-                      "' runs in clusters, which are not emulated");
+                      "' is launched in clusters; those that are emulated "
+                      "are demanded by the kernel");
   int expected = kernel->module->getNumParams(kernel->name);
   if (info->num_params != expected)
     return report(text, FOVEA_RT_INVALID_ARGUMENT,

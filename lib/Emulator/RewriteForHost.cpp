@@ -300,23 +300,21 @@ std::pair<Value *, Value *> Rewriter::getSlots(Function &function) {
 /// Finds out what `op` does.
 Error Rewriter::bind(CallInst &call, fovea::simt::Op &op) {
   if (!call.isInlineAsm()) {
-    // The intrinsics of copies to clusters have a flag for the mask that says
-    // which blocks get a copy, their first one.
-    if (StringRef(op.name).starts_with("llvm.nvvm.cp.async.bulk."))
-      for (Value *operand : call.args())
+    if (!bindIntrinsic(op))
+      return createStringError("intrinsic '" + op.name + "' is not emulated (" +
+                               op.where + ")");
+    // The intrinsics of copies to clusters have a mask of the blocks that get
+    // a copy and a hint, and then, their first bit, whether the mask counts.
+    if (StringRef(op.name).starts_with("llvm.nvvm.cp.async.bulk.") &&
+        (StringRef(op.name).contains(".g2s.") ||
+         StringRef(op.name).ends_with(".to.shared.cluster")))
+      for (auto [number, operand] : enumerate(call.args()))
         if (operand->getType()->isIntegerTy(1)) {
-          if (match(operand, PatternMatch::m_One()) &&
-              (StringRef(op.name).contains(".g2s.") ||
-               StringRef(op.name).ends_with(".to.shared.cluster")))
-            return createStringError("intrinsic '" + op.name +
-                                     "' with multicast is not emulated (" +
-                                     op.where + ")");
+          op.param[2] =
+              match(operand.get(), PatternMatch::m_One()) ? number - 2 : 0;
           break;
         }
-    if (bindIntrinsic(op))
-      return Error::success();
-    return createStringError("intrinsic '" + op.name + "' is not emulated (" +
-                             op.where + ")");
+    return Error::success();
   }
   auto *assembly = cast<InlineAsm>(call.getCalledOperand());
   std::vector<int> tied;
@@ -454,6 +452,10 @@ void Rewriter::makeEntry(Function &kernel, uint32_t staticBytes) {
         parseExtents(kernel.getFnAttribute("nvvm.maxntid").getValueAsString());
     info.kernel.maxThreads = most.x * most.y * most.z;
   }
+
+  if (kernel.hasFnAttribute("nvvm.cluster_dim"))
+    info.kernel.cluster = parseExtents(
+        kernel.getFnAttribute("nvvm.cluster_dim").getValueAsString());
 
   auto *entry = Function::Create(
       FunctionType::get(Type::getVoidTy(context), {pointer}, false),

@@ -184,23 +184,6 @@ define ptx_kernel void @k() {
 }
 )"),
               HasSubstr("instruction 'frobnicate.b32' is not emulated"));
-  // Blocks of a cluster that see each other.
-  EXPECT_THAT(compileError(R"(
-define ptx_kernel void @k(ptr addrspace(3) %p) {
-  %x = call ptr addrspace(7) @llvm.nvvm.mapa.shared.cluster(ptr addrspace(3) %p, i32 1)
-  ret void
-}
-)"),
-              HasSubstr("intrinsic 'llvm.nvvm.mapa.shared.cluster' is not "
-                        "emulated"));
-  EXPECT_THAT(compileError(R"(
-define ptx_kernel void @k(ptr addrspace(7) %to, ptr addrspace(3) %bar, ptr addrspace(1) %from) {
-  call void @llvm.nvvm.cp.async.bulk.global.to.shared.cluster(ptr addrspace(7) %to, ptr addrspace(3) %bar, ptr addrspace(1) %from, i32 16, i16 3, i64 0, i1 true, i1 false)
-  ret void
-}
-)"),
-              HasSubstr("intrinsic 'llvm.nvvm.cp.async.bulk.global.to.shared."
-                        "cluster' with multicast is not emulated"));
   EXPECT_THAT(compileError(R"(
 declare float @__nv_exp2f(float)
 define ptx_kernel void @k(ptr %p) {

@@ -27,7 +27,7 @@ static void acquire(Warp &warp, const Clock &clock) { warp.clock.join(clock); }
 /// does from now on does not.
 static void release(Warp &warp, Clock &clock) {
   clock.join(warp.clock);
-  ++warp.clock.time[warp.id];
+  ++warp.clock.time[warp.agent];
 }
 
 /// What a thread gets from the predicates of all.
@@ -50,7 +50,7 @@ static void storeVotes(const Op &op, const NamedBarrier &barrier, Slot *out) {
 static void complete(Block &block, uint32_t number) {
   NamedBarrier &barrier = block.barriers[number];
   ++block.counters->barriers;
-  ++block.progress;
+  ++block.cluster->progress;
   for (Thread &thread : block.threads)
     if (thread.wait == Wait::Barrier && thread.barrier == number) {
       acquire(*thread.warp, barrier.clock);
@@ -150,37 +150,49 @@ FOVEA_SIMT_WARP(fovea::simt::barrierArriveAligned) {
     complete(*warp.block, number);
 }
 
+/// Threads that have left count as arrived.
 static void completeCluster(Block &block) {
-  if (block.clusterArrived < block.live)
+  Cluster &cluster = *block.cluster;
+  if (!cluster.arrived || cluster.arrived < cluster.live)
     return;
-  block.clusterArrived = 0;
-  ++block.clusterPhase;
+  cluster.arrived = 0;
+  ++cluster.phase;
+  ++cluster.progress;
   ++block.counters->barriers;
 }
 
 FOVEA_SIMT_LANE(fovea::simt::clusterArrive) {
   Block &block = *thread.block;
-  thread.clusterPhase = block.clusterPhase;
-  release(*thread.warp, block.clusterClock);
-  ++block.clusterArrived;
+  Cluster &cluster = *block.cluster;
+  thread.clusterPhase = cluster.phase;
+  release(*thread.warp, cluster.clock);
+  ++cluster.arrived;
   completeCluster(block);
 }
 
 FOVEA_SIMT_LANE(fovea::simt::clusterWait) {
-  Block &block = *thread.block;
-  thread.barrier = ~0u;
-  while (block.clusterPhase == thread.clusterPhase) {
-    thread.polledAt = block.progress;
+  Cluster &cluster = *thread.block->cluster;
+  thread.barrier = kClusterBarrier;
+  while (cluster.phase == thread.clusterPhase) {
+    thread.polledAt = cluster.progress;
     suspend(thread, Wait::Poll);
   }
-  acquire(*thread.warp, block.clusterClock);
+  acquire(*thread.warp, cluster.clock);
+}
+
+FOVEA_SIMT_LANE(fovea::simt::mapShared) {
+  Block &block = *thread.block;
+  uint32_t offset = block.getOffset(in[0], 1, op), rank = in[1];
+  std::vector<Block> &blocks = block.cluster->blocks;
+  if (rank >= blocks.size())
+    fail(&op, "there is no block %u in a cluster of %zu", rank, blocks.size());
+  out[0] = reinterpret_cast<uintptr_t>(blocks[rank].shared) + offset;
 }
 
 void fovea::simt::barriersAfterExit(Block &block) {
+  completeCluster(block);
   if (!block.live)
     return;
-  if (block.clusterArrived)
-    completeCluster(block);
   for (uint32_t number = 0; number < 16; ++number) {
     NamedBarrier &barrier = block.barriers[number];
     if (barrier.arrived && !barrier.expected && isComplete(block, barrier))

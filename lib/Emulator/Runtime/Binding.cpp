@@ -163,7 +163,6 @@ static bool bindBarrier(Op &op, const Words &words) {
 static bool bindMBarrier(Op &op, const Words &words) {
   if (words[0] != "mbarrier" || words.size() < 2)
     return false;
-  // The barrier of another block of the cluster would need clusters.
   bool parity = contains(words, "parity");
   auto has = [&](const char *word) { return contains(words, word); };
   if (has("init"))
@@ -201,7 +200,8 @@ static bool bindTensorCopy(Op &op, const Words &words, bool isIntrinsic) {
   if (has("prefetch"))
     return useLane(op, nothing);
   if (has("im2col") || has("gather4") || has("scatter4") || has("reduce") ||
-      has("multicast::cluster"))
+      // A mask of another intrinsic.
+      (isIntrinsic && has("multicast")))
     return false;
   for (const std::string &word : words)
     if (word.size() == 2 && isdigit(word[0]) && word[1] == 'd')
@@ -211,6 +211,7 @@ static bool bindTensorCopy(Op &op, const Words &words, bool isIntrinsic) {
   if (has("g2s") || has("shared::cluster") ||
       (has("shared::cta") && words[5] == "shared::cta")) {
     op.param[1] = isIntrinsic ? 1 : -1;
+    op.param[2] = has("multicast::cluster") ? 3 + op.param[0] : 0;
     return useLane(op, bulkLoad);
   }
   op.param[1] = !isIntrinsic;
@@ -236,6 +237,7 @@ static bool bindCopy(Op &op, const Words &words, bool isIntrinsic) {
                             : words.size() > 4 && words[4] == "global";
     if (load) {
       op.param[1] = isIntrinsic ? 1 : -1;
+      op.param[2] = has("multicast::cluster") ? 4 : 0;
       return useLane(op, bulkLoad);
     }
     bool store = isIntrinsic ? words.back() == "global"
@@ -316,6 +318,9 @@ static bool bindOther(Op &op, const Words &words) {
   }
   if (base == "activemask")
     return useLane(op, activeMask);
+  // Addresses of 32 bits have no place for the number of the block.
+  if (base == "mapa" && words.back() != "u32")
+    return useLane(op, mapShared);
   return false;
 }
 

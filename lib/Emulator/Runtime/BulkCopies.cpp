@@ -8,6 +8,7 @@
 
 #include "Handlers.h"
 
+#include <algorithm>
 #include <cstring>
 
 using namespace fovea::simt;
@@ -139,10 +140,10 @@ static void finishCopy(Block &block, MBarrier &barrier, const BulkCopy &copy) {
   if (copy.arrives) {
     --barrier.pending;
   } else {
-    barrier.clock.time[kCopyEngine] = block.races.engineTime++;
+    barrier.clock.time[kCopyEngine + block.rank] = block.races.engineTime++;
     barrier.transactions -= copy.bytes;
   }
-  ++block.progress;
+  ++block.cluster->progress;
   updateMBarrier(block, barrier);
 }
 
@@ -183,6 +184,17 @@ void fovea::simt::performBulkCopy(Block &block) {
   }
 }
 
+/// Starts the part of a copy that block `target` of the cluster gets.
+static void startLoad(Thread &thread, const Op &op, Block &target,
+                      uint32_t barrierOffset, const BulkCopy &copy) {
+  MBarrier &barrier = findMBarrier(thread, op, target, barrierOffset);
+  target.races.copyWrites(target, *thread.warp, copy.clock, copy.offset,
+                          copy.bytes, op, /*done=*/false);
+  barrier.copies.push_back(copy);
+  if (target.options->eager)
+    performOne(target, barrier, barrier.copies.size() - 1);
+}
+
 FOVEA_SIMT_LANE(fovea::simt::bulkLoad) {
   Block &block = *thread.block;
   unsigned rank = op.param[0];
@@ -201,14 +213,17 @@ FOVEA_SIMT_LANE(fovea::simt::bulkLoad) {
     copy.bytes = in[sourceAt + 1];
   }
   checkBox(thread, op, in[0], copy);
-  uint32_t barrierOffset;
-  MBarrier &barrier = findMBarrier(thread, op, in[barrierAt], barrierOffset);
-  block.races.copyWrites(block, *thread.warp, copy.clock, copy.offset,
-                         copy.bytes, op, /*done=*/false);
-  barrier.copies.push_back(std::move(copy));
-  ++thread.warp->clock.time[thread.warp->id];
-  if (block.options->eager)
-    performOne(block, barrier, barrier.copies.size() - 1);
+  uint32_t barrierOffset = block.getOffset(in[barrierAt], 8, op);
+  std::vector<Block> &blocks = block.cluster->blocks;
+  uint32_t mask = op.param[2] ? uint16_t(in[op.param[2]]) : 1u << block.rank;
+  if (mask == 0 || mask >> blocks.size())
+    fail(&op, "a copy to the blocks of mask 0x%x of a cluster of %zu", mask,
+         blocks.size());
+  // Each block gets the copy, and its barrier the bytes, in the same place.
+  for (uint32_t rank = 0; rank < blocks.size(); ++rank)
+    if (mask >> rank & 1)
+      startLoad(thread, op, blocks[rank], barrierOffset, copy);
+  ++thread.warp->clock.time[thread.warp->agent];
 }
 
 //===----------------------------------------------------------------------===//
@@ -266,7 +281,31 @@ FOVEA_SIMT_LANE(fovea::simt::bulkWait) {
   }
 }
 
+/// The last thread of a block takes its shared memory with it.
+static void checkVisits(Block &block) {
+  for (const auto &[offset, barrier] : block.mbarriers)
+    for (const BulkCopy &copy : barrier.copies)
+      if (copy.issuer->block != &block)
+        fail(copy.op,
+             "the block leaves the kernel while block %u of the cluster "
+             "copies to it",
+             copy.issuer->block->rank);
+  uint32_t known[kCopyEngine] = {};
+  for (const Warp &warp : block.warps)
+    for (unsigned agent = 0; agent < kCopyEngine; ++agent)
+      known[agent] = std::max(known[agent], warp.clock.time[agent]);
+  for (unsigned agent = 0; agent < kCopyEngine; ++agent)
+    if (block.visits[agent] > known[agent])
+      fail(block.lastVisit,
+           "the block leaves the kernel without a barrier after what warp %u "
+           "of block %u of the cluster did in its shared memory",
+           block.cluster->getWarp(agent).id,
+           block.cluster->getWarp(agent).block->rank);
+}
+
 void fovea::simt::copiesAtExit(Thread &thread) {
+  if (thread.block->live == 1)
+    checkVisits(*thread.block);
   if (thread.block->options->eager)
     return;
   const Op *op = nullptr;

@@ -27,10 +27,10 @@ static thread_local const void *faultAddress = nullptr;
          "stack overflow: local memory of a thread is limited to %zu "
          "bytes here",
          Stacks::kBytes);
-  if (block.isShared(faultAddress))
+  if (Block *owner = block.cluster->findShared(faultAddress))
     fail(nullptr, "access outside shared memory: +%zd of %u bytes",
-         static_cast<const char *>(faultAddress) - block.shared,
-         block.sharedBytes);
+         static_cast<const char *>(faultAddress) - owner->shared,
+         owner->sharedBytes);
   if (!faultAddress)
     // The machine gives none for what it does not even try.
     fail(nullptr, "access to the null pointer, to an address that no machine "

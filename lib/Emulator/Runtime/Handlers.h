@@ -36,9 +36,11 @@ enum BarrierReduction { CountVotes, AnyVote, AllVotes };
 FOVEA_SIMT_WARP(barrierSyncAligned);
 FOVEA_SIMT_WARP(barrierArriveAligned);
 FOVEA_SIMT_WARP(warpNothing);
-/// Every block is a cluster of its own.
 FOVEA_SIMT_LANE(clusterArrive);
 FOVEA_SIMT_LANE(clusterWait);
+/// Address in the block's shared memory, number of a block of the cluster: the
+/// same place there.
+FOVEA_SIMT_LANE(mapShared);
 FOVEA_SIMT_LANE(proxyFence);
 FOVEA_SIMT_WARP(setMaxRegisters);
 
@@ -64,6 +66,7 @@ FOVEA_SIMT_LANE(copyWaitAll);
 
 // BulkCopies.cpp. param[0]: number of coordinates, 0 for plain bytes.
 // param[1]: number of the operand with the mbarrier; -1: after the rest.
+// param[2]: number of the operand with the mask of blocks; 0 without multicast.
 /// To, then map and coordinates or address and bytes.
 FOVEA_SIMT_LANE(bulkLoad);
 /// Intrinsic: from, map, coordinates; instruction (param[1] = 1): map,

@@ -12,10 +12,19 @@ using namespace fovea::simt;
 
 MBarrier &fovea::simt::findMBarrier(Thread &thread, const Op &op, Slot address,
                                     uint32_t &offset) {
-  Block &block = *thread.block;
-  offset = block.getOffset(address, 8, op);
-  auto it = block.mbarriers.find(offset);
-  if (it == block.mbarriers.end())
+  offset = thread.block->getOffset(address, 8, op);
+  return findMBarrier(thread, op, *thread.block, offset);
+}
+
+MBarrier &fovea::simt::findMBarrier(Thread &thread, const Op &op, Block &owner,
+                                    uint32_t offset) {
+  if (&owner != thread.block) {
+    owner.visit(*thread.warp, op);
+    // What the other block has not yet made is a race.
+    owner.races.access(*thread.warp, offset, 8, Access::Read, op);
+  }
+  auto it = owner.mbarriers.find(offset);
+  if (it == owner.mbarriers.end())
     fail(&op, "the mbarrier at shared +%u has not been initialised", offset);
   return it->second;
 }
@@ -26,10 +35,10 @@ void fovea::simt::updateMBarrier(Block &block, MBarrier &barrier) {
   ++barrier.phase;
   barrier.pending = barrier.expected;
   ++block.counters->barriers;
-  ++block.progress;
+  ++block.cluster->progress;
 }
 
-static void arrive(Thread &thread, const Op &op, uint32_t offset,
+static void arrive(Thread &thread, const Op &op, Block &owner, uint32_t offset,
                    MBarrier &barrier, uint32_t count) {
   if (count > barrier.pending)
     fail(&op,
@@ -39,9 +48,9 @@ static void arrive(Thread &thread, const Op &op, uint32_t offset,
          barrier.pending);
   Warp &warp = *thread.warp;
   barrier.clock.join(warp.clock);
-  ++warp.clock.time[warp.id];
+  ++warp.clock.time[warp.agent];
   barrier.pending -= count;
-  updateMBarrier(*thread.block, barrier);
+  updateMBarrier(owner, barrier);
 }
 
 FOVEA_SIMT_LANE(fovea::simt::mbarrierInit) {
@@ -81,8 +90,9 @@ static void giveToken(const Op &op, const MBarrier &barrier, Slot *out) {
 }
 
 FOVEA_SIMT_LANE(fovea::simt::mbarrierArrive) {
-  uint32_t offset;
-  MBarrier &barrier = findMBarrier(thread, op, in[0], offset);
+  Block &owner = thread.block->findOwner(in[0]);
+  uint32_t offset = owner.getOffset(in[0], 8, op);
+  MBarrier &barrier = findMBarrier(thread, op, owner, offset);
   uint32_t count = op.numIn > 1 ? uint32_t(in[1]) : 1;
   giveToken(op, barrier, out);
   if (op.param[0]) {
@@ -91,15 +101,16 @@ FOVEA_SIMT_LANE(fovea::simt::mbarrierArrive) {
            offset);
     barrier.expected -= count;
   }
-  arrive(thread, op, offset, barrier, count);
+  arrive(thread, op, owner, offset, barrier, count);
 }
 
 FOVEA_SIMT_LANE(fovea::simt::mbarrierArriveExpect) {
-  uint32_t offset;
-  MBarrier &barrier = findMBarrier(thread, op, in[0], offset);
+  Block &owner = thread.block->findOwner(in[0]);
+  uint32_t offset = owner.getOffset(in[0], 8, op);
+  MBarrier &barrier = findMBarrier(thread, op, owner, offset);
   giveToken(op, barrier, out);
   barrier.transactions += uint32_t(in[1]);
-  arrive(thread, op, offset, barrier, 1);
+  arrive(thread, op, owner, offset, barrier, 1);
 }
 
 FOVEA_SIMT_LANE(fovea::simt::mbarrierExpect) {
@@ -127,7 +138,7 @@ FOVEA_SIMT_LANE(fovea::simt::mbarrierTest) {
   if (!isOver(op, *barrier, in[1])) {
     // Time passes: other threads run before the answer is no.
     thread.barrier = offset;
-    thread.polledAt = thread.block->progress;
+    thread.polledAt = thread.block->cluster->progress;
     suspend(thread, Wait::Poll);
     barrier = &findMBarrier(thread, op, in[0], offset);
   }
@@ -157,5 +168,5 @@ FOVEA_SIMT_LANE(fovea::simt::mbarrierArriveAfterCopies) {
   thread.copies.clear();
   copy.clock = thread.warp->clock;
   // What the thread does next, this arrival does not order.
-  ++thread.warp->clock.time[thread.warp->id];
+  ++thread.warp->clock.time[thread.warp->agent];
 }

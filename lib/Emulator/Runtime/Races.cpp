@@ -33,11 +33,17 @@ RaceDetector::Cell &RaceDetector::getCell(uint32_t index) {
 [[noreturn]] static void report(const Op &op, uint32_t offset, const char *what,
                                 const char *did, unsigned other,
                                 const Op *otherOp) {
-  char agent[32];
-  if (other == kCopyEngine)
+  char agent[48];
+  if (other >= kCopyEngine) {
     snprintf(agent, sizeof(agent), "a bulk copy");
-  else
-    snprintf(agent, sizeof(agent), "warp %u", other);
+  } else {
+    const Warp &warp = currentBlock->cluster->getWarp(other);
+    if (warp.block == currentBlock)
+      snprintf(agent, sizeof(agent), "warp %u", warp.id);
+    else
+      snprintf(agent, sizeof(agent), "warp %u of block %u of the cluster",
+               warp.id, warp.block->rank);
+  }
   fail(&op,
        "race on shared +%u: %s what %s %s without a barrier in between%s%s",
        offset, what, agent, did, otherOp ? ": " : "",
@@ -46,17 +52,17 @@ RaceDetector::Cell &RaceDetector::getCell(uint32_t index) {
 
 void RaceDetector::requireFence(Warp &warp, const Cell &cell, uint32_t offset,
                                 const char *what, const Op &op) {
-  if (!cell.writeTime || cell.isAsync || cell.writer == kCopyEngine)
+  if (!cell.writeTime || cell.isAsync || cell.writer >= kCopyEngine)
     return;
   // Of the writer after them, or of who does this after the barrier.
-  const Warp &writer = warp.block->warps[cell.writer];
+  const Warp &writer = warp.block->cluster->getWarp(cell.writer);
   bool fenced = writer.proxyFences > cell.proxyFences ||
                 cell.writeTime <= warp.fencedClock.time[cell.writer];
   if (!fenced)
     fail(&op,
          "%s shared +%u through the asynchronous proxy, written by warp %u "
          "without fence.proxy.async after it: %s",
-         what, offset, cell.writer,
+         what, offset, writer.id,
          cell.writeOp ? cell.writeOp->where.c_str() : "");
 }
 
@@ -74,7 +80,7 @@ void RaceDetector::access(Warp &warp, const Clock &clock, uint32_t offset,
   for (uint32_t i = offset / kCellBytes; i <= (offset + bytes - 1) / kCellBytes;
        ++i) {
     Cell &cell = getCell(i);
-    bool ordered = cell.writeTime == 0 || cell.writer == warp.id ||
+    bool ordered = cell.writeTime == 0 || cell.writer == warp.agent ||
                    cell.writeTime <= clock.time[cell.writer] ||
                    (kind == Access::Atomic && cell.isAtomic);
     if (!ordered)
@@ -83,17 +89,17 @@ void RaceDetector::access(Warp &warp, const Clock &clock, uint32_t offset,
       requireFence(warp, cell, i * kCellBytes, "reads", op);
     if (writes && !(kind == Access::Atomic && cell.isAtomic))
       for (unsigned agent = 0; agent < kCopyEngine; ++agent)
-        if (agent != warp.id && cell.readTime[agent] > clock.time[agent])
+        if (agent != warp.agent && cell.readTime[agent] > clock.time[agent])
           report(op, i * kCellBytes, what, "read", agent, nullptr);
     if (writes) {
-      cell.writeTime = clock.time[warp.id];
-      cell.writer = warp.id;
+      cell.writeTime = clock.time[warp.agent];
+      cell.writer = warp.agent;
       cell.isAtomic = kind == Access::Atomic;
       cell.isAsync = false;
       cell.proxyFences = warp.proxyFences;
       cell.writeOp = &op;
     } else {
-      cell.readTime[warp.id] = clock.time[warp.id];
+      cell.readTime[warp.agent] = clock.time[warp.agent];
     }
   }
 }
@@ -117,7 +123,7 @@ void RaceDetector::copyWrites(Block &block, Warp &warp, const Clock &clock,
         report(op, i * kCellBytes, "writes", "read", agent, nullptr);
     if (done) {
       cell.writeTime = block.races.engineTime;
-      cell.writer = kCopyEngine;
+      cell.writer = kCopyEngine + block.rank;
       cell.isAtomic = false;
       cell.isAsync = true;
       cell.writeOp = &op;

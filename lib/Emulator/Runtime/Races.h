@@ -18,10 +18,12 @@ struct Block;
 struct Op;
 struct Warp;
 
-/// Who accesses shared memory: up to 32 warps, and the engine that performs
-/// bulk copies.
+/// Most blocks of a cluster.
+constexpr unsigned kMaxClusterBlocks = 8;
+/// Who accesses shared memory: up to 32 warps of a cluster, and for each of its
+/// blocks the engine that performs bulk copies to it, from kCopyEngine on.
 constexpr unsigned kCopyEngine = 32;
-constexpr unsigned kNumAgents = 33;
+constexpr unsigned kNumAgents = kCopyEngine + kMaxClusterBlocks;
 
 /// A vector clock: how much of each agent's work is known to be done.
 struct Clock {
@@ -59,8 +61,9 @@ public:
   void access(Warp &warp, const Clock &clock, uint32_t offset, uint32_t bytes,
               Access kind, const Op &op);
 
-  /// A bulk copy, issued by `warp` when its clock was `clock`, writes. With
-  /// `done`, it has: whoever waits for it knows `engineTime` of the engine.
+  /// A bulk copy to `block`, issued by `warp` when its clock was `clock`,
+  /// writes. With `done`, it has: whoever waits for it knows `engineTime` of
+  /// the engine.
   void copyWrites(Block &block, Warp &warp, const Clock &clock, uint32_t offset,
                   uint32_t bytes, const Op &op, bool done);
 
@@ -84,7 +87,7 @@ private:
     bool isAtomic = false;
     bool isAsync = false;
     const Op *writeOp = nullptr;
-    uint32_t readTime[kNumAgents];
+    uint32_t readTime[kCopyEngine];
   };
   Cell &getCell(uint32_t index);
 

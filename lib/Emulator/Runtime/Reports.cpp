@@ -76,6 +76,12 @@ static std::string describeWait(Block &block, const Thread &thread) {
     break;
   }
   case Wait::Poll: {
+    if (thread.barrier == kClusterBarrier) {
+      const Cluster &cluster = *block.cluster;
+      text = "for the cluster, where " + std::to_string(cluster.arrived) +
+             " of " + std::to_string(cluster.live) + " threads have arrived";
+      break;
+    }
     auto it = block.mbarriers.find(thread.barrier);
     text = "for the mbarrier at shared +" + std::to_string(thread.barrier);
     if (it == block.mbarriers.end())
@@ -97,7 +103,8 @@ static std::string describeWait(Block &block, const Thread &thread) {
   return text;
 }
 
-std::string fovea::simt::describeDeadlock(Block &block) {
+/// What the threads of a block wait for.
+static std::string describeWaits(Block &block) {
   std::vector<std::pair<std::string, std::vector<uint32_t>>> waits;
   for (const Thread &thread : block.threads) {
     if (thread.wait == Wait::Exited)
@@ -109,12 +116,22 @@ std::string fovea::simt::describeDeadlock(Block &block) {
       it = waits.insert(waits.end(), {text, {}});
     it->second.push_back(thread.id);
   }
-  std::string text = "kernel '" + *block.kernel + "', " + describeBlock(block) +
-                     ": deadlock: ";
+  std::string text;
   for (size_t i = 0; i < waits.size() && i < 4; ++i)
     text += (i ? "; " : "") + std::string("threads ") +
             formatRanges(waits[i].second) + " wait " + waits[i].first;
   if (waits.size() > 4)
     text += "; and more";
+  return text;
+}
+
+std::string fovea::simt::describeDeadlock(Cluster &cluster) {
+  std::string text;
+  for (Block &block : cluster.blocks)
+    if (block.live)
+      text += (text.empty() ? "kernel '" + *block.kernel + "', " +
+                                  describeBlock(block) + ": deadlock: "
+                            : "; " + describeBlock(block) + ": ") +
+              describeWaits(block);
   return text;
 }

@@ -333,8 +333,11 @@ struct SpecialRegister {
 };
 } // namespace
 
-/// As a cluster, every block is one of its own.
-static constexpr Dim3 firstBlock = {0, 0, 0}, oneBlock = {1, 1, 1};
+/// Of clusters, from numbers of blocks.
+static Dim3 countClusters(const Block &block, Dim3 blocks) {
+  Dim3 extent = block.cluster->extent;
+  return {blocks.x / extent.x, blocks.y / extent.y, blocks.z / extent.z};
+}
 
 #define FOVEA_REGISTER(name, value)                                            \
   SpecialRegister {                                                            \
@@ -350,12 +353,12 @@ static const SpecialRegister specialRegisters[] = {
     FOVEA_VECTOR("ntid", block.extent),
     FOVEA_VECTOR("ctaid", block.index),
     FOVEA_VECTOR("nctaid", block.grid),
-    FOVEA_VECTOR("cluster.ctaid", firstBlock),
-    FOVEA_VECTOR("cluster.nctaid", oneBlock),
-    FOVEA_VECTOR("clusterid", block.index),
-    FOVEA_VECTOR("nclusterid", block.grid),
-    FOVEA_REGISTER("cluster.ctarank", 0),
-    FOVEA_REGISTER("cluster.nctarank", 1),
+    FOVEA_VECTOR("cluster.ctaid", block.place),
+    FOVEA_VECTOR("cluster.nctaid", block.cluster->extent),
+    FOVEA_VECTOR("clusterid", countClusters(block, block.index)),
+    FOVEA_VECTOR("nclusterid", countClusters(block, block.grid)),
+    FOVEA_REGISTER("cluster.ctarank", block.rank),
+    FOVEA_REGISTER("cluster.nctarank", block.cluster->blocks.size()),
     FOVEA_REGISTER("laneid", thread.lane),
     FOVEA_REGISTER("lanemask.eq", 1u << thread.lane),
     FOVEA_REGISTER("lanemask.lt", (1u << thread.lane) - 1),

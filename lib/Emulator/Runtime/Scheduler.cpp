@@ -147,7 +147,7 @@ void fovea::simt::execute(const Op &op, const Slot *in, Slot *out) {
   thread.op = &op;
   thread.in = in;
   thread.out = out;
-  block.progress += !op.polls;
+  block.cluster->progress += !op.polls;
   switch (op.kind) {
   case OpKind::Lane:
     count(block, op);
@@ -167,7 +167,8 @@ static void exitThread(Thread &thread) {
   uint32_t bit = 1u << thread.lane;
   warp.live &= ~bit;
   --block.live;
-  ++block.progress;
+  --block.cluster->live;
+  ++block.cluster->progress;
   setWait(thread, Wait::Exited);
   if (!warp.live)
     warp.banks.flush(*block.counters);
@@ -212,20 +213,21 @@ static void runService() {
 static void startBlock(Block &block) {
   uint32_t numThreads = block.threads.size();
   block.live = numThreads;
-  block.progress = 0;
+  block.cluster->live += numThreads;
+  block.lastWarp = 0;
+  memset(block.visits, 0, sizeof(block.visits));
   block.current = nullptr;
   for (NamedBarrier &barrier : block.barriers)
     barrier = NamedBarrier();
   block.mbarriers.clear();
-  block.clusterArrived = 0;
-  block.clusterClock = Clock();
   block.races.reset(block.sharedBytes, block.options->races);
   for (uint32_t i = 0; i < block.warps.size(); ++i) {
     Warp &warp = block.warps[i];
     warp = Warp();
     warp.block = &block;
     warp.id = i;
-    warp.clock.time[i] = 1;
+    warp.agent = block.rank * block.warps.size() + i;
+    warp.clock.time[warp.agent] = 1;
   }
   for (uint32_t i = 0; i < block.groups.size(); ++i) {
     block.groups[i].block = &block;
@@ -248,24 +250,25 @@ static void startBlock(Block &block) {
     thread.accumulators.next = 0;
     thread.warp->live |= 1u << thread.lane;
     makeReady(thread);
-    thread.fiber.start(block.stacks->get(i), Stacks::kBytes, runThread);
+    thread.fiber.start(block.stacks->get(block.firstStack + i), Stacks::kBytes,
+                       runThread);
   }
-  block.service.start(block.stacks->get(numThreads), Stacks::kBytes,
-                      runService);
+  block.service.start(block.stacks->get(block.firstStack + numThreads),
+                      Stacks::kBytes, runService);
   // A NaN in every floating-point type.
   memset(block.shared, 0xff, block.sharedBytes);
 }
 
 /// The next thread to run; null if none can.
-static Thread *pickThread(Block &block, uint32_t &warpIndex) {
+static Thread *pickThread(Block &block) {
   bool random = block.options->seed != 0;
   uint32_t numWarps = block.warps.size();
-  uint32_t start = random ? block.random() % numWarps : warpIndex;
+  uint32_t start = random ? block.random() % numWarps : block.lastWarp;
   for (uint32_t i = 0; i < numWarps; ++i) {
     Warp &warp = block.warps[(start + i) % numWarps];
     if (!warp.ready)
       continue;
-    warpIndex = warp.id;
+    block.lastWarp = warp.id;
     if (!random)
       return &warp.getThread(__builtin_ctz(warp.ready));
     uint32_t turn = block.random() & 31;
@@ -275,8 +278,9 @@ static Thread *pickThread(Block &block, uint32_t &warpIndex) {
   return nullptr;
 }
 
-/// Lets the bulk-copy engine do one copy.
+/// Lets the bulk-copy engine do one copy to the block.
 static void serve(Block &block) {
+  currentBlock = &block;
   block.current = nullptr;
   block.inService = true;
   switchFiber(block.scheduler, block.service);
@@ -284,44 +288,64 @@ static void serve(Block &block) {
 }
 
 /// Nothing can run: lets time pass. False if that does not help.
-static bool wakeUp(Block &block) {
-  uint64_t before = block.progress;
-  serve(block);
-  if (block.failed)
-    return true;
-  bool woken = block.progress != before;
-  for (Thread &thread : block.threads)
-    if (thread.wait == Wait::Poll && thread.polledAt != block.progress) {
-      makeReady(thread);
-      woken = true;
-    }
+static bool wakeUp(Cluster &cluster) {
+  uint64_t before = cluster.progress;
+  for (Block &block : cluster.blocks) {
+    serve(block);
+    if (block.failed)
+      return true;
+  }
+  bool woken = cluster.progress != before;
+  for (Block &block : cluster.blocks)
+    for (Thread &thread : block.threads)
+      if (thread.wait == Wait::Poll && thread.polledAt != cluster.progress) {
+        makeReady(thread);
+        woken = true;
+      }
   return woken;
 }
 
-static bool runBlock(Block &block) {
-  startBlock(block);
-  uint32_t warpIndex = 0;
-  while (block.live) {
-    if (block.options->seed && block.random() % 64 == 0) {
-      // An asynchronous copy may end at any time.
-      serve(block);
-      if (block.failed)
-        return false;
-    }
-    Thread *thread = pickThread(block, warpIndex);
-    block.current = thread;
-    if (thread) {
+/// Lets one thread of the cluster run, of block `turn` if it can. False if none
+/// can.
+static bool runSome(Cluster &cluster, size_t &turn) {
+  for (size_t i = 0; i < cluster.blocks.size(); ++i) {
+    Block &block = cluster.blocks[turn];
+    if (Thread *thread = pickThread(block)) {
+      currentBlock = &block;
+      block.current = thread;
       switchFiber(block.scheduler, thread->fiber);
-    } else if (!wakeUp(block)) {
-      block.failed = true;
-      block.error = describeDeadlock(block);
+      return true;
     }
-    if (block.failed)
-      return false;
+    turn = (turn + 1) % cluster.blocks.size();
   }
-  ++block.counters->blocks;
-  block.counters->threads += block.threads.size();
-  return true;
+  return false;
+}
+
+/// Runs the blocks of a cluster; returns an error text, empty on success.
+static std::string runCluster(Cluster &cluster) {
+  Block &first = cluster.blocks.front();
+  bool isRandom = first.options->seed != 0;
+  cluster.live = 0;
+  cluster.progress = 0;
+  cluster.arrived = 0;
+  cluster.clock = Clock();
+  for (Block &block : cluster.blocks)
+    startBlock(block);
+  size_t turn = 0;
+  while (cluster.live) {
+    if (isRandom && cluster.blocks.size() > 1)
+      turn = first.random() % cluster.blocks.size();
+    if (isRandom && first.random() % 64 == 0)
+      // An asynchronous copy may end at any time.
+      serve(cluster.blocks[turn]);
+    else if (!runSome(cluster, turn) && !wakeUp(cluster))
+      return describeDeadlock(cluster);
+    if (currentBlock->failed)
+      return currentBlock->error;
+  }
+  first.counters->blocks += cluster.blocks.size();
+  first.counters->threads += cluster.blocks.size() * first.threads.size();
+  return "";
 }
 
 //===----------------------------------------------------------------------===//
@@ -330,15 +354,16 @@ static bool runBlock(Block &block) {
 
 namespace {
 
-/// Shared memory of a block. It begins at a multiple of 256 KiB, so that the
-/// low 18 bits of an address are the offset in it, as descriptors of wgmma and
-/// 32-bit addresses in inline assembly need.
+/// Shared memory of the blocks of a cluster. That of each begins at a multiple
+/// of 256 KiB, so that the low 18 bits of an address are the offset in it, as
+/// descriptors of wgmma and 32-bit addresses in inline assembly need.
 class SharedMemory {
 public:
   static constexpr size_t kAlignment = 256 << 10;
 
-  explicit SharedMemory(size_t bytes) {
-    void *mapped = mmap(nullptr, 2 * kAlignment, PROT_NONE,
+  SharedMemory(size_t bytes, size_t blocks)
+      : reservedBytes((blocks + 1) * kAlignment) {
+    void *mapped = mmap(nullptr, reservedBytes, PROT_NONE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (mapped == MAP_FAILED)
       return;
@@ -346,24 +371,25 @@ public:
     auto address = reinterpret_cast<uintptr_t>(reserved);
     start = reserved + (kAlignment - address % kAlignment) % kAlignment;
     size_t usable = std::max<size_t>((bytes + 4095) / 4096 * 4096, 4096);
-    mprotect(start, usable, PROT_READ | PROT_WRITE);
+    for (size_t i = 0; i < blocks; ++i)
+      mprotect(start + i * kAlignment, usable, PROT_READ | PROT_WRITE);
   }
   ~SharedMemory() {
     if (reserved)
-      munmap(reserved, 2 * kAlignment);
+      munmap(reserved, reservedBytes);
   }
-  char *get() const { return reserved ? start : nullptr; }
+  explicit operator bool() const { return reserved; }
+  char *get(size_t block) const { return start + block * kAlignment; }
 
 private:
+  size_t reservedBytes;
   char *reserved = nullptr, *start = nullptr;
 };
 
-/// Makes `block` the one that this thread of the host runs.
+/// Leaves the block that this thread of the host runs as it was.
 class Running {
 public:
-  explicit Running(Block &block) : previous(currentBlock) {
-    currentBlock = &block;
-  }
+  Running() : previous(currentBlock) {}
   ~Running() { currentBlock = previous; }
 
 private:
@@ -402,7 +428,24 @@ static std::string checkLaunch(const LoadedKernel &kernel, Dim3 grid,
   if (grid.y > 65535 || grid.z > 65535)
     return error("a grid has at most 65535 blocks along y and z, but got " +
                  std::to_string(grid.y) + " and " + std::to_string(grid.z));
+  Dim3 cluster = kernel.cluster;
+  uint64_t blocks = uint64_t(cluster.x) * cluster.y * cluster.z;
+  if (grid.x % cluster.x || grid.y % cluster.y || grid.z % cluster.z)
+    return error("needs a grid of clusters of " + toText(cluster) +
+                 " blocks, but got " + toText(grid));
+  if (blocks > 1 && (blocks > kMaxClusterBlocks ||
+                     blocks * ((threads + 31) / 32) > kCopyEngine))
+    return error("clusters have at most " + std::to_string(kMaxClusterBlocks) +
+                 " blocks and " + std::to_string(kCopyEngine) +
+                 " warps here, but got " + toText(cluster) + " blocks of " +
+                 toText(block) + " threads");
   return "";
+}
+
+/// The place of a number among `extent`, x first.
+static Dim3 split(uint64_t number, Dim3 extent) {
+  return {uint32_t(number % extent.x), uint32_t(number / extent.x % extent.y),
+          uint32_t(number / extent.x / extent.y)};
 }
 
 std::string fovea::simt::runGrid(const LoadedKernel &kernel, Dim3 grid,
@@ -417,48 +460,64 @@ std::string fovea::simt::runGrid(const LoadedKernel &kernel, Dim3 grid,
   // Unused stacks of a thread are address space only.
   static thread_local Stacks stacks;
   uint32_t numThreads = extent.x * extent.y * extent.z;
-  SharedMemory memory(shared);
-  if (!memory.get() || !stacks.reserve(numThreads + 2))
+  Dim3 clusterExtent = kernel.cluster;
+  Cluster cluster(clusterExtent.x * clusterExtent.y * clusterExtent.z);
+  cluster.extent = clusterExtent;
+  size_t numBlocks = cluster.blocks.size(), numStacks = numThreads + 1;
+  SharedMemory memory(shared, numBlocks);
+  if (!memory || !stacks.reserve(numBlocks * numStacks + 1))
     return "kernel '" + kernel.name + "': no memory for the emulation";
 
-  Block block;
-  Running running(block);
-  block.grid = grid;
-  block.extent = extent;
-  block.options = &options;
-  block.counters = &counters;
-  block.executions = &executions;
-  block.kernel = &kernel.name;
-  block.entry = kernel.entry;
-  block.params = params;
-  block.stacks = &stacks;
-  block.dynamicShared = dynamicShared;
-  block.random.seed(options.seed);
-  block.threads.resize(numThreads);
-  block.warps.resize((numThreads + 31) / 32);
-  block.groups.resize((numThreads + 127) / 128);
-  block.shared = memory.get();
-  block.sharedBytes = shared;
+  Running running;
+  for (size_t rank = 0; rank < numBlocks; ++rank) {
+    Block &block = cluster.blocks[rank];
+    block.cluster = &cluster;
+    block.rank = rank;
+    block.place = split(rank, clusterExtent);
+    block.grid = grid;
+    block.extent = extent;
+    block.options = &options;
+    block.counters = &counters;
+    block.executions = &executions;
+    block.kernel = &kernel.name;
+    block.entry = kernel.entry;
+    block.params = params;
+    block.stacks = &stacks;
+    block.firstStack = rank * numStacks;
+    block.dynamicShared = dynamicShared;
+    block.random.seed(options.seed + rank);
+    block.threads.resize(numThreads);
+    block.warps.resize((numThreads + 31) / 32);
+    block.groups.resize((numThreads + 127) / 128);
+    block.shared = memory.get(rank);
+    block.sharedBytes = shared;
+  }
   counters.sharedBytes = shared;
 
-  FaultHandler faults(stacks.get(numThreads + 1), Stacks::kBytes);
-  uint64_t numBlocks = uint64_t(grid.x) * grid.y * grid.z;
-  // Any order is right: a random one visits every block once, in steps that
+  FaultHandler faults(stacks.get(numBlocks * numStacks), Stacks::kBytes);
+  Dim3 clusters = {grid.x / clusterExtent.x, grid.y / clusterExtent.y,
+                   grid.z / clusterExtent.z};
+  uint64_t numClusters = uint64_t(clusters.x) * clusters.y * clusters.z;
+  // Any order is right: a random one visits every cluster once, in steps that
   // have no factor in common with their number.
   uint64_t step = 1, position = 0;
-  if (options.seed && numBlocks > 2) {
+  std::mt19937 &random = cluster.blocks.front().random;
+  if (options.seed && numClusters > 2) {
     do
-      step = 1 + block.random() % (numBlocks - 1);
-    while (std::gcd(step, numBlocks) != 1);
-    position = block.random() % numBlocks;
+      step = 1 + random() % (numClusters - 1);
+    while (std::gcd(step, numClusters) != 1);
+    position = random() % numClusters;
   }
-  for (uint64_t i = 0; i < numBlocks; ++i) {
-    block.index = {uint32_t(position % grid.x),
-                   uint32_t(position / grid.x % grid.y),
-                   uint32_t(position / grid.x / grid.y)};
-    position = (position + step) % numBlocks;
-    if (!runBlock(block))
-      return block.error;
+  for (uint64_t i = 0; i < numClusters; ++i) {
+    Dim3 at = split(position, clusters);
+    for (Block &block : cluster.blocks)
+      block.index = {at.x * clusterExtent.x + block.place.x,
+                     at.y * clusterExtent.y + block.place.y,
+                     at.z * clusterExtent.z + block.place.z};
+    position = (position + step) % numClusters;
+    error = runCluster(cluster);
+    if (!error.empty())
+      return error;
   }
   error = checkDevice();
   return error.empty() ? "" : "kernel '" + kernel.name + "': " + error;
@@ -480,8 +539,6 @@ void fovea_simt_execute(const Op *op, const uint64_t *in, uint64_t *out) {
   execute(*op, in, out);
 }
 
-char *fovea_simt_shared(void) { return currentBlock->shared; }
-
 void fovea_simt_trap(const Op *op) { fail(op, "the kernel trapped"); }
 
 void fovea_simt_pause(const Op *op) {
@@ -489,48 +546,6 @@ void fovea_simt_pause(const Op *op) {
   Thread &thread = *block.current;
   thread.op = op;
   thread.barrier = ~0u;
-  thread.polledAt = block.progress;
+  thread.polledAt = block.cluster->progress;
   suspend(thread, Wait::Poll);
-}
-
-uint32_t Block::getOffset(Slot address, uint32_t bytes, const Op &op) {
-  uint32_t offset;
-  if (address >> 32) {
-    uint64_t distance = address - reinterpret_cast<uintptr_t>(shared);
-    if (distance >= (256 << 10))
-      fail(&op, "address 0x%llx is not in shared memory",
-           static_cast<unsigned long long>(address));
-    offset = distance;
-  } else {
-    offset = address & 0x3ffff;
-  }
-  if (offset + uint64_t(bytes) > sharedBytes)
-    fail(&op,
-         "%u bytes at shared +%u lie outside the block's %u bytes of shared "
-         "memory",
-         bytes, offset, sharedBytes);
-  return offset;
-}
-
-bool Block::isShared(const void *address) const {
-  auto *byte = static_cast<const char *>(address);
-  return byte >= shared && byte < shared + (256 << 10);
-}
-
-void fovea_simt_access(const void *address, uint32_t bytes, uint32_t kind,
-                       uint32_t alignment, const Op *op) {
-  Block &block = *currentBlock;
-  if (reinterpret_cast<uintptr_t>(address) & (alignment - 1))
-    fail(op, "misaligned access: address %p is no multiple of %u", address,
-         alignment);
-  if (!block.isShared(address))
-    return;
-  uint32_t offset =
-      block.getOffset(reinterpret_cast<uintptr_t>(address), bytes, *op);
-  static constexpr Access kinds[] = {Access::Read, Access::Write,
-                                     Access::Atomic};
-  Warp &warp = *block.current->warp;
-  block.races.access(warp, offset, bytes, kinds[kind], *op);
-  if (block.options->bankConflicts)
-    warp.banks.note(op, block.current->lane, offset, bytes);
 }

@@ -24,6 +24,8 @@ struct LoadedKernel {
   /// the most that it allows.
   Dim3 required{0, 0, 0};
   uint32_t maxThreads = 1024;
+  /// Blocks of a cluster.
+  Dim3 cluster{1, 1, 1};
 };
 
 /// Runs a grid on the calling thread; returns an error text, empty on success.

@@ -25,6 +25,7 @@
 namespace fovea::simt {
 
 struct Block;
+struct Cluster;
 
 /// Why a thread does not run.
 enum class Wait : uint8_t {
@@ -83,9 +84,9 @@ struct Thread {
   Slot *out = nullptr;
   /// Number of the barrier or offset of the mbarrier that it waits for.
   uint32_t barrier = 0;
-  /// Block::clusterPhase when it arrived.
+  /// Cluster::phase when it arrived.
   uint64_t clusterPhase = 0;
-  /// Block::progress when it began to poll.
+  /// Cluster::progress when it began to poll.
   uint64_t polledAt = 0;
   /// cp.async: not yet committed, and by group.
   std::vector<AsyncCopy> copies;
@@ -100,6 +101,8 @@ struct Thread {
 struct Warp {
   Block *block = nullptr;
   uint32_t id = 0;
+  /// Its number in clocks.
+  uint32_t agent = 0;
   /// Lanes by state: may run, have not left, wait in a warp operation.
   uint32_t ready = 0, live = 0, arrived = 0;
   Clock clock;
@@ -151,21 +154,27 @@ struct Block {
   std::mt19937 random;
 
   // Of the running block.
+  Cluster *cluster = nullptr;
+  /// In the cluster.
+  uint32_t rank = 0;
+  Dim3 place;
   Dim3 index;
   std::vector<Thread> threads;
   std::vector<Warp> warps;
   std::vector<Warpgroup> groups;
   NamedBarrier barriers[16];
-  uint32_t clusterArrived = 0;
-  uint64_t clusterPhase = 0;
-  Clock clusterClock;
   std::map<uint32_t, MBarrier> mbarriers;
   RaceDetector races;
   char *shared = nullptr;
   uint32_t sharedBytes = 0;
   uint32_t live = 0;
-  /// Counts what may let a polling thread go on.
-  uint64_t progress = 0;
+  /// When warps of other blocks last used its shared memory, and how.
+  uint32_t visits[kCopyEngine] = {};
+  const Op *lastVisit = nullptr;
+  /// Of its threads among the stacks.
+  uint32_t firstStack = 0;
+  /// The warp that ran last.
+  uint32_t lastWarp = 0;
 
   Fiber scheduler;
   /// Performs bulk copies when no thread can run.
@@ -178,8 +187,38 @@ struct Block {
   /// Offset of shared memory [address, address + bytes); fails the thread if
   /// it is not inside.
   uint32_t getOffset(Slot address, uint32_t bytes, const Op &op);
-  bool isShared(const void *address) const;
+  /// The block of the cluster in whose shared memory `address` is; this one if
+  /// there is none.
+  Block &findOwner(Slot address);
+  /// A warp of another block of the cluster uses this one's shared memory.
+  void visit(Warp &warp, const Op &op);
 };
+
+/// Blocks that run together and see each other's shared memory.
+struct Cluster {
+  explicit Cluster(size_t size) : blocks(size) {}
+
+  Dim3 extent;
+  std::vector<Block> blocks;
+  /// Threads that have not left.
+  uint32_t live = 0;
+  /// Counts what may let a polling thread go on.
+  uint64_t progress = 0;
+  /// Of the barrier of all threads.
+  uint32_t arrived = 0;
+  uint64_t phase = 0;
+  Clock clock;
+
+  Warp &getWarp(unsigned agent) {
+    size_t perBlock = blocks.front().warps.size();
+    return blocks[agent / perBlock].warps[agent % perBlock];
+  }
+  /// The block whose shared memory has `address`; null if none has.
+  Block *findShared(const void *address);
+};
+
+/// What a thread that waits for its cluster has in place of an mbarrier.
+constexpr uint32_t kClusterBarrier = ~0u - 1;
 
 inline Thread &Warp::getThread(unsigned lane) const {
   return block->threads[id * 32 + lane];
@@ -210,7 +249,7 @@ void makeReady(Thread &thread);
 std::string describe(const Thread &thread);
 
 /// A sentence about threads of which none can go on.
-std::string describeDeadlock(Block &block);
+std::string describeDeadlock(Cluster &cluster);
 
 /// One operation of the running thread.
 void execute(const Op &op, const Slot *in, Slot *out);
@@ -232,7 +271,10 @@ void barriersAfterExit(Block &block);
 /// thread if there is none.
 MBarrier &findMBarrier(Thread &thread, const Op &op, Slot address,
                        uint32_t &offset);
-/// Completes the phase of an mbarrier if nothing is missing.
+/// The one at `offset` of `owner`, perhaps another block of the cluster.
+MBarrier &findMBarrier(Thread &thread, const Op &op, Block &owner,
+                       uint32_t offset);
+/// Completes the phase of an mbarrier of `block` if nothing is missing.
 void updateMBarrier(Block &block, MBarrier &barrier);
 
 //===----------------------------------------------------------------------===//
@@ -244,7 +286,8 @@ void performBulkCopy(Block &block);
 /// Performs one cp.async copy of a thread of `warp`.
 void performCopy(Warp &warp, const Clock &clock, const AsyncCopy &copy);
 void performStore(Thread &thread, const BulkCopy &copy);
-/// Fails a thread that leaves while its bulk stores read shared memory.
+/// Fails a thread that leaves while its bulk stores read shared memory, or, as
+/// the last of its block, while other blocks may use the block's.
 void copiesAtExit(Thread &thread);
 
 } // namespace fovea::simt

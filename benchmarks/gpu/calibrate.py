@@ -330,10 +330,10 @@ def measure(driver: Driver, is_told: Callable[[str], None] = lambda _: None) -> 
             figures[benchmark.name] = {"measured": cycles, "modelled": benchmark.modelled, "unit": "cycles"}
         multiprocessors = driver.get("multiprocessors")
         function = driver.load(make_stream())
-        from model import FAR, NEAR
+        from model import ALL, FAR
 
         clock = 0.0
-        for name, size, turns, machine in (("bytes from the second-level cache", driver.get("l2_bytes") // 4, 64, NEAR),
+        for name, size, turns, machine in (("bytes from the second-level cache", driver.get("l2_bytes") // 4, 64, ALL),
                                            ("bytes from memory", data_bytes, 2, FAR)):
             is_told(name)
             blocks = 2 * multiprocessors

@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import sass
-from model import FAR, MIDDLE, NEAR, Copies, Machine, Result, Shape, simulate
+from model import ALL, FAR, MIDDLE, NEAR, Copies, Machine, Result, Shape, simulate
 
 MULTIPROCESSORS, CLOCK_GHZ = 132, 1.6
 
@@ -80,6 +80,10 @@ class Kernel:
     def get_share(self, machine: Machine) -> float:
         return self.results[machine.name].shares["tensor"]
 
+    def get_load(self, machine: Machine) -> float:
+        """Bytes of tiles that a multiprocessor asks for in a cycle."""
+        return (self.shape.key_bytes + self.shape.value_bytes) / self.results[machine.name].cycles
+
     def get_teraflops(self, machine: Machine) -> float:
         return self.get_rate(self.results[machine.name])
 
@@ -138,5 +142,5 @@ def measure_cubin(programs: Programs, cubin: Path) -> list[Kernel]:
             spills=sum(x.name in ("LDL", "STL") for x in instructions),
             consumers=warps, loaded=simulate(body, NEAR, is_loaded=False, warps=warps),
             results={machine.name: simulate(body, machine, by_threads=by_threads, copies=copies, warps=warps)
-                     for machine in (NEAR, MIDDLE, FAR)}))
+                     for machine in (NEAR, MIDDLE, FAR, ALL)}))
     return kernels

@@ -52,6 +52,8 @@ class Machine:
 
 
 NEAR, MIDDLE, FAR = Machine("L2", 460, 170), Machine("middle", 600, 64), Machine("HBM", 800, 48, tail=56)
+# What the second-level cache gives to each multiprocessor when all of them load.
+ALL = Machine("all", 600, 33)
 
 
 @dataclass

@@ -97,6 +97,31 @@ func.func @gradients(%q: !q, %k: !k, %v: !k, %o: !q, %l: !l, %d: !q)
   return %r#0, %r#1, %r#2 : !q, !k, !k
 })"};
 
+/// The same far rows behind near ones: queries have two and three tiles of
+/// those and one of far ones, so that the places of some are taken again.
+constexpr Example kJoinedGradients = {384, 600, 2, true, R"(
+!q = tensor<1x2x384x64xf16>
+!k = tensor<1x1x600x64xf16>
+!l = tensor<1x2x384xf32>
+func.func @gradients(%q: !q, %k: !k, %v: !k, %o: !q, %l: !l, %d: !q)
+    -> (!q, !k, !k) {
+  %iq = tensor.empty() : !q
+  %ik = tensor.empty() : !k
+  %r:5 = attn.stream_backward query(%q : !q)
+      source(%k, %v : !k, !k)
+          ranges [affine_map<(b)[rows, n] -> (b * 128 - 150, b * 128 + 130)>]
+      source(%k, %v : !k, !k)
+          ranges [affine_map<(b)[rows, n] -> (0, 8)>,
+                  affine_map<(b)[rows, n] -> (130, 138)>,
+                  affine_map<(b)[rows, n] -> (b * 8 + 260, b * 8 + 268)>,
+                  affine_map<(b)[rows, n] -> (400, 408)>,
+                  affine_map<(b)[rows, n] -> (b + 520, b + 528)>] mask <causal>
+      forward(%o, %l : !q, !l) gradient(%d : !q)
+      outs(%iq, %ik, %ik, %ik, %ik : !q, !k, !k, !k, !k)
+      {block = 128 : i64, scale = 0.125 : f64} -> !q, !k, !k, !k, !k
+  return %r#0, %r#1, %r#3 : !q, !k, !k
+})"};
+
 /// Gradients of rows that lists name: two tiles of each, an entry that names
 /// nothing.
 constexpr Example kListGradients = {130, 200, 1, true, R"(
@@ -352,6 +377,21 @@ TEST_P(GradientsSM90a, EveryInstructionOfGatheredGradientsIsMissed) {
   expectMissed("cp.async.bulk");
   expectMissed("mbarrier.try_wait");
   expectMissed("mbarrier.arrive");
+}
+
+TEST_P(GradientsSM90a, EveryInstructionOfJoinedGradientsIsMissed) {
+  example = kJoinedGradients;
+  // Behind near rows of the last queries in their last tile, and a far row that
+  // some of them read.
+  spoiledKeys = {388, 525};
+  spoiledGradients = {70};
+  kernelName = "_kernel_8";
+  expectMissed("barrier.cta");
+  expectMissed("cp.async.bulk");
+  expectMissed("mbarrier.init.shared");
+  expectMissed("mbarrier.try_wait");
+  // Nothing takes the place of the only far tile, which is the last one.
+  expectMissed("mbarrier.arrive", {1});
 }
 
 INSTANTIATE_TEST_SUITE_P(Chips, GradientsSM80, testing::Values("sm_80"));

@@ -27,15 +27,24 @@
 // RUN: fovea-run %s --entry=near_and_far --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s --check-prefixes=CHECK,MORE
 // RUN: env FOVEA_SIMT=seed=5 fovea-run %s --entry=near_and_far --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s --check-prefixes=CHECK,MORE
 // RUN: env FOVEA_SIMT=seed=6,eager fovea-run %s --entry=near_and_far --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s --check-prefixes=CHECK,MORE
+// RUN: fovea-run %s --entry=joined --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s --check-prefixes=CHECK,JOINS
+// RUN: env FOVEA_SIMT=seed=5 fovea-run %s --entry=joined --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s --check-prefixes=CHECK,JOINS
+// RUN: env FOVEA_SIMT=seed=6,eager fovea-run %s --entry=joined --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s --check-prefixes=CHECK,JOINS
+// RUN: fovea-run %s --entry=joined_full --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s --check-prefixes=CHECK,JOINS
+// RUN: env FOVEA_SIMT=seed=7 fovea-run %s --entry=joined_full --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s --check-prefixes=CHECK,JOINS
+// RUN: env FOVEA_SIMT=seed=8,eager fovea-run %s --entry=joined_full --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s --check-prefixes=CHECK,JOINS
+// RUN: fovea-run %s --entry=joined_of_three --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s --check-prefixes=CHECK,MORE
+// RUN: env FOVEA_SIMT=seed=9,eager fovea-run %s --entry=joined_of_three --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s --check-prefixes=CHECK,MORE
 // CHECK-COUNT-3: agrees with the reference
+// JOINS-COUNT-2: agrees with the reference
 // MORE-COUNT-3: agrees with the reference
 // CHECK-NOT: differs
 
-// These are the kernels that run: two for each source. A source of which a row
+// These are the kernels that run: two for each source, but one for queries of near and of gathered far rows. A source of which a row
 // has no order of readers, or a bias, keeps those of other chips; so does one
 // with lists that name less than whole tiles of rows, for rows.
 // RUN: fovea-opt %s --attn-nvvm-pipeline="chip=sm_90a host=false" | FileCheck %s --check-prefix=KERNELS
-// KERNELS-COUNT-35: nvvm.reqntid = array<i32: {{256|384|512}}, 1, 1>
+// KERNELS-COUNT-45: nvvm.reqntid = array<i32: {{256|384|512}}, 1, 1>
 // KERNELS-NOT: nvvm.reqntid = array<i32: {{256|384|512}}, 1, 1>
 
 // Narrow sums for queries leave registers for three consumers.
@@ -48,6 +57,16 @@
 // RUN: fovea-opt %s --attn-nvvm-pipeline="chip=sm_90a host=false" | FileCheck %s --check-prefix=GATHERED
 // GATHERED: @gathered_kernel{{.*}} blocks in (%c72, {{.*}} threads in (%c384, {{.*}}memref<1x2x576xf32>{{.*}}memref<9x64x2xi32>
 // GATHERED: @gathered_kernel{{.*}} blocks in (%c12, {{.*}} threads in (%c384, {{.*}}memref<2x2x384x40xf32>{{.*}}memref<3x128x2xi32>
+
+// Queries of near rows go through gathered ones, too: they leave no sums of f32 between, as three sources do.
+// RUN: fovea-opt %s --attn-nvvm-pipeline="chip=sm_90a host=false" | FileCheck %s --check-prefix=JOINED
+// JOINED-NOT: @joined_kernel{{.*}}memref<2x4x1100x40xf32>
+// JOINED: @joined_kernel{{.*}} threads in (%c384, {{.*}}memref<2x4x1100x40xbf16>{{.*}}memref<9x64x2xi32>
+// JOINED-NOT: @joined_full_kernel{{.*}}memref<1x2x384x128xf32>
+// JOINED: @joined_full_kernel{{.*}} threads in (%c384, {{.*}}memref<1x2x384x128xf16>{{.*}}memref<3x64x2xi32>
+// JOINED-NOT: @joined_full_kernel{{.*}}memref<1x2x384x128xf32>
+// JOINED: @joined_of_three_kernel{{.*}} threads in (%c384, {{.*}}memref<1x2x384x128xf32>{{.*}}memref<3x64x2xi32>
+// JOINED: @joined_of_three_kernel{{.*}} threads in (%c384, {{.*}}memref<1x2x384x128xf32>{{.*}}memref<1x2x384x128xf16>
 
 // Blocks of parts have sums of their own.
 // PARTS: @parts_kernel{{.*}} blocks in (%c12, {{.*}} threads in (%c384, {{.*}}memref<6x2x70x40xf32>
@@ -206,6 +225,71 @@ func.func @gathered(%q: !zq, %k: !zk, %v: !zv, %w: !zw, %o: !zo, %l: !zl, %d: !z
       forward(%o, %l : !zo, !zl) gradient(%d : !zo) outs(%iq, %ik, %iv : !zq, !zk, !zv)
       {block = 64 : i64, scale = 3.125e-02 : f64} -> !zq, !zk, !zv
   return %r#0, %r#1, %r#2 : !zq, !zk, !zv
+}
+
+// The same far rows behind near ones, which two ranges have: those of two blocks, and some before.
+!zc = tensor<2x2x1100x40xbf16>
+!zu = tensor<2x2x1100x64xbf16>
+func.func @joined(%q: !zq, %a: !zc, %c: !zu, %k: !zk, %v: !zv, %w: !zw, %o: !zo, %l: !zl, %d: !zo) -> (!zq, !zc, !zk, !zu, !zv) {
+  %iq = tensor.empty() : !zq
+  %ia = tensor.empty() : !zc
+  %ic = tensor.empty() : !zu
+  %ik = tensor.empty() : !zk
+  %iv = tensor.empty() : !zv
+  %r:5 = attn.stream_backward query(%q : !zq)
+      source(%a, %c : !zc, !zu)
+          ranges [affine_map<(b)[rows, n] -> (b * 64 - 300, b * 64 - 200)>, affine_map<(b)[rows, n] -> (b * 64 - 64, b * 64 + 64)>]
+          mask <causal>
+      source(%k, %v : !zk, !zv) log_weight(%w : !zw)
+          ranges [affine_map<(b)[rows, n] -> (b * 4, b * 4 + 4)>, affine_map<(b)[rows, n] -> ((b floordiv 2) * 4 + 200, b * 2 + 208)>,
+                  affine_map<(b)[rows, n] -> (400, 405)>, affine_map<(b)[rows, n] -> (b + 600, b + 604, 603, 616)>,
+                  affine_map<(b)[rows, n] -> (b * 2 + 800, b * 2 + 810)>] mask <causal>
+      forward(%o, %l : !zo, !zl) gradient(%d : !zo) outs(%iq, %ia, %ik, %ic, %iv : !zq, !zc, !zk, !zu, !zv)
+      {block = 64 : i64, scale = 3.125e-02 : f64} -> !zq, !zc, !zk, !zu, !zv
+  return %r#0, %r#1, %r#2, %r#3, %r#4 : !zq, !zc, !zk, !zu, !zv
+}
+
+// The first queries read no near row, the last ones no far row. Places of tiles are taken again. Far rows are f32.
+!jq = tensor<1x2x384x128xf16>
+!jn = tensor<1x1x384x128xf16>
+!jf = tensor<1x1x600x128xf32>
+!jr = tensor<1x1x600x128xf16>
+!jl = tensor<1x2x384xf32>
+func.func @joined_full(%q: !jq, %n: !jn, %f: !jf, %o: !jq, %l: !jl, %d: !jq) -> (!jq, !jn, !jr, !jn, !jr) {
+  %iq = tensor.empty() : !jq
+  %in = tensor.empty() : !jn
+  %if = tensor.empty() : !jf
+  %r:5 = attn.stream_backward query(%q : !jq)
+      source(%n, %n : !jn, !jn) ranges [affine_map<(b)[rows, n] -> (b * 200 - 400, b * 200 - 35)>]
+      source(%f, %f : !jf, !jf)
+          ranges [affine_map<(b)[rows, n] -> (b * 6, 12)>, affine_map<(b)[rows, n] -> (b * 6 + 130, 142)>,
+                  affine_map<(b)[rows, n] -> (b * 6 + 260, 272)>, affine_map<(b)[rows, n] -> (b * 6 + 400, 412)>,
+                  affine_map<(b)[rows, n] -> (b + 520, 522)>]
+      forward(%o, %l : !jq, !jl) gradient(%d : !jq) outs(%iq, %in, %if, %in, %if : !jq, !jn, !jf, !jn, !jf)
+      {block = 128 : i64, scale = 3.125e-02 : f64} -> !jq, !jn, !jf, !jn, !jf
+  %dk = arith.truncf %r#2 : !jf to !jr
+  %dv = arith.truncf %r#4 : !jf to !jr
+  return %r#0, %r#1, %dk, %r#3, %dv : !jq, !jn, !jr, !jn, !jr
+}
+
+// A third source adds to what both leave.
+func.func @joined_of_three(%q: !jq, %n: !jn, %m: !jn, %f: !jf, %o: !jq, %l: !jl, %d: !jq) -> (!jq, !jn, !jn, !jr, !jn, !jn, !jr) {
+  %iq = tensor.empty() : !jq
+  %in = tensor.empty() : !jn
+  %if = tensor.empty() : !jf
+  %r:7 = attn.stream_backward query(%q : !jq)
+      source(%n, %n : !jn, !jn) ranges [affine_map<(b)[rows, n] -> (b * 128, b * 128 + 128)>] mask <causal>
+      source(%m, %m : !jn, !jn) ranges [affine_map<(b)[rows, n] -> (b * 128 - 128, b * 128 + 70)>]
+      source(%f, %f : !jf, !jf)
+          ranges [affine_map<(b)[rows, n] -> (0, 8)>, affine_map<(b)[rows, n] -> (130, 138)>,
+                  affine_map<(b)[rows, n] -> (b * 8 + 260, b * 8 + 268)>, affine_map<(b)[rows, n] -> (400, 408)>,
+                  affine_map<(b)[rows, n] -> (b + 520, b + 528)>]
+      forward(%o, %l : !jq, !jl) gradient(%d : !jq)
+      outs(%iq, %in, %in, %if, %in, %in, %if : !jq, !jn, !jn, !jf, !jn, !jn, !jf)
+      {block = 128 : i64, scale = 3.125e-02 : f64} -> !jq, !jn, !jn, !jf, !jn, !jn, !jf
+  %dk = arith.truncf %r#3 : !jf to !jr
+  %dv = arith.truncf %r#6 : !jf to !jr
+  return %r#0, %r#1, %r#2, %dk, %r#4, %r#5, %dv : !jq, !jn, !jn, !jr, !jn, !jn, !jr
 }
 
 // So few rows that one warpgroup has them; they are f32, and rounded as they are copied.

@@ -86,14 +86,17 @@ static int64_t getNumParts(StreamBackwardOp op, const StreamSource &source,
 GradientBlock::GradientBlock(RowBuilder &host, StreamBackwardOp op,
                              const StreamSource &source, bool ofRows,
                              const ListsOfRows *listsOfRows,
-                             const GatheredRows *gathered)
+                             const GatheredRows *gathered,
+                             const GatheredRows *joined)
     : host(host), op(op), source(source), ofRows(ofRows),
-      numConsumers(getNumConsumers(op, source, ofRows, gathered)),
+      numConsumers(
+          getNumConsumers(op, source, ofRows, joined ? joined : gathered)),
       ownRows(numConsumers * kWarpgroupRows),
       numParts(gathered ? 1 : getNumParts(op, source, ofRows)),
       k(op.getLoc(), host, (numConsumers + 1) * kWarpgroupSize), w(k),
       isScattered(source.rowList && !namesTiles(op, source)),
-      gathered(gathered), listsOfRows(listsOfRows) {}
+      gathered(gathered), joined(joined), joinedRange(getNumRanges()),
+      listsOfRows(listsOfRows) {}
 
 int64_t GradientBlock::place(int64_t bytes) {
   int64_t offset = sharedBytes;
@@ -116,7 +119,7 @@ SmallVector<SharedRows> GradientBlock::getBoxes(int64_t place, FloatType type,
 }
 
 void GradientBlock::begin() {
-  int64_t numRanges = getNumRanges();
+  int64_t numRanges = joinedRange + (joined ? 1 : 0);
   int64_t tablePlace = isListed() ? 0 : place(numRanges * NumFields * 4),
           numbersPlace = place(NumBlockNumbers * 4);
   Value own = ofRows ? source.keys : op.getQuery();
@@ -157,7 +160,7 @@ void GradientBlock::begin() {
   if (isScattered)
     listedRows = k.sharedBuffer(listedPlace, {numListed, NumListedFields},
                                 k.getI32Type());
-  if (gathered)
+  if (gathered || joined)
     readers = k.sharedBuffer(readersPlace, {numReaders, 2}, k.getI32Type());
   if (ofRows && source.logWeight)
     ownNumbers = k.sharedBuffer(
@@ -171,58 +174,74 @@ void GradientBlock::begin() {
 
 /// A thread for each range finds its tiles.
 void GradientBlock::findSpans() {
-  k.ifThen(k.less(k.thread(), k.i32(getNumRanges())), [&] {
-    Value range = k.toIndex(k.thread()), first = k.toIndex(firstOwn);
-    Value fields[NumFields];
-    if (gathered) {
-      // Hardly a query reads all slots: all tiles are cut.
-      const GatheredRows::Layout &layout = gathered->getLayout();
-      Value queries = ranges->getNumQueries(), count;
-      if (ofRows) {
-        Value begin = k.mul(k.div(first, layout.slots), layout.queries);
-        fields[FirstRow] = begin;
-        count = k.min(k.sub(queries, begin), layout.queries);
-      } else {
-        fields[FirstRow] = k.mul(k.div(first, layout.queries), layout.slots);
-        count =
-            k.select(k.less(first, queries), k.index(layout.slots), k.index(0));
-      }
-      fields[NumTiles] = k.ceilDiv(count, kTile);
-      fields[WholeBegin] = fields[WholeEnd] = k.index(0);
-    } else if (ofRows) {
-      GradientRanges::Span rows = {
-          first, k.min(k.add(first, ownRows), ranges->getLength().rows)};
-      GradientRanges::Span tiles = ranges->getTilesOfRows(range, rows, kTile);
-      if (numParts > 1) {
-        Value begin = tiles.begin;
-        Value count = k.max(k.sub(tiles.end, begin), 0);
-        auto endOf = [&](Value parts) {
-          return k.add(begin, k.div(k.mul(count, parts), k.index(numParts)));
-        };
-        tiles = {endOf(part), endOf(k.add(part, 1))};
-      }
-      GradientRanges::Span whole = ranges->getWholeTiles(range, rows, kTile);
-      fields[FirstRow] = k.mul(tiles.begin, kTile);
-      fields[NumTiles] = k.max(k.sub(tiles.end, tiles.begin), 0);
-      fields[WholeBegin] = k.sub(whole.begin, tiles.begin);
-      fields[WholeEnd] = k.sub(whole.end, tiles.begin);
-    } else {
-      GradientRanges::Span rows = ranges->getRowsOfTile(range, first, ownRows);
-      GradientRanges::Span common =
-          ranges->getCommonRows(range, first, ownRows);
-      auto count = [&](Value end) {
-        Value rowsBefore = k.max(k.sub(end, rows.begin), 0);
-        return k.select(k.less(first, ranges->getNumQueries()), rowsBefore,
-                        k.index(0));
+  auto findBy = [&](Value isOwn, function_ref<void(Value, Value *)> find) {
+    k.ifThen(isOwn, [&] {
+      Value range = k.toIndex(k.thread()), fields[NumFields];
+      find(range, fields);
+      for (auto [i, field] : llvm::enumerate(fields))
+        k.storeIndex(field, table, {range, k.index(i)});
+    });
+  };
+  findBy(k.less(k.thread(), k.i32(joinedRange)),
+         [&](Value range, Value *fields) {
+           if (gathered)
+             findGatheredSpan(*gathered, fields);
+           else
+             findSpan(range, fields);
+         });
+  if (joined)
+    findBy(k.equal(k.thread(), k.i32(joinedRange)),
+           [&](Value, Value *fields) { findGatheredSpan(*joined, fields); });
+}
+
+/// Hardly a query reads all slots: all tiles are cut.
+void GradientBlock::findGatheredSpan(const GatheredRows &rows, Value *fields) {
+  const GatheredRows::Layout &layout = rows.getLayout();
+  Value first = k.toIndex(firstOwn), queries = ranges->getNumQueries(), count;
+  if (ofRows) {
+    Value begin = k.mul(k.div(first, layout.slots), layout.queries);
+    fields[FirstRow] = begin;
+    count = k.min(k.sub(queries, begin), layout.queries);
+  } else {
+    fields[FirstRow] = k.mul(k.div(first, layout.queries), layout.slots);
+    count = k.select(k.less(first, queries), k.index(layout.slots), k.index(0));
+  }
+  fields[NumTiles] = k.ceilDiv(count, kTile);
+  fields[WholeBegin] = fields[WholeEnd] = k.index(0);
+}
+
+void GradientBlock::findSpan(Value range, Value *fields) {
+  Value first = k.toIndex(firstOwn);
+  if (ofRows) {
+    GradientRanges::Span rows = {
+        first, k.min(k.add(first, ownRows), ranges->getLength().rows)};
+    GradientRanges::Span tiles = ranges->getTilesOfRows(range, rows, kTile);
+    if (numParts > 1) {
+      Value begin = tiles.begin;
+      Value count = k.max(k.sub(tiles.end, begin), 0);
+      auto endOf = [&](Value parts) {
+        return k.add(begin, k.div(k.mul(count, parts), k.index(numParts)));
       };
-      fields[FirstRow] = rows.begin;
-      fields[NumTiles] = k.ceilDiv(count(rows.end), kTile);
-      fields[WholeBegin] = k.ceilDiv(count(common.begin), kTile);
-      fields[WholeEnd] = k.div(count(common.end), kTile);
+      tiles = {endOf(part), endOf(k.add(part, 1))};
     }
-    for (auto [i, field] : llvm::enumerate(fields))
-      k.storeIndex(field, table, {range, k.index(i)});
-  });
+    GradientRanges::Span whole = ranges->getWholeTiles(range, rows, kTile);
+    fields[FirstRow] = k.mul(tiles.begin, kTile);
+    fields[NumTiles] = k.max(k.sub(tiles.end, tiles.begin), 0);
+    fields[WholeBegin] = k.sub(whole.begin, tiles.begin);
+    fields[WholeEnd] = k.sub(whole.end, tiles.begin);
+    return;
+  }
+  GradientRanges::Span rows = ranges->getRowsOfTile(range, first, ownRows);
+  GradientRanges::Span common = ranges->getCommonRows(range, first, ownRows);
+  auto count = [&](Value end) {
+    Value rowsBefore = k.max(k.sub(end, rows.begin), 0);
+    return k.select(k.less(first, ranges->getNumQueries()), rowsBefore,
+                    k.index(0));
+  };
+  fields[FirstRow] = rows.begin;
+  fields[NumTiles] = k.ceilDiv(count(rows.end), kTile);
+  fields[WholeBegin] = k.ceilDiv(count(common.begin), kTile);
+  fields[WholeEnd] = k.div(count(common.end), kTile);
 }
 
 /// Leaves the numbers of the block in shared memory.
@@ -255,7 +274,7 @@ void GradientBlock::withKeptNumbers(function_ref<void()> body) {
 }
 
 void GradientBlock::placeReaders(int64_t numStages) {
-  if (!gathered)
+  if (!gathered && !joined)
     return;
   numReaders = ofRows ? ownRows : numStages * kTile;
   readersPlace = place(getBytesOfReaders(numReaders));
@@ -310,13 +329,16 @@ GradientBlock::Tile GradientBlock::loadPlace(const Tile &tile, Value stage) {
   return place;
 }
 
+Value GradientBlock::loadNumTiles(Value range) {
+  Value at[] = {k.toIndex(range), k.index(NumTiles)};
+  return memref::LoadOp::create(k, table, at);
+}
+
 Value GradientBlock::countTiles() {
-  Value count =
-      k.loop(k.i32(0), k.i32(getNumRanges()), 1, {k.i32(0)},
-             [&](Value range, ValueRange count) -> Values {
-               Value at[] = {k.toIndex(range), k.index(NumTiles)};
-               return {k.add(count[0], memref::LoadOp::create(k, table, at))};
-             })[0];
+  Value count = k.loop(k.i32(0), k.i32(getNumRanges()), 1, {k.i32(0)},
+                       [&](Value range, ValueRange count) -> Values {
+                         return {k.add(count[0], loadNumTiles(range))};
+                       })[0];
   return ofRows ? k.mul(count, k.max(k.sub(endHead, firstHead), 0)) : count;
 }
 
@@ -334,27 +356,31 @@ Value GradientBlock::findTiles(function_ref<void(const Tile &)> body) {
 
 Value GradientBlock::forSpans(Value head, Value number,
                               function_ref<void(const Tile &)> body) {
-  auto forRange = [&](Value range, ValueRange number) {
-    Value fields[NumFields];
-    for (auto [i, field] : llvm::enumerate(fields))
-      field = memref::LoadOp::create(k, table,
-                                     ValueRange{k.toIndex(range), k.index(i)});
-    return k.loop(k.i32(0), fields[NumTiles], 1, number,
-                  [&](Value index, ValueRange number) -> Values {
-                    Tile tile;
-                    tile.number = number.front();
-                    tile.head = head;
-                    tile.range = k.toIndex(range);
-                    tile.firstRow =
-                        k.add(fields[FirstRow], k.mul(index, kTile));
-                    tile.isCut = k.either(
-                        k.less(index, fields[WholeBegin]),
-                        k.less(k.sub(fields[WholeEnd], k.i32(1)), index));
-                    body(tile);
-                    return {k.add(tile.number, 1)};
-                  });
-  };
-  return k.loop(k.i32(0), k.i32(getNumRanges()), 1, {number}, forRange)[0];
+  return k.loop(k.i32(0), k.i32(getNumRanges()), 1, {number},
+                [&](Value range, ValueRange number) -> Values {
+                  return {forSpan(range, head, number[0], body)};
+                })[0];
+}
+
+Value GradientBlock::forSpan(Value range, Value head, Value number,
+                             function_ref<void(const Tile &)> body) {
+  Value fields[NumFields];
+  for (auto [i, field] : llvm::enumerate(fields))
+    field = memref::LoadOp::create(k, table,
+                                   ValueRange{k.toIndex(range), k.index(i)});
+  return k.loop(k.i32(0), fields[NumTiles], 1, {number},
+                [&](Value index, ValueRange number) -> Values {
+                  Tile tile;
+                  tile.number = number.front();
+                  tile.head = head;
+                  tile.range = k.toIndex(range);
+                  tile.firstRow = k.add(fields[FirstRow], k.mul(index, kTile));
+                  tile.isCut = k.either(
+                      k.less(index, fields[WholeBegin]),
+                      k.less(k.sub(fields[WholeEnd], k.i32(1)), index));
+                  body(tile);
+                  return {k.add(tile.number, 1)};
+                })[0];
 }
 
 Value GradientBlock::loadLogWeight(Value row) {

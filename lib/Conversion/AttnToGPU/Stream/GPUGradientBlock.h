@@ -48,9 +48,12 @@ public:
   };
 
 protected:
+  /// Tiles are those of the source, which has the rows that are `gathered`
+  /// unless they are null. Those of rows that are `joined` come behind them.
   GradientBlock(RowBuilder &host, StreamBackwardOp op,
                 const StreamSource &source, bool ofRows,
-                const ListsOfRows *listsOfRows, const GatheredRows *gathered);
+                const ListsOfRows *listsOfRows, const GatheredRows *gathered,
+                const GatheredRows *joined);
 
   int64_t place(int64_t bytes);
   /// Goes into the kernel, and leaves there where tiles are; a barrier must
@@ -86,11 +89,17 @@ protected:
   /// The boxes of a stage, side by side, of what begins at `place`.
   llvm::SmallVector<SharedRows> getBoxes(int64_t place, mlir::FloatType type,
                                          int64_t columns, Value stage);
+  /// The same of joined rows, whose tiles count from `number` on.
+  Value findJoinedTiles(Value number,
+                        llvm::function_ref<void(const Tile &)> body) {
+    return forSpan(k.i32(joinedRange), k.toI32(head), number, body);
+  }
   void storeTile(const Tile &tile, Value stage);
   /// How many tiles there are is not known before all of them are found: then
   /// there is one that says so.
   bool needsEnd() const { return isListed(); }
   Value countTiles();
+  Value countJoinedTiles() { return loadNumTiles(k.i32(joinedRange)); }
   void storeEnd(Value stage);
   Value isTile(Value stage);
   Value isCut(Value stage);
@@ -164,6 +173,7 @@ protected:
   /// Whether lists name rows that are copied one by one.
   bool isScattered;
   const GatheredRows *gathered; // which `source` has, or null
+  const GatheredRows *joined;   // of another source, or null
   int64_t readersPlace = 0;
   std::optional<GradientRanges> ranges;
   Value batch, head, keyHead;
@@ -173,9 +183,14 @@ protected:
 private:
   Value readsByRange(const Tile &tile, Value query, Value row);
   void findSpans();
+  void findGatheredSpan(const GatheredRows &rows, Value *fields);
+  void findSpan(Value range, Value *fields);
+  Value loadNumTiles(Value range);
   void keepNumbers();
   Value forSpans(Value head, Value number,
                  llvm::function_ref<void(const Tile &)> body);
+  Value forSpan(Value range, Value head, Value number,
+                llvm::function_ref<void(const Tile &)> body);
 
   // Tiles that lists name (GPUGradientLists.cpp).
   Value addListed(Tile tile, const GradientRanges::Span &read,
@@ -194,6 +209,7 @@ private:
   void storeField(Value stage, int64_t field, Value number);
   Value loadField(Value stage, int64_t field);
 
+  int64_t joinedRange;            // behind those of the source
   Value numbers, table, tiles;    // in shared memory
   Value firstHead, endHead;       // that share the rows, of 32 bits
   const ListsOfRows *listsOfRows; // or null

@@ -8,7 +8,8 @@
 //
 // Two kernels for each source. A block of one has rows of the source, K and V,
 // in shared memory, and tiles of queries pass, Q and dO; a block of the other
-// has queries, and tiles of rows pass. With what the block has first, A and B,
+// has queries, and tiles of rows pass, after those of one source perhaps those
+// that are gathered of another. With what the block has first, A and B,
 // and with what passes, X and Y:
 //
 //   producer    copies A and B once, and X and Y of each tile, as far ahead as
@@ -36,6 +37,7 @@
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "llvm/Support/MathExtras.h"
+#include "llvm/Support/SaveAndRestore.h"
 
 using namespace mlir;
 using namespace fovea::attn;
@@ -68,7 +70,7 @@ public:
   GradientWarpgroups(RowBuilder &host, StreamBackwardOp op,
                      const StreamSource &source, Value statistics, bool ofRows,
                      const ListsOfRows *listsOfRows,
-                     const GatheredRows *gathered);
+                     const GatheredRows *gathered, const GatheredRows *joined);
 
   /// The sums of dS X go to `first`, with those of `earlier` unless it is null;
   /// those of P Y to `second`, which is null for queries, and those of dS to
@@ -78,7 +80,9 @@ public:
   void emitRows(Value first, Value second, Value third);
 
 private:
-  Operands getOperands(bool areRows, int64_t rows);
+  Operands getOperands(const StreamSource &source, bool areRows, int64_t rows);
+  /// Runs `body`, which emits code for tiles of the rows that are joined.
+  void withJoined(function_ref<void()> body);
   void produce();
   void copyTile(const Tile &tile);
   void produceRows();
@@ -89,6 +93,7 @@ private:
             Value head, Value row, int64_t rows);
 
   Values consume();
+  Values addTiles(Value count, ValueRange sums);
   Values addTile(Tile tile, ValueRange sums);
   Values startProducts(int64_t i, Value stage);
   Values markHidden(const Tile &tile, ValueRange weights);
@@ -115,7 +120,7 @@ private:
   }
 
   FloatType type;
-  Operands own, passing;
+  Operands own, passing, joinedPassing;
   Value statistics;
   int64_t statisticsPlace, barrierPlace;
   Value loaded, full, free, passingStatistics; // in shared memory
@@ -133,13 +138,14 @@ GradientWarpgroups::GradientWarpgroups(RowBuilder &host, StreamBackwardOp op,
                                        const StreamSource &source,
                                        Value statistics, bool ofRows,
                                        const ListsOfRows *listsOfRows,
-                                       const GatheredRows *gathered)
+                                       const GatheredRows *gathered,
+                                       const GatheredRows *joined)
     : GradientBlock(host, op, gathered ? gathered->getSource() : source, ofRows,
-                    listsOfRows, gathered),
+                    listsOfRows, gathered, joined),
       type(getProductType(op)), statistics(statistics) {
-  own = getOperands(/*areRows=*/ofRows, ownRows);
+  own = getOperands(this->source, /*areRows=*/ofRows, ownRows);
   isEarly = ofRows && own.columns[0] + own.columns[1] <= kMostEarlyColumns;
-  passing = getOperands(/*areRows=*/!ofRows, kTile);
+  passing = getOperands(this->source, /*areRows=*/!ofRows, kTile);
   for (int64_t i : {0, 1})
     own.places[i] = place(getBoxedBytes(ownRows, own.columns[i]));
   numStages =
@@ -153,10 +159,13 @@ GradientWarpgroups::GradientWarpgroups(RowBuilder &host, StreamBackwardOp op,
   placeTiles(numStages);
   placeListedRows(numStages);
   placeOwnNumbers();
+  if (joined)
+    joinedPassing = getOperands(joined->getSource(), /*areRows=*/true, kTile);
 }
 
 /// With maps for boxes of `rows` rows.
-Operands GradientWarpgroups::getOperands(bool areRows, int64_t rows) {
+Operands GradientWarpgroups::getOperands(const StreamSource &source,
+                                         bool areRows, int64_t rows) {
   Operands operands;
   operands.memrefs[0] = areRows ? source.keys : op.getQuery();
   operands.memrefs[1] = areRows ? source.values : op.getDOutput();
@@ -167,6 +176,16 @@ Operands GradientWarpgroups::getOperands(bool areRows, int64_t rows) {
       operands.maps[i] = createBoxMap(host, op.getLoc(), memref, rows);
   }
   return operands;
+}
+
+/// Rows that are joined pass in the same places.
+void GradientWarpgroups::withJoined(function_ref<void()> body) {
+  Operands rows = passing;
+  llvm::copy(joinedPassing.maps, rows.maps);
+  llvm::SaveAndRestore ownPassing(passing, rows);
+  llvm::SaveAndRestore ownSource(source, joined->getSource());
+  llvm::SaveAndRestore ownGathered(gathered, joined);
+  body();
 }
 
 //===----------------------------------------------------------------------===//
@@ -192,12 +211,15 @@ void GradientWarpgroups::produce() {
   auto awaitFree = [&](const Tile &tile) {
     w.wait(getBarrier(free, getStage(tile)), k.sub(k.i32(1), getParity(tile)));
   };
-  Tile end;
-  end.number = findTiles([&](const Tile &tile) {
+  auto startTile = [&](const Tile &tile) {
     awaitFree(tile);
     storeTile(tile, getStage(tile));
     copyTile(tile);
-  });
+  };
+  Tile end;
+  end.number = findTiles(startTile);
+  if (joined)
+    withJoined([&] { findJoinedTiles(end.number, startTile); });
   if (!needsEnd())
     return;
   awaitFree(end);
@@ -484,13 +506,23 @@ Values GradientWarpgroups::consume() {
     k.ifThen(k.equal(getGroup(), k.i32(numConsumers - 1)),
              [&] { w.giveTurn(k.i32(0)); });
   Value count = needsEnd() ? Value() : countTiles();
+  sums = addTiles(count, sums);
+  if (joined)
+    withJoined(
+        [&] { sums = addTiles(k.add(count, countJoinedTiles()), sums); });
+  return Values(ValueRange(sums).drop_front());
+}
+
+/// The number of the next tile, and sums with all tiles up to number `count`,
+/// or to the end if it is null.
+Values GradientWarpgroups::addTiles(Value count, ValueRange sums) {
   auto awaitTile = [&](Value number) {
     Tile tile;
     tile.number = number;
     w.wait(getBarrier(full, getStage(tile)), getParity(tile));
     return getStage(tile);
   };
-  sums = k.loopWhile(
+  return k.loopWhile(
       sums,
       [&](ValueRange carried) {
         return count ? k.less(carried.front(), count)
@@ -509,7 +541,6 @@ Values GradientWarpgroups::consume() {
         next.append(addTile(tile, carried.drop_front()));
         return next;
       });
-  return Values(ValueRange(sums).drop_front());
 }
 
 void GradientWarpgroups::emit(Value first, Value second, Value third,
@@ -587,10 +618,10 @@ void GradientWarpgroups::emitRows(Value first, Value second, Value third) {
 void fovea::attn::emitQueryGradients(RowBuilder &host, StreamBackwardOp op,
                                      const StreamSource &source,
                                      Value statistics, Value earlier,
-                                     Value result,
-                                     const GatheredRows *gathered) {
+                                     Value result, const GatheredRows *gathered,
+                                     const GatheredRows *joined) {
   GradientWarpgroups(host, op, source, statistics, /*ofRows=*/false,
-                     /*listsOfRows=*/nullptr, gathered)
+                     /*listsOfRows=*/nullptr, gathered, joined)
       .emit(result, /*second=*/Value(), /*third=*/Value(), earlier);
 }
 
@@ -600,6 +631,6 @@ void fovea::attn::emitRowGradients(RowBuilder &host, StreamBackwardOp op,
                                    const GatheredRows *gathered, Value keySums,
                                    Value valueSums, Value weightSums) {
   GradientWarpgroups(host, op, source, statistics, /*ofRows=*/true, listsOfRows,
-                     gathered)
+                     gathered, /*joined=*/nullptr)
       .emitRows(keySums, valueSums, weightSums);
 }

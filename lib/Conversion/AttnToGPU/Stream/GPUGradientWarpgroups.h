@@ -43,11 +43,13 @@ mlir::Value emitQueryStatistics(RowBuilder &host, StreamBackwardOp op,
                                 mlir::Value deltas);
 
 /// Emits the kernel for `dQ = earlier + scale dS K` of one source; nothing is
-/// earlier if it is null. Its rows are `gathered` for queries, if not null.
+/// earlier if it is null. Its rows are `gathered` for queries, if not null;
+/// those that are `joined`, of another source, are added to it, if not null.
 void emitQueryGradients(RowBuilder &host, StreamBackwardOp op,
                         const StreamSource &source, mlir::Value statistics,
                         mlir::Value earlier, mlir::Value result,
-                        const GatheredRows *gathered);
+                        const GatheredRows *gathered,
+                        const GatheredRows *joined);
 /// Emits the kernel for `dK = scale dS^T Q` and `dV = P^T dO` of one source,
 /// and for the sums of dS that are the gradient of a log weight, unless
 /// `weightSums` is null; `listsOfRows`, which counts each entry, says who reads

@@ -19,13 +19,13 @@
 //   captures what score regions read (GPUCaptureGradients.cpp)
 //
 // On sm_90a, kernels of warpgroups (GPUGradientWarpgroups.cpp) take the place
-// of the first two for the sources that they can compute. No two blocks add to
-// the same number, so sums have a fixed order.
+// of the first two for the sources that they can compute (GPUGradientPlan.cpp).
+// No two blocks add to the same number, so sums have a fixed order.
 //
 //===----------------------------------------------------------------------===//
 
 #include "GPUCaptureGradients.h"
-#include "GPUGradientWarpgroups.h"
+#include "GPUGradientPlan.h"
 #include "GPUListBackward.h"
 #include "GPUStreamBackward.h"
 #include "fovea/Conversion/Interfaces/LoweringInterfaces.h"
@@ -70,16 +70,10 @@ private:
   Value getSums(Value gradient);
   void roundSums();
 
-  bool hasWarpgroups(const Source &source, bool ofRows) {
-    return warpgroups && canUseWarpgroups(op, source.forward, ofRows);
-  }
-  llvm::SmallVector<size_t> orderSources(llvm::ArrayRef<Source> sources);
-  /// Warpgroups round what the last source adds to `querySums`, and have its
-  /// rows, too, unless they cannot.
-  void emitWarpgroups(const Source &source, Value querySums, bool isFirst,
-                      bool isLast);
-  void emitSource(const Source &source, Value querySums, bool isFirst,
-                  bool isLast);
+  /// Adds to `querySums`, unless nothing is there yet; warpgroups round what
+  /// the last source adds.
+  void emitSource(const PlannedSource &planned, const Source &source,
+                  Value querySums, bool isFirst, bool isLast);
   /// Goes into a kernel with a block of threads for each point.
   GPUKernelBuilder makeBuilder() {
     return {op.getLoc(), b, GradientTile::kNumThreads};
@@ -125,8 +119,8 @@ private:
   Values captureSums;
   F32Math math;
   bool warpgroups; // whether the chip has them
+  WarpgroupGradients *warpgroupKernels = nullptr;
   Value batches, heads, keyHeads, headsOfKey, numQueries, deltas;
-  Value statistics; // of queries, for kernels of warpgroups
   SmallVector<std::pair<Value, Value>> rounded;
 };
 } // namespace
@@ -464,47 +458,18 @@ void StreamBackwardLoops::clearCaptureSums() {
   }
 }
 
-void StreamBackwardLoops::emitWarpgroups(const Source &source, Value querySums,
-                                         bool isFirst, bool isLast) {
-  std::optional<GatheredRows> gathered[2];
-  for (bool ofRows : {false, true})
-    if (std::optional<GatheredRows::Layout> layout =
-            GatheredRows::choose(op, source.forward, ofRows))
-      gathered[ofRows].emplace(b, op, source.forward, *layout,
-                               getProductType(op), /*addsUp=*/ofRows);
-  Values buffers;
-  StreamSource narrowed = source.forward;
-  if (!gathered[0] || !gathered[1])
-    narrowed = emitNarrowSource(b, op, source.forward, buffers);
-  if (!statistics)
-    statistics = emitQueryStatistics(b, op, deltas);
-  auto getGathered = [&](bool ofRows) -> const GatheredRows * {
-    return gathered[ofRows] ? &*gathered[ofRows] : nullptr;
-  };
-  emitQueryGradients(b, op, narrowed, statistics, isFirst ? Value() : querySums,
-                     isLast ? op.getDQuery() : querySums,
-                     getGathered(/*ofRows=*/false));
-  if (hasWarpgroups(source, /*ofRows=*/true))
-    emitRowGradients(b, op, narrowed, statistics,
-                     source.forward.rowList ? &*listsOfRows : nullptr,
-                     getGathered(/*ofRows=*/true), source.keys, source.values,
-                     source.logWeight);
-  for (std::optional<GatheredRows> &rows : gathered)
-    if (rows)
-      rows->free();
-  for (Value buffer : buffers)
-    memref::DeallocOp::create(b, buffer);
-}
-
-void StreamBackwardLoops::emitSource(const Source &source, Value querySums,
+void StreamBackwardLoops::emitSource(const PlannedSource &planned,
+                                     const Source &source, Value querySums,
                                      bool isFirst, bool isLast) {
   bool isListed = source.forward.rowList != nullptr;
   const ScoreDerivatives *score = this->score ? &*this->score : nullptr;
-  bool hasQueries = hasWarpgroups(source, /*ofRows=*/false);
+  auto [hasQueries, hasRows] = planned.hasWarpgroups;
   if (hasQueries)
-    emitWarpgroups(source, querySums, isFirst, isLast);
+    warpgroupKernels->emit(planned, source, isListed ? &*listsOfRows : nullptr,
+                           isFirst ? Value() : querySums,
+                           isLast ? op.getDQuery() : querySums);
   // With all terms that such a source has.
-  if (hasWarpgroups(source, /*ofRows=*/true))
+  if (hasRows)
     return;
   auto emitSums = [&](Value keySums, Value valueSums) {
     if (isListed)
@@ -532,42 +497,32 @@ void StreamBackwardLoops::emitSource(const Source &source, Value querySums,
     emitTerms<GradientTile>(source);
 }
 
-/// The numbers of the sources, those first that have few tiles with gathered
-/// rows: kernels for others hide that they read sums, and round them.
-SmallVector<size_t>
-StreamBackwardLoops::orderSources(ArrayRef<Source> sources) {
-  SmallVector<size_t> order;
-  for (bool isGathered : {true, false})
-    for (auto [i, source] : llvm::enumerate(sources))
-      if (isGathered ==
-          (hasWarpgroups(source, /*ofRows=*/false) &&
-           GatheredRows::choose(op, source.forward, /*ofRows=*/false)
-               .has_value()))
-        order.push_back(i);
-  return order;
-}
-
 void StreamBackwardLoops::emit() {
   // What a query's gradients of scores have in common.
   deltas = b.allocate({batches, heads, numQueries}, {}, b.getF32Type());
   emitRowDots(b, op.getDOutput(), op.getOutput(), /*factor=*/1.0, deltas,
               op.getDLse());
   SmallVector<Source> sources = op.getSourceList();
-  SmallVector<size_t> order = orderSources(sources);
-  bool isLastWarpgroups =
-      hasWarpgroups(sources[order.back()], /*ofRows=*/false);
+  SmallVector<PlannedSource> plan = planGradients(op, warpgroups);
+  WarpgroupGradients kernels(b, op, deltas);
+  warpgroupKernels = &kernels;
+  auto hasQueryKernel = [](const PlannedSource &planned) {
+    return !planned.joinsNext;
+  };
+  const PlannedSource *first = llvm::find_if(plan, hasQueryKernel);
   // Sums of several sources are f32; warpgroups round those of the last one, so
   // that no kernel does nothing else.
   Value querySums = op.getDQuery(), ownSums;
-  if (!isLastWarpgroups)
+  if (!plan.back().hasWarpgroups[0])
     querySums = getSums(op.getDQuery());
-  else if (sources.size() > 1 &&
+  else if (first != &plan.back() &&
            !getMemRefType(querySums).getElementType().isF32())
     querySums = ownSums = b.allocateLike(op.getDQuery(), b.getF32Type());
   clearCaptureSums();
   for (Region &region : op.getScores())
     admissions.emplace_back(region, op.getCaptures());
-  for (size_t i : order) {
+  for (const PlannedSource &planned : plan) {
+    size_t i = planned.number;
     const Source &source = sources[i];
     if (!scores.empty()) {
       score = {getOfSource(scores, i).score, {}};
@@ -576,11 +531,10 @@ void StreamBackwardLoops::emit() {
         admission = nullptr;
     }
     if (source.forward.rowList)
-      listsOfRows.emplace(
-          b, op, source.forward,
-          /*countsEntries=*/hasWarpgroups(source, /*ofRows=*/true));
-    emitSource(source, querySums, /*isFirst=*/i == order.front(),
-               /*isLast=*/i == order.back());
+      listsOfRows.emplace(b, op, source.forward,
+                          /*countsEntries=*/planned.hasWarpgroups[1]);
+    emitSource(planned, source, querySums, /*isFirst=*/&planned == first,
+               /*isLast=*/&planned == &plan.back());
     if (!captureSums.empty())
       emitCaptureGradients(b, op, source.forward, getOfSource(scores, i),
                            deltas, math, listsOfRows ? &*listsOfRows : nullptr,
@@ -595,9 +549,9 @@ void StreamBackwardLoops::emit() {
   remarkOnAdmission(op, all);
   roundSums();
   memref::DeallocOp::create(b, deltas);
-  for (Value buffer : {statistics, ownSums})
-    if (buffer)
-      memref::DeallocOp::create(b, buffer);
+  kernels.free();
+  if (ownSums)
+    memref::DeallocOp::create(b, ownSums);
 }
 
 static LogicalResult lowerStreamBackward(StreamBackwardOp op,

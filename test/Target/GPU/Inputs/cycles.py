@@ -120,6 +120,7 @@ KERNELS["fast multipole, 128 tokens near, D = 128"] = artefacts.multipole(128, 8
 KERNELS["vq, blocks of 512, 512 codewords, D = 128"] = artefacts.vq(128, 8192, 512, 512, 8, 2)
 KERNELS["lists of blocks of 64 rows for 128 queries, D = 128"] = lists(128, 64, 16)
 KERNELS["lists of single rows for 128 queries, D = 128"] = lists(128, 1, 1024)
+JOINED = "gradients for queries, fast multipole, 128 tokens near, D = 128"
 # Two kernels each, in this order.
 GRADIENTS = {f"gradients for {{}}, dense, causal, D = {width}": gradients(width) for width in (64, 128)}
 GRADIENTS |= {f"gradients for {{}}, dense with log weights, D = {width}": gradients(width, has_log_weights=True) for width in (64, 128)}
@@ -180,6 +181,8 @@ measured = [(name, *measure(name, text, 1)) for name, text in KERNELS.items()]
 for name, text in GRADIENTS.items():
     measured += [(name.format(part), kernel) for part, kernel in zip(("queries", "rows"), measure(name, text, 2))]
 measured += [(name, *measure(name, text, 1)) for name, text in LISTED.items()]
+# For rows far away, for queries, and for rows nearby.
+measured.append((JOINED, measure(JOINED, artefacts.multipole_backward(128, 8192, 128, 4, 8, 2), 3)[1]))
 for name, kernel in measured:
     found = [round(kernel.results[machine.name].cycles) for machine in (NEAR, MIDDLE, FAR)]
     lines.append(f"| {name} | {kernel.shape.keys} | {sum(kernel.instructions.values())}, {kernel.moves} | "

@@ -161,42 +161,39 @@ def estimate(H, G):
     launches, loops, _ = measure(artefacts.multipole_backward(D, N, GROUP, RANK, H, G))
     order = [name for name, _ in launches if name in loops]
     blocks = {name: int(re.match(r"blocks in \(%c(\d+)", text)[1]) for name, text in launches}
-    if len(order) != 4:
-        raise SystemExit(f"expected kernels of gradients for queries and rows of two sources, but found {len(order)}")
+    if len(order) != 3:
+        raise SystemExit(f"expected kernels of gradients for rows of two sources and for queries, but found {len(order)}")
     rows = RANK * sum(N // GROUP >> level for level in range(len(far)))
-    of_queries, of_rows = "backward: gradients for queries, {}", "backward: gradients for rows, {}"
     texts = dict(launches)
-    # Kernels for gathered rows come first.
-    near_pair, far_pair = sorted((order[:2], order[2:]), key=lambda pair: bool(find_slots(texts[pair[0]])))
-    for field, ranges, number, pair in (("near", near, N, near_pair), ("far", far, rows, far_pair)):
-        queries, others = (loops[name] for name in pair)
-        slots_of_queries, slots_of_rows = (find_slots(texts[name]) for name in pair)
-        if slots_of_queries:
-            counts_of_queries = [math.ceil(slots_of_queries[1] / queries.shape.keys)] * (N // GROUP)
-        else:
-            counts_of_queries = count_tiles_of_queries(ranges, queries.shape.keys, False)
-        # Of queries and gradients of the output kernels have maps; each must be read once.
-        passing = 2 * H * N * D * WIDTHS["bf16"]
-        by_bytes = [(passing + count_bytes(texts[name])) / BYTES_PER_MS for name in pair]
-        add(of_queries.format(field), max(schedule(counts_of_queries * H, queries), by_bytes[0]))
-        if slots_of_rows:
-            counts = [slots_of_rows[0] // others.shape.keys * (H // G)] * blocks[pair[1]]
-        else:
-            parts_of_rows = blocks[pair[1]] // (G * math.ceil(number / 128))
-            counts = [[count * (H // G) for count in block]
-                      for block in count_tiles_of_rows(ranges, number, others.shape.keys, parts_of_rows)]
-            # Parts of the same rows of all heads come before others, otherwise all rows of a head.
-            counts = [block * G for block in counts] if parts_of_rows > 1 else counts * G
-            counts = [count for block in counts for count in block]
-        add(of_rows.format(field), max(schedule(counts, others), by_bytes[1]))
+    # Of queries and gradients of the output kernels have maps; each must be read once.
+    passing = 2 * H * N * D * WIDTHS["bf16"]
+
+    def add_gradients(part, name, counts):
+        add(f"backward: gradients for {part}", max(schedule(counts, loops[name]), (passing + count_bytes(texts[name])) / BYTES_PER_MS))
+
+    # Rows are gathered far away, for the kernel for queries, too.
+    far_name, queries_name, near_name = order
+    queries, far_rows, near_rows = (loops[name] for name in (queries_name, far_name, near_name))
+    slots_of_queries, slots_of_rows = (find_slots(texts[name]) for name in (queries_name, far_name))
+    if not slots_of_queries or not slots_of_rows:
+        raise SystemExit("expected kernels of gradients for gathered rows")
+    far_tiles = math.ceil(slots_of_queries[1] / queries.shape.keys)
+    add_gradients("queries", queries_name, [count + far_tiles for count in count_tiles_of_queries(near, queries.shape.keys, False)] * H)
+    parts_of_rows = blocks[near_name] // (G * math.ceil(N / 128))
+    counts = [[count * (H // G) for count in block] for block in count_tiles_of_rows(near, N, near_rows.shape.keys, parts_of_rows)]
+    # Parts of the same rows of all heads come before others, otherwise all rows of a head.
+    counts = [block * G for block in counts] if parts_of_rows > 1 else counts * G
+    add_gradients("rows, near", near_name, [count for block in counts for count in block])
+    counts = [slots_of_rows[0] // far_rows.shape.keys * (H // G)] * blocks[far_name]
+    add_gradients("rows, far", far_name, counts)
     add("backward: all other kernels, by bytes", sum(count_bytes(text) for name, text in launches if name not in loops) / BYTES_PER_MS)
     spills = sum(loop.spills for loop in loops.values())
-    even = sum(counts) * others.results[MIDDLE.name].cycles / cycles.MULTIPROCESSORS / CYCLES_PER_MS
-    as_they_lie = sum(map(sum, count_tiles_of_rows(far, rows, others.shape.keys, 1)))
-    swept = count_swept_tiles(far, rows, others.shape.keys)
+    even = sum(counts) * far_rows.results[MIDDLE.name].cycles / cycles.MULTIPROCESSORS / CYCLES_PER_MS
+    as_they_lie = sum(map(sum, count_tiles_of_rows(far, rows, far_rows.shape.keys, 1)))
+    swept = count_swept_tiles(far, rows, far_rows.shape.keys)
     for_queries = sum(count_tiles_of_queries(far, queries.shape.keys, False))
     note = (f"far tiles of a head: {count_useful_tiles(far, 64):.0f} if they were full; for rows {as_they_lie} as they lie, {swept} in "
-            f"one sweep, {sum(counts) // H} now; for queries {for_queries} as they lie, {sum(counts_of_queries)} now; far rows: "
+            f"one sweep, {sum(counts) // H} now; for queries {for_queries} as they lie, {far_tiles * (N // GROUP)} now; far rows: "
             f"{max(counts)} tiles in one block, {even:.2f} ms if all multiprocessors had as many; {spills} spilled registers")
     return parts, note
 

@@ -575,15 +575,6 @@ def conv_case():
 GRADIENTS = {"conv_apply": conv_apply_case, "conv_recover": conv_recover_case, "conv": conv_case}
 
 
-def test_bases_that_no_process_can_address():
-    """They would have an extent whose size in bytes wraps to zero."""
-    q, k, v = make(H=4, G=2, N=12, D=16, E=8)
-    options = dict(num_basis=2**62, window=2, delta=0.1, epsilon=0.01)
-    needed = re.escape("no process can address 2^47 bytes")
-    refused(needed, fovea.conv_recover, q, k, error=fovea.FoveaError, **options)
-    refused(needed, fovea.conv, q, k, v, error=fovea.FoveaError, **options)
-
-
 def test_later_tokens_change_nothing():
     """With as many bases as asked for, whatever comes later: a language model may use them."""
     rng = np.random.default_rng(0)

@@ -110,11 +110,13 @@ static std::string describeWaits(Block &block) {
     if (thread.wait == Wait::Exited)
       continue;
     std::string text = describeWait(block, thread);
-    auto it = std::find_if(waits.begin(), waits.end(),
-                           [&](auto &wait) { return wait.first == text; });
-    if (it == waits.end())
-      it = waits.insert(waits.end(), {text, {}});
-    it->second.push_back(thread.id);
+    std::pair<std::string, std::vector<uint32_t>> *found = nullptr;
+    for (auto &wait : waits)
+      if (wait.first == text)
+        found = &wait;
+    if (!found)
+      found = &waits.emplace_back(text, std::vector<uint32_t>());
+    found->second.push_back(thread.id);
   }
   std::string text;
   for (size_t i = 0; i < waits.size() && i < 4; ++i)

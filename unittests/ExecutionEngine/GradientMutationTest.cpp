@@ -10,6 +10,37 @@
 
 using namespace fovea::test;
 
+/// Single rows for queries, some of them twice: so many that the places of
+/// tiles are taken again, and a whole tile that nobody reads.
+static std::string makeSingleRows() {
+  std::string lists[2];
+  for (int64_t block : {0, 1})
+    for (int64_t entry = 0; entry < 400; ++entry) {
+      bool isNamed = entry < 64 || entry >= 128;
+      int64_t row = isNamed ? (entry * (block ? 37 : 101) + 5) % 200 : -1;
+      lists[block] += (entry ? ", " : "") + std::to_string(row);
+    }
+  return R"(
+!q = tensor<1x1x130x64xf16>
+!k = tensor<1x1x200x64xf16>
+!l = tensor<1x1x130xf32>
+!n = tensor<1x1x2x400xi32>
+func.func @gradients(%q: !q, %k: !k, %v: !k, %o: !q, %l: !l, %d: !q)
+    -> (!q, !k, !k) {
+  %iq = tensor.empty() : !q
+  %ik = tensor.empty() : !k
+  %chosen = arith.constant dense<[[[[)" +
+         lists[0] + "], [" + lists[1] + R"(]]]]> : !n
+  %r:3 = attn.stream_backward query(%q : !q)
+      source(%k, %v : !k, !k) rows(%chosen : !n) unit = 1
+          ranges [affine_map<(b)[rows, n] -> (0, rows - 9)>] mask <causal>
+      forward(%o, %l : !q, !l) gradient(%d : !q)
+      outs(%iq, %ik, %ik : !q, !k, !k) {block = 128 : i64, scale = 0.125 : f64}
+      -> !q, !k, !k
+  return %r#0, %r#1, %r#2 : !q, !k, !k
+})";
+}
+
 namespace {
 
 /// Gradients of two tiles of queries and of rows, the last ones ragged.
@@ -143,37 +174,6 @@ func.func @gradients(%q: !q, %k: !k, %v: !k, %o: !q, %l: !l, %d: !q)
       -> !q, !k, !k
   return %r#0, %r#1, %r#2 : !q, !k, !k
 })"};
-
-/// Single rows for queries, some of them twice: so many that the places of
-/// tiles are taken again, and a whole tile that nobody reads.
-static std::string makeSingleRows() {
-  std::string lists[2];
-  for (int64_t block : {0, 1})
-    for (int64_t entry = 0; entry < 400; ++entry) {
-      bool isNamed = entry < 64 || entry >= 128;
-      int64_t row = isNamed ? (entry * (block ? 37 : 101) + 5) % 200 : -1;
-      lists[block] += (entry ? ", " : "") + std::to_string(row);
-    }
-  return R"(
-!q = tensor<1x1x130x64xf16>
-!k = tensor<1x1x200x64xf16>
-!l = tensor<1x1x130xf32>
-!n = tensor<1x1x2x400xi32>
-func.func @gradients(%q: !q, %k: !k, %v: !k, %o: !q, %l: !l, %d: !q)
-    -> (!q, !k, !k) {
-  %iq = tensor.empty() : !q
-  %ik = tensor.empty() : !k
-  %chosen = arith.constant dense<[[[[)" +
-         lists[0] + "], [" + lists[1] + R"(]]]]> : !n
-  %r:3 = attn.stream_backward query(%q : !q)
-      source(%k, %v : !k, !k) rows(%chosen : !n) unit = 1
-          ranges [affine_map<(b)[rows, n] -> (0, rows - 9)>] mask <causal>
-      forward(%o, %l : !q, !l) gradient(%d : !q)
-      outs(%iq, %ik, %ik : !q, !k, !k) {block = 128 : i64, scale = 0.125 : f64}
-      -> !q, !k, !k
-  return %r#0, %r#1, %r#2 : !q, !k, !k
-})";
-}
 
 /// Entries that name whole tiles of rows, some of them twice: so many that the
 /// places of tiles are taken again.

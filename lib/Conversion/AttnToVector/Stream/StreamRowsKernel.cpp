@@ -7,7 +7,6 @@
 //===----------------------------------------------------------------------===//
 
 #include "StreamRowsKernel.h"
-#include "PairProduct.h"
 #include "fovea/Kernels/SoftmaxAlgebra.h"
 #include "fovea/Kernels/StreamRanges.h"
 #include "fovea/Kernels/SumLanes.h"

@@ -183,6 +183,7 @@ private:
   void allocateState();
   void allocateScratch();
   void startState(Value isFirstPart);
+  double getScoreScale();
   void packRows();
   void orderColumns();
   void clearRow(Value memref, Value row);
@@ -248,7 +249,6 @@ private:
   void roundWeights(const Rows &values);
   void askQuarter(const Rows &rows, int64_t quarter, Value key);
   void askHalf(const Rows &rows, Value key, Value read, int64_t count);
-  double getScoreScale();
   Value viewRowPairs();
   Value getFirstPair();
   void accumulateByPairs(const Tile &tile);
@@ -335,7 +335,7 @@ private:
   static constexpr int64_t kColumnRows = 8;
   /// With AMX, which multiplies 16 rows in the time of one.
   static constexpr int64_t kAMXColumnRows = 4;
-  /// Keys of a tile in either layout of the scores, and with AMX: a multiple of
+  /// Keys of a tile in either layout of the scores, and of pairs: a multiple of
   /// those that all rows are multiplied with in turn.
   static constexpr int64_t kColumnTile = 128, kRowTile = 96, kPairTile = 64;
   /// With AMX and no more rows than that: keys, values, pairs of values and

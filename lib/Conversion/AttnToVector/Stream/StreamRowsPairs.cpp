@@ -34,10 +34,6 @@
 using namespace mlir;
 using namespace fovea::attn;
 
-static Value roundUp(KernelBuilder &b, Value count) {
-  return b.roundDown(b.add(count, kAMXDepth - 1), kAMXDepth);
-}
-
 /// A buffer as rows of so many elements.
 static Value asRows(KernelBuilder &b, Value buffer, Value rows, Value pitch) {
   constexpr int64_t kAny = ShapedType::kDynamic;
@@ -80,10 +76,6 @@ void StreamRowsKernel::allocatePairs() {
   // Rows are an odd number of cache lines apart: those of a tile lie in
   // different sets of the cache.
   narrowWeights = b.scratch({rows, kPairTile + kAMXDepth}, bf16);
-}
-
-double StreamRowsKernel::getScoreScale() {
-  return op.getScale().convertToDouble() * softmax::kLog2E;
 }
 
 /// The rows of all heads of the task in pairs, a head's behind another's.
@@ -262,7 +254,7 @@ void StreamRowsKernel::packValuePairs(const Rows &values, bool onlyFinite) {
     pack(b.min(b.add(key, 2), b.roundDown(b.sub(values.count, b.index(1)), 2)));
   });
   Value zeros = arith::ConstantOp::create(b, b.getZeroAttr(type));
-  b.loop(b.ceilDiv(values.count, 2), b.div(roundUp(b, values.count), 2), 1,
+  b.loop(b.ceilDiv(values.count, 2), b.div(alignToDepth(b, values.count), 2), 1,
          [&](Value pair) {
            b.loop(b.index(0), b.index(2 * valueWidth), kAMXDepth,
                   [&](Value column) {
@@ -275,7 +267,7 @@ void StreamRowsKernel::packValuePairs(const Rows &values, bool onlyFinite) {
 /// Weights of rows one after the other, rounded; zeros fill up the depth.
 void StreamRowsKernel::roundWeights(const Rows &values) {
   Value whole = b.mul(b.ceilDiv(values.count, lanes), lanes);
-  Value end = roundUp(b, values.count);
+  Value end = alignToDepth(b, values.count);
   VectorType type = getNarrow(b, lanes);
   // These rows are as many as a quarter of a tile's keys.
   static_assert(kColumnRows == kShortPairTile / kQuarters);
@@ -297,7 +289,7 @@ void StreamRowsKernel::roundWeights(const Rows &values) {
 }
 
 void StreamRowsKernel::packWeights(const Rows &values) {
-  Value count = values.count, end = roundUp(b, count);
+  Value count = values.count, end = alignToDepth(b, count);
   b.loop(b.mul(count, scores.pitch), b.mul(end, scores.pitch), lanes,
          [&](Value at) { b.storeVector(b.splat(0.0), scores.memref, at); });
   b.loop(b.index(0), paddedRows, lanes, [&](Value row) {
@@ -329,7 +321,7 @@ void StreamRowsKernel::accumulateByPairs(const Tile &tile) {
     if (!ahead)
       return;
     b.ifThen(b.equal(step.row, b.index(0)), [&] {
-      Value depth = roundUp(b, tile.count);
+      Value depth = alignToDepth(b, tile.count);
       Value read = b.div(
           b.add(b.mul(step.column, depth), b.mul(step.k, step.numColumns)),
           kAMXDepth);
@@ -346,7 +338,7 @@ void StreamRowsKernel::accumulateByPairs(const Tile &tile) {
     product.sumsRow = b.index(0);
     product.numRows = paddedRows;
     product.numColumns = b.index(valueWidth);
-    product.depth = roundUp(b, tile.count);
+    product.depth = alignToDepth(b, tile.count);
     product.addsToSums = true;
     product.emit(b, askAhead);
   };

@@ -131,6 +131,12 @@ StreamRowsKernel::locate(Value row) {
           b.add(firstQuery, b.rem(row, setQueries))};
 }
 
+/// Of scores as the rows' products give them.
+double StreamRowsKernel::getScoreScale() {
+  double scale = op.getScale().convertToDouble();
+  return isSoftmax && scoreFunctions.empty() ? scale * softmax::kLog2E : scale;
+}
+
 /// The rows, scaled, in base 2 unless a region comes between: one after the
 /// other, with zeros up to a whole vector, or transposed.
 void StreamRowsKernel::packRows() {
@@ -138,9 +144,7 @@ void StreamRowsKernel::packRows() {
     return packRowPairs();
   if (dotsPairs())
     return copyNarrowRows();
-  double scale = op.getScale().convertToDouble();
-  if (isSoftmax && scoreFunctions.empty())
-    scale *= softmax::kLog2E;
+  double scale = getScoreScale();
   int64_t whole = llvm::alignDown(width, lanes);
   auto at = [&](Value row, Value column) {
     auto [head, query] = locate(row);

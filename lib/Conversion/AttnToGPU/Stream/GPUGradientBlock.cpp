@@ -49,7 +49,7 @@ static int64_t getNumConsumers(StreamBackwardOp op, const StreamSource &source,
                                bool ofRows, const GatheredRows *gathered) {
   constexpr int64_t kMostColumns = 64;
   int64_t columns = std::max(getWidth(source.keys), getWidth(source.values));
-  bool isScattered = source.rowList && !namesTiles(op, source);
+  bool isScattered = source.rowList && !namesTiles(source);
   int64_t most = !ofRows && !isScattered && columns <= kMostColumns ? 3 : 2;
   // What a block of threads has, the same lists name or are for, or it is of
   // one stretch.
@@ -94,9 +94,8 @@ GradientBlock::GradientBlock(RowBuilder &host, StreamBackwardOp op,
       ownRows(numConsumers * kWarpgroupRows),
       numParts(gathered ? 1 : getNumParts(op, source, ofRows)),
       k(op.getLoc(), host, (numConsumers + 1) * kWarpgroupSize), w(k),
-      isScattered(source.rowList && !namesTiles(op, source)),
-      gathered(gathered), joined(joined), joinedRange(getNumRanges()),
-      listsOfRows(listsOfRows) {}
+      isScattered(source.rowList && !namesTiles(source)), gathered(gathered),
+      joined(joined), joinedRange(getNumRanges()), listsOfRows(listsOfRows) {}
 
 int64_t GradientBlock::place(int64_t bytes) {
   int64_t offset = sharedBytes;

@@ -26,11 +26,9 @@ FloatType fovea::attn::getProductType(StreamBackwardOp op) {
   return cast<FloatType>(getMemRefType(op.getQuery()).getElementType());
 }
 
-bool fovea::attn::namesTiles(StreamBackwardOp op, const StreamSource &source) {
-  int64_t batches = getMemRefType(op.getQuery()).getDimSize(0);
+bool fovea::attn::namesTiles(const StreamSource &source) {
   return source.attr.getUnit() % kTile == 0 &&
-         !source.attr.getHasListedPositions() &&
-         getMemRefType(source.keys).getDimSize(0) == batches;
+         !source.attr.getHasListedPositions();
 }
 
 bool fovea::attn::canUseWarpgroups(StreamBackwardOp op,
@@ -42,7 +40,7 @@ bool fovea::attn::canUseWarpgroups(StreamBackwardOp op,
       !llvm::all_of(ranges, ascends))
     return false;
   // Other rows are found one by one for queries, but not yet queries for them.
-  if (ofRows && source.rowList && !namesTiles(op, source))
+  if (ofRows && source.rowList && !namesTiles(source))
     return false;
   // The queries of a warpgroup have one block.
   if (op.getBlock() % kWarpgroupRows != 0)

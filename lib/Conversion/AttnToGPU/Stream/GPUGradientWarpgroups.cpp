@@ -5,30 +5,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-//
-// Two kernels for each source. A block of one has rows of the source, K and V,
-// in shared memory, and tiles of queries pass, Q and dO; a block of the other
-// has queries, and tiles of rows pass, after those of one source perhaps those
-// that are gathered of another. With what the block has first, A and B,
-// and with what passes, X and Y:
-//
-//   producer    copies A and B once, and X and Y of each tile, as far ahead as
-//               there are places; says what each tile is
-//   consumers   have 64 rows of A and B each; for every tile:
-//                 start S = A X^T and T = B Y^T
-//                 P = 2^(c S - lse)             while T is summed
-//                 dS = P (T - delta)
-//                 sum dS X, and P Y if the block has rows of the source,
-//                                               before dS where sums are narrow
-//
-// S and T lie in registers as first operands of the sums do, so weights never
-// go through shared memory. X and Y serve two products each, as they are and
-// transposed. No two blocks add to the same number: sums have one order.
-//
-//===----------------------------------------------------------------------===//
 
-#include "GPUGradientWarpgroups.h"
-#include "GPUGradientBlock.h"
+#include "GPUGradientKernel.h"
 #include "fovea/Kernels/GPU/GPUTileProduct.h"
 #include "fovea/Kernels/GPU/GPUUnbounded.h"
 #include "fovea/Kernels/GPU/RowAlignment.h"
@@ -50,89 +28,6 @@ static constexpr int64_t kMostEarlyColumns = 128;
 static constexpr WarpgroupRegisters kRegistersOfOne = {56, 240};
 /// With threads that copy rows one by one.
 static constexpr WarpgroupRegisters kRegistersTogether = {56, 224};
-
-namespace {
-/// Both operands of what a block has, or of what passes: keys and values, or
-/// queries and gradients of their output.
-struct Operands {
-  Value memrefs[2], maps[2];
-  int64_t columns[2];
-  int64_t places[2] = {0, 0}; // in shared memory
-  Value addresses[2];
-
-  int64_t getBytes(int64_t rows) const {
-    return getBoxedBytes(rows, columns[0]) + getBoxedBytes(rows, columns[1]);
-  }
-};
-
-class GradientWarpgroups : GradientBlock {
-public:
-  GradientWarpgroups(RowBuilder &host, StreamBackwardOp op,
-                     const StreamSource &source, Value statistics, bool ofRows,
-                     const ListsOfRows *listsOfRows,
-                     const GatheredRows *gathered, const GatheredRows *joined);
-
-  /// The sums of dS X go to `first`, with those of `earlier` unless it is null;
-  /// those of P Y to `second`, which is null for queries, and those of dS to
-  /// `third`, if that is not null.
-  void emit(Value first, Value second, Value third, Value earlier);
-  /// The same for rows, whose sums several blocks may share.
-  void emitRows(Value first, Value second, Value third);
-
-private:
-  Operands getOperands(const StreamSource &source, bool areRows, int64_t rows);
-  /// Runs `body`, which emits code for tiles of the rows that are joined.
-  void withJoined(function_ref<void()> body);
-  void produce();
-  void copyTile(const Tile &tile);
-  void produceRows();
-  SmallVector<SharedRows> getPassingBoxes(int64_t i, Value stage) {
-    return getBoxes(passing.places[i], type, passing.columns[i], stage);
-  }
-  void copy(const Operands &operands, int64_t i, Value target, Value barrier,
-            Value head, Value row, int64_t rows);
-
-  Values consume();
-  Values addTiles(Value count, ValueRange sums);
-  Values addTile(Tile tile, ValueRange sums);
-  Values startProducts(int64_t i, Value stage);
-  Values markHidden(const Tile &tile, ValueRange weights);
-  Values hide(const Tile &tile, ValueRange weights, ValueRange gradients);
-  void clearHidden(const Tile &tile, Values &sums, Values *products);
-  Values loadStatistics(Value stage, int64_t which);
-
-  /// Whether one consumer starts both products of a tile before the other does:
-  /// then one multiplies while the other makes weights. Short products leave
-  /// gaps that others fill as it comes.
-  bool takesTurns() {
-    return numConsumers == 2 &&
-           own.columns[0] + own.columns[1] > kMostEarlyColumns;
-  }
-  Value getParity(const Tile &tile) {
-    return k.rem(k.div(tile.number, numStages), 2);
-  }
-  Value getAddress(int64_t i, Value stage) {
-    return w.advance(passing.addresses[i],
-                     k.mul(stage, getBoxedBytes(kTile, passing.columns[i])));
-  }
-  Value getBarrier(Value first, Value stage) {
-    return w.advance(first, k.mul(stage, 8));
-  }
-
-  FloatType type;
-  Operands own, passing, joinedPassing;
-  Value statistics;
-  int64_t statisticsPlace, barrierPlace;
-  Value loaded, full, free, passingStatistics; // in shared memory
-  Values ownStatistics;                        // of the thread's two queries
-  Value hasHidden; // whether a log weight hides own rows
-  /// Sums for values are started before gradients of scores are made, while
-  /// products are summed: the latency of products with few columns shows. What
-  /// lies in registers meanwhile would not fit beside sums of more.
-  bool isEarly;
-  bool sumsScores = false; // for the gradient of a log weight
-};
-} // namespace
 
 GradientWarpgroups::GradientWarpgroups(RowBuilder &host, StreamBackwardOp op,
                                        const StreamSource &source,
@@ -164,8 +59,9 @@ GradientWarpgroups::GradientWarpgroups(RowBuilder &host, StreamBackwardOp op,
 }
 
 /// With maps for boxes of `rows` rows.
-Operands GradientWarpgroups::getOperands(const StreamSource &source,
-                                         bool areRows, int64_t rows) {
+GradientWarpgroups::Operands
+GradientWarpgroups::getOperands(const StreamSource &source, bool areRows,
+                                int64_t rows) {
   Operands operands;
   operands.memrefs[0] = areRows ? source.keys : op.getQuery();
   operands.memrefs[1] = areRows ? source.values : op.getDOutput();
@@ -189,104 +85,13 @@ void GradientWarpgroups::withJoined(function_ref<void()> body) {
 }
 
 //===----------------------------------------------------------------------===//
-// Producer
-//===----------------------------------------------------------------------===//
-
-void GradientWarpgroups::copy(const Operands &operands, int64_t i, Value target,
-                              Value barrier, Value head, Value row,
-                              int64_t rows) {
-  Value at[] = {k.toI32(batch), head, row, k.i32(0)};
-  w.copyBoxes(target, operands.maps[i], barrier, at, rows, operands.columns[i]);
-}
-
-void GradientWarpgroups::produce() {
-  bool hasReaders = ofRows && gathered;
-  w.arriveExpecting(loaded, own.getBytes(ownRows) +
-                                (hasReaders ? getBytesOfReaders(ownRows) : 0));
-  for (int64_t i : {0, 1})
-    copy(own, i, own.addresses[i], loaded, k.toI32(getOwnHead()), firstOwn,
-         ownRows);
-  if (hasReaders)
-    copyReaders(w.getShared(readersPlace), loaded, firstOwn, ownRows);
-  auto awaitFree = [&](const Tile &tile) {
-    w.wait(getBarrier(free, getStage(tile)), k.sub(k.i32(1), getParity(tile)));
-  };
-  auto startTile = [&](const Tile &tile) {
-    awaitFree(tile);
-    storeTile(tile, getStage(tile));
-    copyTile(tile);
-  };
-  Tile end;
-  end.number = findTiles(startTile);
-  if (joined)
-    withJoined([&] { findJoinedTiles(end.number, startTile); });
-  if (!needsEnd())
-    return;
-  awaitFree(end);
-  storeEnd(getStage(end));
-  w.arrive(getBarrier(full, getStage(end)));
-}
-
-/// The same of rows that lists name one by one, by all threads.
-void GradientWarpgroups::produceRows() {
-  auto asLeader = [&](function_ref<void()> body) {
-    k.ifThen(k.equal(k.thread(), k.i32(0)), body);
-  };
-  asLeader([&] {
-    w.arriveExpecting(loaded, own.getBytes(ownRows));
-    for (int64_t i : {0, 1})
-      copy(own, i, own.addresses[i], loaded, k.toI32(head), firstOwn, ownRows);
-  });
-  auto awaitFree = [&](const Tile &tile) {
-    w.wait(getBarrier(free, getStage(tile)), k.sub(k.i32(1), getParity(tile)));
-  };
-  auto arrive = [&](Value stage) {
-    Value barrier = getBarrier(full, stage);
-    w.arriveAfterCopies(barrier);
-    // What all lanes wrote themselves comes before the arrival of one.
-    k.warpBarrier();
-    k.ifThen(k.equal(k.lane(), k.i32(0)), [&] { w.arrive(barrier); });
-  };
-  Tile end;
-  end.number = findListedRows(awaitFree, [&](const Tile &tile) {
-    Value stage = getStage(tile);
-    asLeader([&] { storeTile(tile, stage); });
-    for (int64_t i : {0, 1})
-      copyListedRows(passing.memrefs[i], getPassingBoxes(i, stage), stage);
-    arrive(stage);
-  });
-  awaitFree(end);
-  asLeader([&] { storeEnd(getStage(end)); });
-  arrive(getStage(end));
-}
-
-void GradientWarpgroups::copyTile(const Tile &tile) {
-  int64_t statisticsBytes = kTile * kStatistics * 4,
-          readersBytes = getBytesOfReaders(kTile);
-  Value stage = getStage(tile), barrier = getBarrier(full, stage);
-  w.arriveExpecting(barrier,
-                    passing.getBytes(kTile) + (ofRows     ? statisticsBytes
-                                               : gathered ? readersBytes
-                                                          : 0));
-  for (int64_t i : {0, 1})
-    copy(passing, i, getAddress(i, stage), barrier,
-         ofRows ? tile.head : k.toI32(keyHead), tile.firstRow, kTile);
-  if (!ofRows && gathered)
-    copyReaders(
-        w.advance(w.getShared(readersPlace), k.mul(stage, readersBytes)),
-        barrier, tile.firstRow, kTile);
-  if (ofRows)
-    w.copyBytes(
-        w.advance(w.getShared(statisticsPlace), k.mul(stage, statisticsBytes)),
-        statistics,
-        {batch, k.toIndex(tile.head), k.toIndex(k.div(tile.firstRow, kTile)),
-         k.index(0), k.index(0)},
-        barrier, statisticsBytes);
-}
-
-//===----------------------------------------------------------------------===//
 // Consumers
 //===----------------------------------------------------------------------===//
+
+bool GradientWarpgroups::takesTurns() {
+  return numConsumers == 2 &&
+         own.columns[0] + own.columns[1] > kMostEarlyColumns;
+}
 
 Values GradientWarpgroups::startProducts(int64_t i, Value stage) {
   Value left = w.advance(own.addresses[i],

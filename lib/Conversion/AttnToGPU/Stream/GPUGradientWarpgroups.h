@@ -21,8 +21,8 @@ namespace fovea::attn {
 mlir::FloatType getProductType(StreamBackwardOp op);
 
 /// Whether each entry of a source's lists names whole tiles of rows, which
-/// stand where they are stored, of the keys of one batch entry.
-bool namesTiles(StreamBackwardOp op, const StreamSource &source);
+/// stand where they are stored.
+bool namesTiles(const StreamSource &source);
 
 /// Whether kernels of sm_90a can compute the gradients of a source, for its
 /// rows or for queries. If they can for rows, they can for queries.

@@ -466,7 +466,6 @@ void fovea::attn::emitListRows(RowBuilder &b, StreamBackwardOp op,
   // Keys have all of their columns beside values.
   GradientTile::Columns columns = divide(valueSums ? valueSums : keySums);
   Value sums = keySums ? keySums : valueSums;
-  Value batches = b.extent(op.getQuery(), 0);
   Value heads = b.extent(op.getQuery(), 1), keyHeads = b.extent(sums, 1);
   Value headsOfKey = b.max(b.div(heads, b.max(keyHeads, 1)), 1);
   GPUKernelBuilder k(op.getLoc(), b, ListGradientTile::kNumThreads);
@@ -505,21 +504,14 @@ void fovea::attn::emitListRows(RowBuilder &b, StreamBackwardOp op,
              op.getDOutput(), firstColumn);
     return next;
   };
-  // One head stands for all that share lists. Keys of one batch entry are a
-  // pool of all.
-  bool isPool = getMemRefType(source.keys).getDimSize(0) == 1;
-  Value zero = k.index(0), one = k.index(1);
+  // One head stands for all that share lists.
   Value firstHead = k.mul(at[1], headsOfKey);
   Value endHead =
       sharesHeads ? k.add(firstHead, 1) : k.add(firstHead, headsOfKey);
-  carried = k.loop(isPool ? zero : at[0], isPool ? batches : k.add(at[0], one),
-                   1, carried, [&](Value batch, ValueRange running) {
-                     return k.loop(firstHead, k.min(endHead, heads), 1, running,
-                                   [&](Value head, ValueRange running) {
-                                     return tile.overReaders(listsOfRows, batch,
-                                                             head, firstRow,
-                                                             running, addTile);
-                                   });
+  carried = k.loop(firstHead, k.min(endHead, heads), 1, carried,
+                   [&](Value head, ValueRange running) {
+                     return tile.overReaders(listsOfRows, at[0], head, firstRow,
+                                             running, addTile);
                    });
   for (int64_t part = 0; part < keyParts + valueParts; ++part) {
     bool isKey = part < keyParts;

@@ -18,7 +18,7 @@
 //            that were broadcast
 //   captures what score regions read (GPUCaptureGradients.cpp)
 //
-// On sm_90a, kernels of warpgroups (GPUGradientWarpgroups.cpp) take the place
+// On sm_90a, kernels of warpgroups (GPUGradientKernel.h) take the place
 // of the first two for the sources that they can compute (GPUGradientPlan.cpp).
 // No two blocks add to the same number, so sums have a fixed order.
 //

@@ -69,10 +69,10 @@ Expected<PagedCache> PagedCache::create(int64_t pages, int64_t page,
                                         const PagedCacheOptions &options) {
   Checker check;
   check.integer("pages", pages, 1);
-  check.check(pages <= std::numeric_limits<int32_t>::max(),
-              "pages: found " + Twine(pages) + ", needed at most 2147483647");
+  check.integer("pages", pages, 1, std::numeric_limits<int32_t>::max());
   check.integer("page", page, 1);
-  check.integer("batch", options.batch, 1);
+  // Tables of more would end the process, not the call.
+  check.integer("batch", options.batch, 1, 1 << 24);
   Expected<TokenMemory> memory =
       makeTokenMemory(check, "pages: found " + Twine(pages), pages, heads, page,
                       width, options);

@@ -19,6 +19,9 @@ using namespace fovea::functions;
 static constexpr int64_t kMaxInterval = 65536,
                          kMaxUnit = attn::MaskAttr::kMaxStride;
 
+/// The most numbers of choices beyond the scores, which are -1.
+static constexpr int64_t kMaxPadded = 1 << 20;
+
 namespace {
 /// The arguments of both, checked.
 struct PoolArguments {
@@ -100,7 +103,7 @@ Expected<OwnedTensor> fovea::top_k(const TensorRef &scores, int64_t k,
                                    const TopKOptions &options) {
   Checker check("top_k");
   Argument given = check.operand("scores", "scores", scores);
-  check.integer("k", k, 1, std::numeric_limits<int32_t>::max());
+  check.integer("k", k, 1, std::max(given.shape.back(), kMaxPadded));
   Call call("top_k", options.target, options.out);
   call.operand(given);
   if (options.causalUnit)

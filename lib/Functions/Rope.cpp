@@ -108,6 +108,8 @@ static void checkScaling(Checker &check, int64_t width,
   check.check(width >= least && width % 2 == 0,
               "width: found " + Twine(width) +
                   ", needed an even number of at least " + Twine(least));
+  // More columns than any head has would take minutes.
+  check.integer("width", width, least, 1 << 20);
   check.number("base", scaling.base, scaling.base > 1, "above 1");
   check.number("factor", scaling.factor, scaling.factor >= 1, "of at least 1");
   if (kind >= Kind::DynamicNTK)

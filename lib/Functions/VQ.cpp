@@ -62,6 +62,9 @@ Expected<VQResult> fovea::vq(const TensorRef &q, const TensorRef &k,
   check.check(!options.returnLse || options.weighting == VQWeighting::Softmax,
               "return_lse: found True, needed False without a soft-max");
 
+  if (options.returnState)
+    checkNewVQState(check, arguments);
+
   Call call("vq", options.target, options.out);
   addVQInputs(call, arguments);
   addVQDistances(call, distances);
@@ -121,6 +124,8 @@ Expected<OwnedTensor> fovea::vq_decode(const TensorRef &q, const TensorRef &k,
   // Kept only when everything went well.
   VQState first;
   bool isFirst = state.isEmpty();
+  if (isFirst)
+    checkNewVQState(check, arguments);
   if (isFirst && !check.hasFailed())
     if (Error error = setZero(parts, first))
       return error;

@@ -134,6 +134,16 @@ void functions::addVQAttributes(Call &call, Checker &check,
   call.flag("padded", options.padded || arguments.mask.get());
 }
 
+void functions::checkNewVQState(Checker &check, const VQArguments &arguments) {
+  // Memory of more is rather a mistake than wanted.
+  constexpr int64_t most = 1 << 24;
+  if (!check.hasFailed() && arguments.keptTokens() > most)
+    check.fail("block: found " + Twine(arguments.block) + " with a memory of " +
+               Twine(arguments.memory) +
+               ", needed (memory + 1) block of at most " + Twine(most) +
+               " for a state, which keeps as many tokens");
+}
+
 SmallVector<VQStatePart, 5>
 functions::getVQState(const VQArguments &arguments) {
   int64_t batch = arguments.v.shape[0], groups = arguments.v.shape[1],

@@ -38,6 +38,9 @@ struct VQArguments {
   }
 };
 
+/// Fails unless a new state of these blocks may be made.
+void checkNewVQState(Checker &check, const VQArguments &arguments);
+
 VQArguments checkVQArguments(Checker &check, const TensorRef &q,
                              const TensorRef &k, const TensorRef &v,
                              const TensorRef &codebook, int64_t block,

@@ -65,6 +65,12 @@ def tokens(mask: Any, lengths: Any, name: str = "mask") -> tuple[Any, Any]:
     return mask, None if lengths is None else to_readable("lengths", lengths)
 
 
+def listed(name: str, values: Any) -> Any:
+    if not isinstance(values, (list, tuple)):
+        raise ValueError(f"{name}: found {type(values).__name__}, needed a list of arrays")
+    return values
+
+
 def pair(name: str, given: Any) -> tuple[Any, Any]:
     if not isinstance(given, (list, tuple)) or len(given) != 2:
         raise ValueError(f"{name}: found {type(given).__name__}, needed a pair (query_ids, key_ids)")

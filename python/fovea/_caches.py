@@ -19,7 +19,10 @@ __all__ = ["KVCache", "MultipoleCache", "PagedCache", "fast_multipole_decode"]
 
 
 def _type_name(dtype: Any) -> str:
-    return dtype if isinstance(dtype, str) else np.dtype(dtype).name
+    try:
+        return dtype if isinstance(dtype, str) else np.dtype(dtype).name
+    except TypeError:
+        raise ValueError(f"dtype: found {dtype!r}, needed an element type") from None
 
 
 class TokenCache:
@@ -306,7 +309,7 @@ class MultipoleCache:
         self._weights = [
             None
             if arrays is None
-            else [self._keep(f"{name}[{level}]", array, target) for level, array in enumerate(arrays)]
+            else [self._keep(f"{name}[{level}]", array, target) for level, array in enumerate(check.listed(name, arrays))]
             for name, arrays in zip(names, lists)
         ]
         options = scale, multiplicity, target

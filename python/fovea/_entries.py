@@ -83,6 +83,12 @@ def _arrays_of(
     prefix: str, segments: Any, q: Any, k: Any, lengths: Any, query_lengths: Any, convert: Callable[[Any], Any]
 ) -> list[Any]:
     """The numbers of queries and of keys, and the segments of either, those given as what they are read as."""
+    for name, each in (("q", q), ("k", k)):
+        if len(getattr(each, "shape", ())) != 4:
+            raise ValueError(f"{prefix}{name}: found {_describe(each)}, needed an array of rank 4 beside segments")
+    for name, each in (("query_lengths", query_lengths), ("lengths", lengths)):
+        if each is not None and len(getattr(each, "shape", ())) != 1:
+            raise ValueError(f"{prefix}{name}: found {_describe(each)}, needed an array [B] beside segments")
     ids = [each if hasattr(each, "shape") else np.asarray(each) for each in check.pair(f"{prefix}segments", segments)]
     for side, (each, of) in enumerate(zip(ids, (q, k))):
         needed = (of.shape[0], of.shape[2])
@@ -99,6 +105,10 @@ def _arrays_of(
         for of, given in ((q, query_lengths), (k, lengths))
     ]
     return [*counts, *ids]
+
+
+def _describe(value: Any) -> str:
+    return f"rank {len(value.shape)}" if hasattr(value, "shape") else type(value).__name__
 
 
 def _count(extent: Any, convert: Callable[[Any], Any]) -> Any:

@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from . import _arguments as check
+
 __all__ = ["hierarchical_weights", "key_weights_from_conv1d"]
 
 
@@ -27,9 +29,13 @@ def key_weights_from_conv1d(weight: Any, bias: Any = None, *, width: int, heads:
     weights [H,p,m_l,D,D], from column to column.  A convolution of fewer groups mixes heads, too:
     what it makes is for `key_summaries` and `value_summaries`.
     """
+    check.integer("width", width, 1)
+    check.integer("heads", heads, 1)
+    if not hasattr(weight, "swapaxes"):
+        raise ValueError(f"weight: found {type(weight).__name__}, needed an array [H D p,1 or D,m_l]")
     if weight.ndim != 3:
         raise ValueError(f"weight: found rank {weight.ndim}, needed 3, [H D p,1 or D,m_l]")
-    if width < 1 or heads < 1 or weight.shape[0] % (heads * width):
+    if weight.shape[0] % (heads * width):
         raise ValueError(f"weight: found {weight.shape[0]} channels, needed a multiple of {heads} heads of width {width}")
     mixed = weight.shape[1]
     if mixed not in (1, width):

@@ -23,7 +23,7 @@ using namespace fovea::python;
 
 static std::string toText(nb::handle object) { return nb::str(object).c_str(); }
 
-static std::string getTypeName(nb::handle object) {
+std::string python::getTypeName(nb::handle object) {
   return toText(object.type().attr("__name__"));
 }
 

@@ -50,6 +50,9 @@ struct ForeignArray {
   std::optional<int> device;
 };
 
+/// What errors call the class of an object.
+std::string getTypeName(nanobind::handle object);
+
 /// Sets the class of arrays whose values are not known.
 void setAbstractArray(nanobind::handle type);
 bool isAbstractArray(nanobind::handle object);

@@ -271,6 +271,9 @@ Reader::optionalParts(StringRef name, ArrayRef<StringRef> names,
   nb::handle tuple = object();
   if (tuple.is_none())
     return std::nullopt;
+  if (!nb::isinstance<nb::tuple>(tuple) && !nb::isinstance<nb::list>(tuple))
+    raiseValueError(name + ": found " + getTypeName(tuple) +
+                    ", needed a tuple of " + Twine(names.size()) + " arrays");
   size_t size = nb::len(tuple);
   if (size != names.size())
     raiseValueError(name + ": found " + Twine(size) + " parts, needed " +

@@ -466,3 +466,11 @@ def test_errors():
         ((ids, ids, ids), "^segments: found tuple, needed a pair"),
     ):
         refused(match, fovea.dense, *arrays, segments=segments)
+    for changes, match in (
+        ({"q": None}, "^q: found NoneType, needed an array of rank 4 beside segments"),
+        ({"k": arrays[1][0]}, "^k: found rank 3, needed an array of rank 4 beside segments"),
+        ({"lengths": 3}, r"^lengths: found int, needed an array \[B\] beside segments"),
+        ({"query_lengths": ids}, r"^query_lengths: found rank 2, needed an array \[B\] beside segments"),
+    ):
+        given = dict(zip("qkv", arrays)) | {"segments": (ids, ids)} | changes
+        refused(match, fovea.dense, **given)

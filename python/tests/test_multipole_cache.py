@@ -165,6 +165,7 @@ def test_what_a_cache_cannot_be():
     refused("needed 1 or a divisor of the 3 heads", make_cache, *weights_of((61, 8, 2), W=2)[0], heads=3, **options)
     refused("interval", make_cache, weights[0][::-1], weights[1], heads=1, **options)
     refused("heads: found 0", make_cache, *weights, heads=0, **options)
+    refused("^value_weights: found int, needed a list of arrays", make_cache, weights[0], 3, heads=1, **options)
 
 
 def test_one_kernel_for_all_lengths():

@@ -305,4 +305,7 @@ def test_errors_of_the_cache():
     for name, wrong in (("pages", (0, 8, 2, 4)), ("page", (4, 0, 2, 4)), ("heads", (4, 8, 0, 4)), ("width", (4, 8, 2, 0))):
         refused(f"^{name}: found 0", fovea.PagedCache, *wrong)
     refused("^batch: found 0", fovea.PagedCache, 4, 8, 2, 4, batch=0)
+    refused("^batch: found 1099511627776, needed at most 16777216", fovea.PagedCache, 4, 8, 2, 4, batch=2**40)
+    refused("^pages: found 2147483648, needed at most 2147483647", fovea.PagedCache, 2**31, 8, 2, 4)
+    refused("^dtype: found 3, needed an element type", fovea.PagedCache, 4, 8, 2, 4, dtype=3)
     refused("^dtype: found 'int32'", fovea.PagedCache, 4, 8, 2, 4, dtype="int32")

@@ -149,6 +149,8 @@ def test_errors():
     refused(r"^position_bias: found shape \(7, 10\), needed \(8, 10\)", fovea.pool, x, gate, interval=8, position_bias=short)
     refused("^d_out: found shape", fovea.pool_backward, x, x, gate, interval=8)
     refused("^k: found 0", fovea.top_k, x, 0)
+    refused("^k: found 1048577, needed at most 1048576$", fovea.top_k, x, 2**20 + 1)
+    refused("^k: found 1000000000, needed at most 1048576$", fovea.top_k, x, 10**9)
     refused("^causal_unit: found 0", fovea.top_k, x, 2, causal_unit=0)
     refused("^scores: found rank 3", fovea.top_k, x[0], 2)
 

@@ -158,6 +158,7 @@ def test_errors():
     refused("frequencies: found <U1", fovea.rope_backward, x, 0, frequencies=["1"])
     refused("width: found 5, needed an even number of at least 2", fovea.rope_frequencies, 5)
     refused("width: found 2, needed an even number of at least 4", fovea.rope_frequencies, 2, scaling="ntk", factor=2.0)
+    refused("^width: found 1099511627776, needed at most 1048576$", fovea.rope_frequencies, 2**40)
     refused("original_length: found none", fovea.rope_frequencies, 8, scaling="yarn", factor=2.0)
     refused("length: found none", fovea.rope_frequencies, 8, scaling="dynamic_ntk", factor=2.0, original_length=8)
     refused("factor: found 0.5, needed a finite number of at least 1", fovea.rope_frequencies, 8, factor=0.5)

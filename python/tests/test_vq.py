@@ -231,6 +231,12 @@ REFUSED = {
     "negative block": ({"block": -3}, "block: found -3, needed an integer of at least 1"),
     "absurd block": ({"block": 2**40}, "block: found 1099511627776, needed at most 1073741824"),
     "absurd memory": ({"memory": 2**40}, "memory: found 1099511627776, needed at most 134217728"),
+    "absurd block of a state": (
+        {"block": 10**9, "return_state": True},
+        r"^block: found 1000000000 with a memory of 1, needed \(memory \+ 1\) block of at most 16777216 for a state",
+    ),
+    "a state that is no tuple": ({"state": 3}, "^state: found int, needed a tuple of 5 arrays"),
+    "terms that are no tuple": ({"relative": 3}, "^relative: found int, needed a tuple of 2 arrays"),
     "bias width": ({"bias": np.zeros((1, 2, 37, 8), np.float32)}, r"bias: found shape \[1, 2, 37, 8\], needed one that broadcasts"),
     "narrow bias": ({"bias": np.zeros((1, 2, 37, 1), np.float32)}, "bias: found extent 1 in dimension 3, needed 16"),
     "codes of another type": (
@@ -275,6 +281,12 @@ def test_refuses_states_of_another_shape():
         fovea.vq(q, k, v, codebook, block=4, state=state._replace(position=np.array(-1)))
     with pytest.raises(ValueError, match="q: found length 4, needed 1"):
         fovea.vq_decode(q, k, v, codebook, state, block=4)
+
+
+def test_refuses_absurd_memories_of_the_first_state():
+    q, k, v = make(N=1)
+    with pytest.raises(ValueError, match="^block: found 8 with a memory of 2097152, needed"):
+        fovea.vq_decode(q, k, v, make_codebook(2, 5, 16), block=8, memory=2**21)
 
 
 def test_refuses_negative_counts(target):

@@ -72,6 +72,9 @@ def test_refused():
     weight, first = np.zeros((12, 1, 4)), np.zeros((1, 2, 4, 3))
     for message, call in (
         ("weight: found rank 2, needed 3", lambda: fovea.key_weights_from_conv1d(weight[:, 0], width=3)),
+        ("width: found 'x', needed an integer of at least 1", lambda: fovea.key_weights_from_conv1d(weight, width="x")),
+        ("heads: found True, needed an integer of at least 1", lambda: fovea.key_weights_from_conv1d(weight, width=3, heads=True)),
+        ("weight: found int, needed an array", lambda: fovea.key_weights_from_conv1d(3, width=3)),
         ("weight: found 12 channels, needed a multiple of 1 heads of width 5", lambda: fovea.key_weights_from_conv1d(weight, width=5)),
         ("weight: found 2 channels mixed, needed 1 or the 3 of a head",
          lambda: fovea.key_weights_from_conv1d(np.zeros((12, 2, 4)), width=3)),

@@ -55,9 +55,8 @@ private:
   void clearBehindLast();
   void correlate(Value frequency, Value mirror);
   void correlateTile(Value frequency, Value mirror, Value segment, Value count,
-                     Value distance);
+                     Value distance, int64_t windows);
   void storeLags(Value parts, Value frequency, Value window, Value count);
-  void prefetch(Value memref, Value count, const Frequency &frequency);
   /// Windows whose frequencies are summed at a time: a vector of real and
   /// imaginary parts.
   int64_t tileWindows() const { return lanes / 2; }
@@ -137,25 +136,11 @@ void ConvGradientPartitioned::clearBehindLast() {
   });
 }
 
-/// Asks for a frequency that follows, of so many spectra.
-void ConvGradientPartitioned::prefetch(Value memref, Value count,
-                                       const Frequency &frequency) {
-  b.loop(b.index(0), count, 1, [&](Value index) {
-    for (int64_t group = 0; group < numGroups; ++group)
-      transform.prefetchRow(memref, {index, b.index(group), frequency.next},
-                            b.index(0), /*locality=*/2);
-  });
-}
-
 void ConvGradientPartitioned::emit() {
   b.forAll({b.index(numGroups), s.pieces.numBlocks},
            [&](ValueRange task) { transformRows(task[1], task[0]); });
   clearBehindLast();
   s.windows.forAllPairs([&](Value frequency, Value mirror) {
-    transform.forBoth(frequency, mirror, [&](const Frequency &each) {
-      prefetch(rowSpectra, s.pieces.numBlocks, each);
-      prefetch(s.memref, s.pieces.numPieces, each);
-    });
     correlate(frequency, mirror);
     // These numbers of the spectra of values have done their duty.
     transform.forBoth(frequency, mirror, [&](const Frequency &each) {
@@ -200,10 +185,19 @@ void ConvGradientPartitioned::correlate(Value frequency, Value mirror) {
     Value count = s.pieces.count(segment);
     b.ifThen(b.less(b.index(0), count), [&] {
       Value block = s.pieces.firstBlock(segment);
-      b.loop(b.index(0), b.sub(s.pieces.numBlocks, block), tileWindows(),
-             [&](Value distance) {
-               correlateTile(frequency, mirror, segment, count, distance);
-             });
+      Value end = b.sub(s.pieces.numBlocks, block);
+      b.loop(b.index(0), end, tileWindows(), [&](Value distance) {
+        auto correlateSome = [&](int64_t windows) {
+          correlateTile(frequency, mirror, segment, count, distance, windows);
+        };
+        int64_t half = tileWindows() / 2;
+        if (half == 0)
+          return correlateSome(tileWindows());
+        b.ifThenElse(
+            b.less(b.index(half), b.sub(end, distance)),
+            [&] { correlateSome(tileWindows()); },
+            [&] { correlateSome(half); });
+      });
     });
   });
 }
@@ -213,43 +207,53 @@ void ConvGradientPartitioned::correlate(Value frequency, Value mirror) {
 /// zero.
 void ConvGradientPartitioned::correlateTile(Value frequency, Value mirror,
                                             Value segment, Value count,
-                                            Value distance) {
-  Value block = b.add(s.pieces.firstBlock(segment), distance);
+                                            Value distance, int64_t windows) {
+  Value firstBlock = s.pieces.firstBlock(segment);
+  Value block = b.add(firstBlock, distance);
   Value firstPiece = s.pieces.first(segment);
-  // Real parts, then imaginary ones.
-  Values sums(lanes, b.splat(0.0));
-  auto visit = [&](Value t, Value columns, ValueRange carried) {
+  auto visit = [&](Value t, Value columns, Value isMirror, ValueRange carried) {
     Values next(carried);
-    for (bool isMirror : {false, true}) {
-      Value at = isMirror ? mirror : frequency;
-      ComplexRow value =
-          transform.loadRow(s.memref, {b.add(firstPiece, t), columns, at});
-      // conj(V) G; V conj(G) has the parts of -i V and of g the other way
-      // round.
-      ComplexRow factor = transform.conjugate(value);
-      if (isMirror)
-        factor = {value.im, arith::NegFOp::create(b, value.re)};
-      for (int64_t u = 0; u < tileWindows(); ++u) {
-        Value rowBlock = b.min(b.add(b.add(block, t), u), s.pieces.numBlocks);
-        ComplexRow row = transform.loadRow(rowSpectra, {rowBlock, columns, at});
-        if (isMirror)
-          std::swap(row.re, row.im);
-        Value parts[] = {next[u], next[tileWindows() + u]};
-        transform.addProduct(row, factor, parts);
-        next[u] = parts[0];
-        next[tileWindows() + u] = parts[1];
-      }
+    Value at = b.select(isMirror, mirror, frequency);
+    Value piece = b.add(firstPiece, t);
+    ComplexRow value = transform.loadRow(s.memref, {piece, columns, at});
+    // The frequency that follows, between products: CPUs drop what is asked for
+    // at once. There are more spectra than the hardware keeps track of.
+    Value following = b.add(at, b.select(isMirror, b.index(1), b.index(-1)));
+    auto prefetch = [&](Value memref, Value index) {
+      transform.prefetchRow(memref, {index, columns, following}, b.index(0),
+                            /*locality=*/2);
+    };
+    prefetch(s.memref, piece);
+    prefetch(rowSpectra, b.add(firstBlock, t));
+    // conj(V) G. The imaginary part of V conj(G) has the other sign.
+    Value sign = b.broadcast(b.select(isMirror, b.scalar(-1.0), b.scalar(1.0)));
+    Value re = b.fmul(value.re, sign);
+    Value minusIm = arith::NegFOp::create(b, b.fmul(value.im, sign));
+    for (int64_t u = 0; u < windows; ++u) {
+      Value rowBlock = b.min(b.add(b.add(block, t), u), s.pieces.numBlocks);
+      ComplexRow row = transform.loadRow(rowSpectra, {rowBlock, columns, at});
+      Value &sumRe = next[u], &sumIm = next[windows + u];
+      sumRe = b.fma(row.re, value.re, sumRe);
+      sumIm = b.fma(row.im, re, sumIm);
+      sumRe = b.fma(row.im, value.im, sumRe);
+      sumIm = b.fma(row.re, minusIm, sumIm);
     }
     return next;
   };
+  // A frequency and its negative take turns: there are no registers for the
+  // rows of both.
+  auto visitSides = [&](Value t, ValueRange carried) {
+    return b.loop(b.index(0), b.index(2 * numGroups), 1, carried,
+                  [&](Value side, ValueRange carried) {
+                    Value isMirror = b.equal(b.rem(side, 2), b.index(1));
+                    return visit(t, b.div(side, 2), isMirror, carried);
+                  });
+  };
   Value rest = b.sub(s.pieces.numBlocks, block);
-  sums = b.loop(b.index(0), b.min(count, rest), 1, sums,
-                [&](Value t, ValueRange carried) {
-                  return b.loop(b.index(0), b.index(numGroups), 1, carried,
-                                [&](Value columns, ValueRange carried) {
-                                  return visit(t, columns, carried);
-                                });
-                });
+  // Real parts, then imaginary ones.
+  Values sums(2 * windows, b.splat(0.0));
+  sums = b.loop(b.index(0), b.min(count, rest), 1, sums, visitSides);
+  sums.insert(sums.begin() + windows, tileWindows() - windows, Value());
   Value window = b.add(s.pieces.firstWindow(segment), distance);
   storeLags(b.sumEach(sums), frequency, window, /*count=*/rest);
 }

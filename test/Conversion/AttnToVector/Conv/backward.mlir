@@ -41,16 +41,20 @@ func.func @toeplitz(%b: memref<1x2x3x200xf32>, %m: memref<1x2x3xi32>, %v: memref
 //       CHECK:   memref.store {{.*}} : memref<7x4xindex>
 //       CHECK:   scf.forall {{.*}} in (2, 4) {
 //       CHECK:   scf.forall {{.*}} in (2) {
-// Lags: eight windows at a frequency and its negative, summed over the pieces of
-// a segment and over lanes.
+// Lags: eight windows at a frequency or its negative, summed over the pieces of a
+// segment, both and lanes; the following one is prefetched meanwhile.
 //       CHECK:   scf.forall {{.*}} in (16) {
-// CHECK-COUNT-64:    vector.fma
+// CHECK-COUNT-4:     memref.prefetch
+// CHECK-COUNT-32:    vector.fma
 // CHECK-COUNT-30:    vector.shuffle
 // By a mask only where there are fewer.
 //       CHECK:     scf.if
 //       CHECK:       vector.maskedstore
 //       CHECK:     } else {
 //       CHECK:       vector.store {{.*}} vector<8xf32>
+// Four, where there are no more.
+// CHECK-COUNT-16:    vector.fma
+// CHECK-COUNT-18:    vector.shuffle
 // Values at the same frequencies: four pieces and two groups of columns.
 //   CHECK-NOT:   scf.forall
 // CHECK-COUNT-32:    vector.fma

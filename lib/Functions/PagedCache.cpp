@@ -68,7 +68,6 @@ Expected<PagedCache> PagedCache::create(int64_t pages, int64_t page,
                                         int64_t heads, int64_t width,
                                         const PagedCacheOptions &options) {
   Checker check;
-  check.integer("pages", pages, 1);
   check.integer("pages", pages, 1, std::numeric_limits<int32_t>::max());
   check.integer("page", page, 1);
   // Tables of more would end the process, not the call.

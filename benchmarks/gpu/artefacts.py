@@ -70,6 +70,15 @@ def vq(D, N, S, block, H=64, G=8):
             f"  return %r : {q}\n}}\n")
 
 
+def vq_backward(D, N, S, block, H=64, G=8):
+    q, k, c = tensor(1, H, N, D), tensor(1, G, N, D), tensor(G, S, D)
+    z, l = tensor(1, G, N, type="i32"), tensor(1, H, N, type="f32")
+    return (f"func.func @f(%q: {q}, %z: {z}, %v: {k}, %c: {c}, %o: {q}, %l: {l}, %d: {q}) -> ({q}, {k}, {k}) {{\n"
+            f"  %r:3 = attn.vq_backward ins(%q, %z, %v, %c : {q}, {z}, {k}, {c}) forward(%o, %l : {q}, {l}) gradient(%d : {q})\n"
+            f"      outs(%q, %v, %v : {q}, {k}, {k}) {{block = {block} : i64, scale = {D ** -0.5!r} : f64, causal}} -> {q}, {k}, {k}\n"
+            f"  return %r#0, %r#1, %r#2 : {q}, {k}, {k}\n}}\n")
+
+
 def kernels():
     """Entries of the manifest, each with its IR."""
     for D in (64, 128):

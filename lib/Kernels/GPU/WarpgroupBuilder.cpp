@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "fovea/Kernels/GPU/WarpgroupBuilder.h"
+#include "fovea/Kernels/GPU/RowAlignment.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -31,6 +32,14 @@ static constexpr int64_t kWaitTicks = 10000000;
 
 int64_t fovea::attn::getBoxedBytes(int64_t rows, int64_t columns) {
   return rows * kBoxBytes * llvm::divideCeil(columns * 2, kBoxBytes);
+}
+
+bool fovea::attn::fitsGradientBoxes(Value memref, FloatType type) {
+  int64_t width = getWidth(memref);
+  return type.getWidth() == 16 && width > 0 && width % 8 == 0 &&
+         width <= kMostGradientColumns &&
+         getMemRefType(memref).getElementType() == type &&
+         getCopyBytes(memref, 2) == kChunkBytes;
 }
 
 Value fovea::attn::createBoxMap(OpBuilder &host, Location loc, Value tensor,

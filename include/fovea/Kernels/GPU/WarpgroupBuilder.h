@@ -27,6 +27,13 @@ constexpr int64_t kWarpgroupSize = 4 * kWarpSize;
 /// of row `r` lies at `c ^ (r % 8)`.
 constexpr int64_t kBoxBytes = 128;
 
+/// Columns of which gradients of rows are summed: a thread has registers for no
+/// more beside those of a tile.
+constexpr int64_t kMostGradientColumns = 128;
+/// Whether rows of a memref pass as boxes of numbers of `type` through kernels
+/// that sum gradients.
+bool fitsGradientBoxes(mlir::Value memref, mlir::FloatType type);
+
 /// Registers of a thread of the producer and of the consumers: 65536 for all
 /// warpgroups, in multiples of 8.
 struct WarpgroupRegisters {

@@ -20,7 +20,9 @@
 //   distances for each 64 distances and part of the queries of a head: sums of
 //             dS, and of its products with the queries (VQDistanceSums.h)
 //
-// Tiles of scores and their gradients are made again in each.
+// Tiles of scores and their gradients are made again in each. Of these, the
+// first three are one attn.stream_backward where chips have warpgroups for it
+// (GPUVQStream.cpp).
 //
 // With a state, the tokens that it keeps and queries read come before the
 // window's as tokens without queries (VQWindow.h): all kernels count in tokens.
@@ -34,6 +36,7 @@
 #define FOVEA_LIB_CONVERSION_ATTNTOGPU_QUANTIZE_GPUVQBACKWARD_H
 
 #include "GPUVQTile.h"
+#include "fovea/Conversion/Interfaces/LoweringInterfaces.h"
 #include "fovea/Kernels/GPU/WarpTeamBuilder.h"
 #include "fovea/Kernels/VQDistanceSums.h"
 
@@ -45,17 +48,38 @@ public:
   using ValueRange = mlir::ValueRange;
   using Values = KernelBuilder::Values;
 
-  VQBackwardLoops(mlir::OpBuilder &builder, VQBackwardOp op, F32Math math);
+  VQBackwardLoops(mlir::OpBuilder &builder, VQBackwardOp op,
+                  const GPULowering &lowering);
 
   void emit();
 
 private:
   using Place = VQTile::Place;
 
+  // In place of the kernels for queries, tokens and codes (GPUVQStream.cpp).
+  bool isStream(const GPUFacts &gpu);
+  void emitStream(Value keySums);
+  /// Rows of a source, and where sums for them go; of log weights perhaps none.
+  struct StreamRows {
+    Value keys, values, logWeights = {}, dKeys = {}, dValues = {};
+  };
+  StreamRows makeTokens(Value keySums);
+  StreamRows makeCodewords();
+  /// A codeword for a group of queries: where it lies in what the codewords
+  /// have, how many tokens it stands for, and whether there are any.
+  struct CachedRow {
+    Value code;
+    Values entry;
+    Value count = {}, exists = {};
+  };
+  CachedRow findCachedRow(KernelBuilder &k, ValueRange at);
+  Value clearAbsentLse();
+
   /// That of a token, or the first of all where the token was kept.
   Value getFirstQuery(KernelBuilder &k, Value token);
   /// The queries of tile number `tile` of block `block`.
   void setQueries(KernelBuilder &k, Place &place, Value block, Value tile);
+  void emitKernels(Value keySums);
   void emitQueries();
   /// Either of the sums may be null, for another kernel.
   void emitTokens(Value keySums, Value valueSums);
@@ -76,6 +100,7 @@ private:
   WarpTeamBuilder b;
   VQWindowLoops loops;
   VQGradient problem;
+  bool usesStream;
   int64_t width, valueWidth, numCodes;
   /// The first block of queries that may read older tokens.
   int64_t firstCached;

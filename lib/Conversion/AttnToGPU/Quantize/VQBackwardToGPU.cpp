@@ -48,10 +48,11 @@ static F32Math chooseMath(VQBackwardOp op, F32Math math) {
 }
 
 VQBackwardLoops::VQBackwardLoops(OpBuilder &builder, VQBackwardOp op,
-                                 F32Math math)
+                                 const GPULowering &lowering)
     : op(op), b(op.getLoc(), builder), loops(b, op),
-      problem{op, chooseMath(op, math), loops.getWindow()},
-      width(getWidth(op.getQuery())), valueWidth(getWidth(op.getValue())),
+      problem{op, chooseMath(op, lowering.f32), loops.getWindow()},
+      usesStream(isStream(lowering.gpu)), width(getWidth(op.getQuery())),
+      valueWidth(getWidth(op.getValue())),
       // The block after a memory may read the means of a state; without one,
       // the next is the first that has older tokens.
       firstCached(problem.getMemory() + (loops.hasState() ? 0 : 1)),
@@ -450,32 +451,12 @@ void VQBackwardLoops::emit() {
   Type number = b.getF32Type();
   const VQWindow &window = problem.window;
   loops.gatherTokens(Reduction::Associative);
-  if (problem.isSoftmax()) {
-    problem.deltas =
-        loops.allocate({batches, heads, window.length}, {}, number);
-    emitRowDots(b, window.dOutputs, op.getOutput(), /*factor=*/1.0,
-                problem.deltas, op.getDLse());
-  }
-  emitQueries();
+  Value keySums;
   if (isCausal) {
-    bool isDirect = !loops.hasState() && !loops.hasNext();
-    Value keySums =
-        isDirect ? Value(op.getDKey()) : loops.allocateRows(width, number);
     valueSums = loops.allocateRows(valueWidth, number);
-    if (getNumParts(width) + getNumParts(valueWidth) <= VQTile::kMostParts) {
-      emitTokens(keySums, valueSums);
-    } else {
-      emitTokens(keySums, Value());
-      emitTokens(Value(), valueSums);
-    }
-    if (!isDirect)
-      loops.storeTokens(op.getDKey(), /*part=*/1,
-                        [&](KernelBuilder &k, ValueRange at) {
-                          return k.loadScalar(keySums, at);
-                        });
-  } else {
-    loops.fillRows(op.getDKey(),
-                   [](KernelBuilder &k, ValueRange) { return k.scalar(0.0); });
+    bool isDirect = !loops.hasState() && !loops.hasNext();
+    keySums =
+        isDirect ? Value(op.getDKey()) : loops.allocateRows(width, number);
   }
   numGroups = isCausal ? b.max(b.sub(numBlocks, b.index(firstCached)), 0)
                        : b.ceilDiv(window.length, kGroupQueries);
@@ -484,9 +465,22 @@ void VQBackwardLoops::emit() {
     numGroups = b.max(b.sub(b.div(window.numTokens, problem.getBlock()),
                             b.index(firstCached - 1)),
                       1);
+  if (usesStream)
+    numGroups = isCausal ? b.max(numGroups, 1) : b.index(1);
   codeSums = loops.allocate({batches, keyHeads, numGroups},
                             {numCodes, valueWidth}, number);
-  emitCodes();
+  if (usesStream)
+    emitStream(keySums);
+  else
+    emitKernels(keySums);
+  if (!isCausal)
+    loops.fillRows(op.getDKey(),
+                   [](KernelBuilder &k, ValueRange) { return k.scalar(0.0); });
+  else if (keySums != op.getDKey())
+    loops.storeTokens(op.getDKey(), /*part=*/1,
+                      [&](KernelBuilder &k, ValueRange at) {
+                        return k.loadScalar(keySums, at);
+                      });
   loops.addLaterSums(codeSums, arith::ConstantIntOp::create(b, 1, /*width=*/1));
   storeValues();
   if (op.getDBias())
@@ -496,12 +490,32 @@ void VQBackwardLoops::emit() {
   loops.freeBuffers();
 }
 
+/// Those for queries, tokens and codes.
+void VQBackwardLoops::emitKernels(Value keySums) {
+  const VQWindow &window = problem.window;
+  if (problem.isSoftmax()) {
+    problem.deltas =
+        loops.allocate({batches, heads, window.length}, {}, b.getF32Type());
+    emitRowDots(b, window.dOutputs, op.getOutput(), /*factor=*/1.0,
+                problem.deltas, op.getDLse());
+  }
+  emitQueries();
+  if (keySums &&
+      getNumParts(width) + getNumParts(valueWidth) <= VQTile::kMostParts) {
+    emitTokens(keySums, valueSums);
+  } else if (keySums) {
+    emitTokens(keySums, Value());
+    emitTokens(Value(), valueSums);
+  }
+  emitCodes();
+}
+
 static LogicalResult lowerVQBackward(VQBackwardOp op, OpBuilder &builder,
                                      GPULowering &lowering) {
   if (failed(verifyGPUElementTypes(op)) ||
       failed(verifyGPUWidths(op, {op.getQuery()}, kMaxQueryWidth)))
     return failure();
-  VQBackwardLoops(builder, op, lowering.f32).emit();
+  VQBackwardLoops(builder, op, lowering).emit();
   return success();
 }
 

@@ -19,8 +19,6 @@ using namespace fovea::attn;
 using Values = KernelBuilder::Values;
 
 static constexpr int64_t kTile = GradientBlock::kTile;
-/// Sums of a thread fit the registers beside those of a tile.
-static constexpr int64_t kMostWidth = 128;
 
 FloatType fovea::attn::getProductType(StreamBackwardOp op) {
   return cast<FloatType>(getMemRefType(op.getQuery()).getElementType());
@@ -50,17 +48,13 @@ bool fovea::attn::canUseWarpgroups(StreamBackwardOp op,
   if (!ShapedType::isDynamic(queries) && queries <= kWarpgroupRows / 2)
     return false;
   auto hasBoxes = [&](Value operand) {
-    int64_t width = getWidth(operand);
-    if (width == 0 || width % 8 != 0 || width > kMostWidth)
-      return false;
-    return getMemRefType(operand).getElementType() == type &&
-           getCopyBytes(operand, 2) == kChunkBytes;
+    return fitsGradientBoxes(operand, type);
   };
   // Rows of f32 are rounded to buffers of their own.
   auto canBeRounded = [&](Value operand) {
     int64_t width = getWidth(operand);
     return getMemRefType(operand).getElementType().isF32() && width > 0 &&
-           width % 8 == 0 && width <= kMostWidth;
+           width % 8 == 0 && width <= kMostGradientColumns;
   };
   return hasBoxes(op.getQuery()) && hasBoxes(op.getDOutput()) &&
          (hasBoxes(source.keys) || canBeRounded(source.keys)) &&

@@ -6,13 +6,13 @@
 // CHECK-LABEL: func.func @causal
 // CHECK: attn.codebook_scan
 // CHECK-SAME: reduction = #attn.reduction<associative>
+// CHECK: memref.alloc() {{.*}} : memref<1x2x1x80x16xf32>
 // CHECK: scf.parallel
 // CHECK: gpu.launch blocks({{.*}}) in (%{{.*}} = %c24,
 // CHECK-COUNT-2: scf.for
 // CHECK: nvvm.mma.sync
 // CHECK: gpu.launch blocks({{.*}}) in (%{{.*}} = %c12,
 // CHECK: nvvm.mma.sync
-// CHECK: memref.alloc() {{.*}} : memref<1x2x1x80x16xf32>
 // CHECK: gpu.launch blocks({{.*}}) in (%{{.*}} = %c4,
 // CHECK: nvvm.mma.sync
 // CHECK: gpu.launch blocks({{.*}}) in (%{{.*}} = %c160, {{.*}}) threads({{.*}}) in (%{{.*}} = %c32,

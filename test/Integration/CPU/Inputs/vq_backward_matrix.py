@@ -44,6 +44,19 @@ FACTORS = {
     "dynamic": [False, True],
 }
 
+if check.chip == "sm_90a":
+    # What kernels of warpgroups take: rows of 16 bytes, blocks of 64 queries, soft-max without terms or a state.
+    FACTORS |= {
+        "N": [33, 64, 127, 193, 300],
+        "block": [64, 64, 128],
+        "memory": [1, 0, 2],
+        "codes": [1, 63, 64, 65, 130],
+        "width": [(16, 16), (24, 72), (64, 64), (128, 40), (8, 128)],
+        "bias": [None], "relative": [None], "distance_bias": [None], "weighting": ["softmax"], "wide": [False],
+        "position": [None], "dtype": ["bf16", "f16"],
+    }  # fmt: skip
+
+
 def make_bias(rng, case, B, H, N):
     full = {
         "full": (B, H, N), "masked": (B, H, N), "heads": (1, H, N), "broadcast": (1, H, 1),

@@ -127,6 +127,9 @@ GRADIENTS |= {f"gradients for {{}}, dense with log weights, D = {width}": gradie
 GRADIENTS |= {f"gradients for {{}}, lists of blocks of {size} rows for {size} queries, D = 128": list_gradients(size, size, 16)
               for size in (128, 64)}
 
+# Of attn.vq_backward, whose other source are the tokens near queries: rows of codewords have log weights.
+CODEWORDS = "gradients for {}, vq, codewords of blocks of 512, D = 128"
+
 LISTED = {f"gradients for queries, lists of {rows} for 128 queries, D = 128": list_gradients(128, unit, 1024 // unit)
           for rows, unit in (("blocks of 16 rows", 16), ("single rows", 1))}
 
@@ -183,6 +186,9 @@ for name, text in GRADIENTS.items():
 measured += [(name, *measure(name, text, 1)) for name, text in LISTED.items()]
 # For rows far away, for queries, and for rows nearby.
 measured.append((JOINED, measure(JOINED, artefacts.multipole_backward(128, 8192, 128, 4, 8, 2), 3)[1]))
+# Kernels for queries and for rows of tokens, then of codewords.
+measured += [(CODEWORDS.format(part), kernel) for part, kernel in
+             zip(("queries", "rows"), measure(CODEWORDS, artefacts.vq_backward(128, 8192, 512, 512, 8, 2), 4)[2:])]
 for name, kernel in measured:
     found = [round(kernel.results[machine.name].cycles) for machine in (NEAR, MIDDLE, FAR)]
     lines.append(f"| {name} | {kernel.shape.keys} | {sum(kernel.instructions.values())}, {kernel.moves} | "

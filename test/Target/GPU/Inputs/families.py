@@ -71,6 +71,7 @@ def large():
     q, k, l = "tensor<1x8x4096x128xbf16>", "tensor<1x2x4096x128xbf16>", "tensor<1x8x4096xf32>"
     yield "fast_multipole, D = 128", "f", artefacts.multipole(128, 8192, 128, 4, 8, 2)[0]
     yield "vq, D = 128", "f", artefacts.vq(128, 8192, 512, 512, 8, 2)
+    yield "vq_backward, D = 128", "f", artefacts.vq_backward(128, 8192, 512, 512, 8, 2)
     yield "vq_backward with a state", "f", vq_backward("f32", 8, 2, 64, 64, has_state=True)
     yield "vq_backward, D = 128, E = 1536", "f", vq_backward("bf16", 1, 1, 128, 1536, has_state=False)
     yield "dense with a bias, D = 128", "f", (

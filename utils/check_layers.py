@@ -125,4 +125,6 @@ def main():
 
 
 if __name__ == "__main__":
+    if len(sys.argv) not in (2, 3) or not Path(sys.argv[1]).is_file():
+        sys.exit(__doc__)
     sys.exit(main())

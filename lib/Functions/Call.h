@@ -33,8 +33,10 @@ namespace fovea::functions {
 mlir::Type convertType(mlir::MLIRContext *context, ElementType type);
 
 /// Integers of 64 bits as the 32 that an operation takes. What does not fit
-/// stays out of all bounds, which checks tell.
-mlir::Value narrowIntegers(mlir::OpBuilder &builder, mlir::Value wide);
+/// stays out of all bounds, which checks tell; without bounds, kernels fail
+/// with `failure`.
+mlir::Value narrowIntegers(mlir::OpBuilder &builder, mlir::Value wide,
+                           llvm::StringRef failure = "");
 
 /// Whether kernels of `op` for `target` leave lengths open.
 bool leavesLengthsOpen(llvm::StringRef op, Target target);

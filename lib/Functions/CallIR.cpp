@@ -11,6 +11,8 @@
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Bufferization/IR/Bufferization.h"
+#include "mlir/Dialect/ControlFlow/IR/ControlFlow.h"
+#include "mlir/Dialect/ControlFlow/IR/ControlFlowOps.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -163,7 +165,7 @@ Value Call::makeEmpty(OpBuilder &b, RankedTensorType type, Declared declared,
   return tensor::EmptyOp::create(b, b.getUnknownLoc(), type, extents);
 }
 
-Value functions::narrowIntegers(OpBuilder &b, Value wide) {
+Value functions::narrowIntegers(OpBuilder &b, Value wide, StringRef failure) {
   Location loc = b.getUnknownLoc();
   auto type = cast<RankedTensorType>(wide.getType());
   if (type.getElementType().isInteger(32))
@@ -184,6 +186,12 @@ Value functions::narrowIntegers(OpBuilder &b, Value wide) {
                    nested, loc, elements[0], bound(nested, Limits::min()));
                number = arith::MinSIOp::create(nested, loc, number,
                                                bound(nested, Limits::max()));
+               if (!failure.empty())
+                 cf::AssertOp::create(nested, loc,
+                                      arith::CmpIOp::create(
+                                          nested, loc, arith::CmpIPredicate::eq,
+                                          number, elements[0]),
+                                      failure);
                number = arith::TruncIOp::create(nested, loc,
                                                 nested.getI32Type(), number);
                linalg::YieldOp::create(nested, loc, number);
@@ -204,7 +212,12 @@ Call::buildBody(OpBuilder &b, bool isOpen, ValueRange functionArguments,
       const attn::OperandSpec *spec = declarations[value].spec;
       bool isWide = spec && spec->elements == attn::ElementRule::I32 &&
                     arguments[value].elementType == ElementType::I64;
-      operands.push_back(isWide ? narrowIntegers(b, argument) : argument);
+      // Positions have no bounds.
+      StringRef failure = arguments[value].name == "positions"
+                              ? "positions: found a number of more than 32 bits"
+                              : "";
+      operands.push_back(isWide ? narrowIntegers(b, argument, failure)
+                                : argument);
       continue;
     }
     const Computed &computed = computedValues[~value];
@@ -227,10 +240,11 @@ Call::buildBody(OpBuilder &b, bool isOpen, ValueRange functionArguments,
 llvm::Expected<Kernel> Call::compileFunction(const CompileOptions &options,
                                              bool isOpen) const {
   MLIRContext context(MLIRContext::Threading::DISABLED);
-  context.loadDialect<arith::ArithDialect, attn::AttnDialect,
-                      bufferization::BufferizationDialect, func::FuncDialect,
-                      linalg::LinalgDialect, math::MathDialect, scf::SCFDialect,
-                      tensor::TensorDialect>();
+  context
+      .loadDialect<arith::ArithDialect, attn::AttnDialect,
+                   bufferization::BufferizationDialect, cf::ControlFlowDialect,
+                   func::FuncDialect, linalg::LinalgDialect, math::MathDialect,
+                   scf::SCFDialect, tensor::TensorDialect>();
   OpBuilder b(&context);
   llvm::Expected<SmallVector<std::unique_ptr<Region>>> regions =
       buildScoreRegions(&context);

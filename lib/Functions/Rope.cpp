@@ -151,7 +151,11 @@ checkRope(Checker &check, StringRef operand, StringRef name, const TensorRef &x,
   check.check(rows.shape[3] % 2 == 0, name + ": found width " +
                                           Twine(rows.shape[3]) +
                                           ", needed an even width");
-  Argument part = checkPart(check, "positions", positions, ElementType::I32,
+  // Kernels narrow those of 64 bits, and check them then.
+  ElementType type = positions.elementType == ElementType::I64
+                         ? ElementType::I64
+                         : ElementType::I32;
+  Argument part = checkPart(check, "positions", positions, type,
                             ArrayRef(rows.shape).drop_back(), /*numFree=*/3);
   return {rows, part};
 }

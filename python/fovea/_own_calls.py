@@ -308,12 +308,24 @@ def declare(ir: Any, module: Any, symbol: str, inputs: Sequence[Any], outputs: S
         ir.Operation.create("func.func", attributes=attributes, regions=1)
 
 
-def _narrow(value: str, result: str, wide: str, narrow: str) -> list[str]:
-    """Integers of 64 bits, as calls narrow them: those that do not fit are out of bounds in either type."""
+def _narrow(value: str, result: str, wide: str, narrow: str, failure: str = "") -> list[str]:
+    """Integers of 64 bits, as calls narrow them: those that do not fit are out of bounds in either type, or, without bounds,
+    a failure."""
+    shape = wide.removeprefix("tensor<").split("x")[:-1]
+    places, loops = ", ".join(f"d{dim}" for dim in range(len(shape))), ", ".join(['"parallel"'] * len(shape))
+    map, unknown = f"affine_map<({places}) -> ({places})>", [dim for dim, extent in enumerate(shape) if extent == "?"]
+    check = ["    %same = arith.cmpi eq, %bounded, %wide : i64", f'    cf.assert %same, "{failure}"']
     return [
-        f"  {result}m = arith.constant dense<{2**31 - 1}> : {wide}", f"  {result}l = arith.constant dense<{-(2**31)}> : {wide}",
-        f"  {result}a = arith.minsi {value}, {result}m : {wide}", f"  {result}b = arith.maxsi {result}a, {result}l : {wide}",
-        f"  {result} = arith.trunci {result}b : {wide} to {narrow}",
+        *(f"  {result}c{dim} = arith.constant {dim} : index" for dim in unknown),
+        *(f"  {result}d{dim} = tensor.dim {value}, {result}c{dim} : {wide}" for dim in unknown),
+        f"  {result}e = tensor.empty({', '.join(f'{result}d{dim}' for dim in unknown)}) : {narrow}",
+        f"  {result} = linalg.generic {{indexing_maps = [{map}, {map}], iterator_types = [{loops}]}} "
+        f"ins({value} : {wide}) outs({result}e : {narrow}) {{",
+        "  ^bb0(%wide: i64, %unset: i32):",
+        f"    %most = arith.constant {2**31 - 1} : i64", f"    %least = arith.constant {-(2**31)} : i64",
+        "    %above = arith.maxsi %wide, %least : i64", "    %bounded = arith.minsi %above, %most : i64",
+        *(check if failure else ()),
+        "    %narrow = arith.trunci %bounded : i64 to i32", "    linalg.yield %narrow : i32", f"  }} -> {narrow}",
     ]  # fmt: skip
 
 
@@ -340,7 +352,9 @@ def wrap(call: OwnCall, inputs: Sequence[str], outputs: Sequence[str]) -> str:
         given, value = inputs[number], f"%a{number}"
         if given.endswith("xi64>") and type.endswith("xi32>"):
             value, given = f"%n{place}", given.replace("xi64>", "xi32>")
-            lines += _narrow(f"%a{number}", value, inputs[number], given)
+            # Positions are the integers of rope, and have no bounds.
+            failure = "positions: found a number of more than 32 bits" if call.symbol.startswith("fovea_rope_") else ""
+            lines += _narrow(f"%a{number}", value, inputs[number], given, failure)
         if _is_mask_of_lengths(given, type):
             lines += _make_mask(value, f"%m{place}", given, type)
             value, given = f"%m{place}", type

@@ -10,7 +10,7 @@ import pytest
 from conftest import BOUNDS, TYPES, refused
 
 import fovea
-from fovea import reference
+from fovea import _fovea, reference
 
 ALL_TARGETS = pytest.mark.parametrize("target", ["cpu", "reference", "gpu-sim"])
 FORMS = {
@@ -163,3 +163,16 @@ def test_errors():
     refused("length: found none", fovea.rope_frequencies, 8, scaling="dynamic_ntk", factor=2.0, original_length=8)
     refused("factor: found 0.5, needed a finite number of at least 1", fovea.rope_frequencies, 8, factor=0.5)
     refused("scaling: found 'other'", fovea.rope_frequencies, 8, scaling="other")
+
+
+@ALL_TARGETS
+def test_kernels_check_positions_of_64_bits(target):
+    """Frameworks give them, and arrays of GPUs."""
+    x, options = np.ones((1, 2, 3, 8), np.float32), (1e4, "interleaved", None, None, 1.0, target)
+    for function in (_fovea.rope, _fovea.rope_backward):
+        given = np.array([[[-(2**31), 0, 2**31 - 1]]])
+        assert np.array_equal(function(x, given, *options), function(x, given.astype(np.int32), *options))
+        for wrong in (2**31, -(2**31) - 1, 2**32, -(2**63)):
+            given[..., 1] = wrong
+            with pytest.raises(fovea.FoveaError, match="positions: found a number of more than 32 bits"):
+                function(x, given, *options)

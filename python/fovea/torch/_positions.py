@@ -17,15 +17,19 @@ _TOO_WIDE = "positions: found a number of more than 32 bits"
 
 
 def _narrow(positions: Tensor) -> Tensor:
-    """As int32.  Where a call runs, whoever traced it, numbers are there to compare; a GPU compares them
-    without the host."""
+    """As int32.  Where a call runs, whoever traced it, numbers are there to compare; kernels of a GPU do it there, whose
+    assertions fail the call, not the device."""
     kind = positions.dtype
-    narrow = positions.to(torch.int32)
-    if kind.itemsize > 4 or kind == torch.uint32:
-        if positions.is_cuda:
-            torch._assert_async((narrow.to(kind) == positions).all(), _TOO_WIDE)
-        elif not torch.equal(narrow.to(kind), positions):
-            raise ValueError(_TOO_WIDE)
+    if kind.itemsize <= 4 and kind != torch.uint32:
+        return positions.to(torch.int32)
+    wide = positions.to(torch.int64)
+    if kind == torch.uint64:
+        wide = torch.where(wide < 0, torch.iinfo(torch.int64).max, wide)
+    if positions.is_cuda:
+        return wide
+    narrow = wide.to(torch.int32)
+    if not torch.equal(narrow.to(torch.int64), wide):
+        raise ValueError(_TOO_WIDE)
     return narrow
 
 

@@ -51,6 +51,27 @@ def batches(q, k, v):
     return several, alone, jax.vmap(jax.vmap(dense))(*(each[None, None] for each in (q, k, v)))
 
 
+def absent(q, k, v, **tokens):
+    """Hierarchies and quantized keys of some of the tokens: that of a mask of `q`, if nothing else tells."""
+    tokens = tokens or {"mask": q[:, 0, :, 0] > 0}
+    weights = [jnp.ones((1, 2, 4, 8)) / 4]
+    return (
+        fovea.jax.fast_multipole(q, k, v, weights, weights, group=4, causal=True, **tokens),
+        fovea.jax.fast_multipole_linear(q, k, v, weights, weights, weights, group=4, **tokens),
+        fovea.jax.vq(q, k, v, jax.lax.stop_gradient(k[0, :, :4]), block=4, **tokens),
+    )
+
+
+def absent_gradient(q, k, v):
+    """Where a batch of masks goes through a batch of gradients."""
+    masks = jnp.stack([q[:, 0, :, 0] > 0, jnp.ones((2, 16), bool)])
+
+    def loss(q, k, v, mask):
+        return sum((each**2).sum() for each in absent(q, k, v, mask=mask))
+
+    return jax.vmap(jax.grad(loss, (0, 1, 2)), (None, None, None, 0))(q, k, v, masks)
+
+
 FUNCTIONS = {
     "dense": lambda q, k, v: dense(q * 2, k, v, causal=True, window=5) + 1,
     "bias, sink": lambda q, k, v: dense(q, k, v, bias=jnp.einsum("bhnd,bhmd->bhnm", q, k), sink=q[0, :, 0, :1].T * jnp.ones((2, 1))),
@@ -63,6 +84,9 @@ FUNCTIONS = {
     "gradient of far": lambda q, k, v: jax.grad(lambda *each: far(*each).sum(), (0, 1, 2))(q, k, v),
     "stream": lambda q, k, v: fovea.jax.stream(q, [fovea.jax.Source(k, v, causal=True), fovea.jax.Source(v, k)]),
     "vq": lambda q, k, v: fovea.jax.vq(q, k, v, k[0, :, :4], block=8),
+    "absent": absent,
+    "absent behind lengths": lambda q, k, v: absent(q, k, v, lengths=jnp.array([3, 9], jnp.int32)),
+    "gradient of absent": absent_gradient,
     "codes": lambda q, k, v: fovea.jax.quantize(q, k[0, :, :4]),
     "rope": lambda q, k, v: fovea.jax.rope(q, jnp.arange(16) * 3),
     "conv of lengths": lambda q, k, v: fovea.jax.conv(q, k, v, **SEARCH, lengths=jnp.array([3, 9])),

@@ -64,6 +64,8 @@ def test_positions_are_integers_of_32_bits():
         # Whoever traced the call.
         with pytest.raises(ValueError, match="^positions: found a number of more than 32 bits$"):
             torch.compile(fovea.torch.rope, backend="eager", fullgraph=True)(x, torch.tensor([0, far, 1]))
+    with pytest.raises(ValueError, match="^positions: found a number of more than 32 bits$"):
+        fovea.torch.rope(x, torch.tensor([0, -1, 1]).view(torch.uint64))
     fovea.torch.rope(x, torch.tensor([2**31 - 1, -(2**31), 1]))
 
 

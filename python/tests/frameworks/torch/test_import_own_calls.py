@@ -157,6 +157,19 @@ def test_lengths_are_checked():
         program(Q, K, V, torch.tensor([0, 17]))
 
 
+@pytest.mark.parametrize("dynamic", [(), {"input_0": (0, 2), "input_1": (0, 1)}])
+def test_positions_are_checked(dynamic):
+    """Of 64 bits: one that kernels cannot have is none that is near it."""
+    model, far = Call(lambda q, at: fovea.torch.rope(q, at[:, None])), 2**31 - 3
+    program = fovea.import_torch(model, Q, torch.arange(16).expand(2, 16), dynamic=dynamic)
+    at = torch.arange(far, far + 16).expand(2, 16)
+    near(program(Q, at - 13), model(Q, at - 13))
+    near(program(Q, 12 - at), model(Q, 12 - at))
+    for wrong in (at - 12, 11 - at, at + 2**32):
+        with pytest.raises(fovea.FoveaError, match="positions: found a number of more than 32 bits"):
+            program(Q, wrong)
+
+
 #: In programs of any length, which the example does not reach.
 LENGTHS = {
     **{name: FUNCTIONS[name] for name in ("dense", "narrow", "transposed", "scores", "vq", "twice")},
@@ -164,6 +177,8 @@ LENGTHS = {
     "prefix": lambda q, k, v: dense(q, k, v, causal=True, prefix=20),
     "cross": lambda q, k, v: dense(q[:, :, 3:], k, v, causal=True, return_lse=True),
     "positions": lambda q, k, v: fovea.torch.rope(q, torch.arange(q.shape[2], dtype=torch.int32)[None, None]),
+    "positions of 64 bits": lambda q, k, v: fovea.torch.rope(q, torch.arange(q.shape[2])[None, None]),
+    "lengths of 64 bits": lambda q, k, v: dense(q, k, v, lengths=(q[:, 0, :, 0] > 0).sum(1)),
     "segments": lambda q, k, v: dense(q, k, v, causal=True, segments=((q[:, 0, :, 0] > 0).int(),) * 2),
     "far": far,
     "conv": lambda q, k, v: fovea.torch.conv(q, k, v, **SEARCH),

@@ -402,6 +402,32 @@ def test_conv_apply_backward(algorithm, type, target):
     near(found[1], expected[1], type)
 
 
+def test_gradients_of_any_alignment():
+    """Of so many values they are stored past the caches, where vectors are aligned."""
+    n, width = 1030, 2112
+    b, v = f"memref<1x1x2x{n}xf32>", f"memref<1x1x{n}x{width}xf32>"
+    kernel = fovea.compile(f"""
+        func.func @f(%b: {b}, %m: memref<1x1x2xi32>, %v: {v}, %o: {v}, %d: {v}, %db: {b}, %dv: {v}) {{
+          attn.conv_apply_backward ins(%b, %m, %v : {b}, memref<1x1x2xi32>, {v}) forward(%o : {v}) gradient(%d : {v})
+              outs(%db, %dv : {b}, {v}) {{algorithm = #attn.conv_algorithm<partitioned>, block = 64 : i64}}
+          return
+        }}""")
+    numbers = np.random.default_rng(5)
+    scores = -np.abs(numbers.normal(size=(1, 1, 2, n))).astype(np.float32)
+    rows = [numbers.normal(size=(1, 1, n, width)).astype(np.float32) for _ in range(3)]
+    results = []
+    for offset in (0, 1):
+        d_bases = np.full_like(scores, np.nan)
+        room = np.full(n * width + 32, np.nan, np.float32)
+        first = -room.ctypes.data % 64 // 4 + offset
+        d_values = room[first : first + n * width].reshape(1, 1, n, width)
+        kernel(scores, np.array([[[n, n // 2]]], np.int32), *rows, d_bases, d_values)
+        assert np.isnan(room[:first]).all() and np.isnan(room[first + n * width :]).all()
+        results.append((d_bases, d_values))
+    for one, other in zip(*results):
+        np.testing.assert_array_equal(one, other)
+
+
 @pytest.mark.parametrize("type", ["float32", "float64", "bfloat16"])
 def test_conv_recover_backward(type, target):
     q, k, _ = make(type, H=4, G=2, N=40)

@@ -25,6 +25,8 @@ using Values = KernelBuilder::Values;
 
 /// Rows of a task, and of one whose rows are computed from their scores.
 constexpr int64_t kTaskRows = 64, kExactRows = 16;
+/// Tasks of much work that make a loop parallel.
+constexpr int64_t kManyTasks = 16;
 
 /// Emits the code of one attn.conv_apply on memrefs, or of its gradient: the
 /// operands that all parts of a kernel read, and short names for what they do.

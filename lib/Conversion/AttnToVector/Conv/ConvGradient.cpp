@@ -26,6 +26,13 @@ static bool hasOwnValues(ConvBuilder &b) {
          heads == cast<MemRefType>(b.value.getType()).getDimSize(1);
 }
 
+bool fovea::attn::conv::areSpectraFar(const ConvBuilder &b) {
+  int64_t tokens = cast<MemRefType>(b.basis.getType()).getDimSize(3);
+  int64_t rowBytes = b.paddedWidth * b.getStateType().getWidth() / 8;
+  return !ShapedType::isDynamic(tokens) &&
+         2 * tokens * rowBytes > b.plan.mostCached;
+}
+
 ValueGradients::ValueGradients(ConvBuilder &b, Value dValue, bool areBegun)
     : b(b), dValue(dValue), sums(dValue),
       areCleared(!areBegun || !hasOwnValues(b)) {
@@ -34,11 +41,19 @@ ValueGradients::ValueGradients(ConvBuilder &b, Value dValue, bool areBegun)
   if (b.paddedWidth != b.width || type.getElementType() != b.getStateType())
     sums = b.allocate(b.getStateType(),
                       {batches, groups, b.numTokens, b.index(b.paddedWidth)});
-  if (!areCleared)
+  if (areCleared) {
+    b.forAllRows({batches, groups}, [&](ValueRange task, Value row) {
+      b.clearRow(sums, {task[0], task[1], row});
+    });
     return;
-  b.forAllRows({batches, groups}, [&](ValueRange task, Value row) {
-    b.clearRow(sums, {task[0], task[1], row});
-  });
+  }
+  // A vector is aligned if the first one is.
+  type = cast<MemRefType>(sums.getType());
+  if (areSpectraFar(b) && type.getLayout().isIdentity()) {
+    Value address = memref::ExtractAlignedPointerAsIndexOp::create(b, sums);
+    int64_t bytes = b.getLanes() * b.getStateType().getWidth() / 8;
+    isAligned = b.equal(b.rem(address, bytes), b.index(0));
+  }
 }
 
 void ValueGradients::beginHead(Value firstKey) {
@@ -51,10 +66,24 @@ void ValueGradients::beginHead(Value firstKey) {
   });
 }
 
-void ValueGradients::begin(Value numbers, Value key, Value column) {
+void ValueGradients::begin(ComplexRow numbers, Value key, Value column) {
+  auto visitParts = [&](auto visit) {
+    visit(numbers.re, column);
+    visit(numbers.im, b.add(column, b.getLanes()));
+  };
+  auto store = [&](bool isStreamed) {
+    visitParts([&](Value part, Value column) {
+      b.storeVector(part, sums, {b.batch, b.group, key, column}, isStreamed);
+    });
+  };
   if (areCleared)
-    return add(numbers, key, column);
-  b.storeVector(numbers, sums, {b.batch, b.group, key, column});
+    visitParts([&](Value part, Value column) { add(part, key, column); });
+  else if (isAligned)
+    b.ifThenElse(
+        isAligned, [&] { store(/*isStreamed=*/true); },
+        [&] { store(/*isStreamed=*/false); });
+  else
+    store(/*isStreamed=*/false);
 }
 
 void ValueGradients::add(Value numbers, Value key, Value column) {
@@ -164,16 +193,20 @@ Value RowGradients::dotOutput(Value row) {
   });
 }
 
-ConvMarks::Marked RowGradients::prepare() {
+ConvMarks::Marked RowGradients::prepare(int64_t taskRows,
+                                        function_ref<void(Value task)> take) {
   for (int64_t at = 0; at < front; at += b.getLanes()) {
     b.storeVector(b.splat(0.0), deltas, b.index(at));
     b.storeVector(b.splat(0.0), deltas, b.add(b.numTokens, front + at));
   }
-  return t.marks.forAllTasks(kTaskRows, [&](Value, Value first, Value end) {
-    return b.loop(first, end, 1, b.index(0), [&](Value row, ValueRange count) {
-      Value more = b.add(count[0], 1);
-      return Values{b.select(prepareRow(row), more, count[0])};
-    })[0];
+  return t.marks.forAllTasks(taskRows, [&](Value task, Value first, Value end) {
+    Value marked =
+        b.loop(first, end, 1, b.index(0), [&](Value row, ValueRange count) {
+          Value more = b.add(count[0], 1);
+          return Values{b.select(prepareRow(row), more, count[0])};
+        })[0];
+    take(task);
+    return marked;
   });
 }
 
@@ -365,7 +398,9 @@ void ConvGradient::emitHead() {
   tables.t.marks.judge([&](Value block, Value first, Value end) {
     return product->judgeBlock(block, first, end);
   });
-  ConvMarks::Marked marked = tables.rows.prepare();
+  ConvMarks::Marked marked =
+      tables.rows.prepare(product->getPreparedRows(),
+                          [&](Value task) { product->takePreparedRows(task); });
   product->emit();
   b.ifThen(b.less(b.index(0), marked.count),
            [&] { tables.exact.emit(marked); });
@@ -374,7 +409,7 @@ void ConvGradient::emitHead() {
 
 void fovea::attn::conv::emitConvGradient(ConvBuilder &b, ConvApplyBackwardOp op,
                                          ConvGradient::Allocate allocate) {
-  ConvValues convValues(b, /*findsSpoilt=*/false);
+  ConvValues convValues(b, /*findsSpoilt=*/isPartitioned(b));
   ValueGradients values(b, op.getDValue(), /*areBegun=*/isPartitioned(b));
   // Heads that share values add to the same gradient, so these stay together.
   Value heads = b.extent(b.basis, 1);

@@ -42,8 +42,9 @@ public:
   /// Stores zeros for the keys of the present head before `firstKey`, if no
   /// other head adds to them.
   void beginHead(Value firstKey);
-  /// Begins, or adds to, the gradients of a value of the present head.
-  void begin(Value numbers, Value key, Value column);
+  /// Begins, or adds to, the gradients of a value of the present head: columns
+  /// from `column` on in both parts of a row.
+  void begin(ComplexRow numbers, Value key, Value column);
   /// Adds a vector of columns to that of a value of the present head.
   void add(Value numbers, Value key, Value column);
   /// Stores the gradients.
@@ -54,7 +55,13 @@ private:
   Value dValue, sums;
   /// Whether there are zeros before the first head.
   bool areCleared;
+  /// Whether what is begun can be stored past the caches, if it should be.
+  Value isAligned;
 };
+
+/// Whether spectra of pieces and of rows, and what comes of them, are stored
+/// past the caches.
+bool areSpectraFar(const ConvBuilder &b);
 
 /// Gradients of the profiles of a head, which are stored where scores are.
 class ProfileGradients {
@@ -88,8 +95,10 @@ private:
 class RowGradients {
 public:
   RowGradients(ConvTables &tables, ConvApplyBackwardOp op);
-  /// Computes them; returns which rows are marked after all.
-  ConvMarks::Marked prepare();
+  /// Computes them, a few at a time, which `take` comes behind; returns which
+  /// rows are marked after all.
+  ConvMarks::Marked prepare(int64_t taskRows,
+                            function_ref<void(Value task)> take);
   /// e of a vector of rows, up to a block of which may be before the first one
   /// or behind the last, where zeros are.
   Value loadDeltas(Value row) {

@@ -26,6 +26,7 @@
 #include "ConvTransforms.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
 
 using namespace mlir;
 using namespace fovea::attn;
@@ -37,9 +38,6 @@ using Piece = ConvPieces::Piece;
 /// before its own windows again.
 static constexpr int64_t kLeastWindows = 256, kMostWindows = 4096,
                          kWindowTasks = 32;
-/// Bytes of spectra of values beyond which the caches lose them before they are
-/// read; with fewer, stores past the caches take longer.
-static constexpr int64_t kMostCached = 1 << 24;
 
 namespace {
 class ConvGradientPartitioned : public ConvProduct {
@@ -48,9 +46,14 @@ public:
 
 private:
   void prepare() override;
+  int64_t getPreparedRows() override;
+  void takePreparedRows(Value task) override;
   void emit() override;
   Value judgeBlock(Value block, Value first, Value end) override;
 
+  void transformValues(Value index, Value columns);
+  Value findSpoilt();
+  bool takesBlocks();
   void transformRows(Value block, Value columns);
   void clearBehindLast();
   void correlate(Value frequency, Value mirror);
@@ -79,6 +82,8 @@ private:
   /// [rows, re or im, windows]; these themselves, later and earlier half
   /// [2, windows x block].
   Value rowSpectra, lagSpectra, lagSums;
+  /// Of each piece and group of columns, NaN unless all values are finite.
+  Value rests;
 };
 } // namespace
 
@@ -91,6 +96,8 @@ ConvGradientPartitioned::ConvGradientPartitioned(ConvGradientTables &tables,
   rowSpectra = transform.allocate(b.add(s.pieces.numBlocks, 1), numGroups);
   lagSpectra = b.allocate(
       state, {b.index(transform.length), b.index(2), s.pieces.maxWindows});
+  if (t.values.areFoundByProducts())
+    rests = b.allocate(state, {s.pieces.maxPieces, b.index(numGroups)});
   // Vectors of lags begin anywhere in a window, also in the last one.
   lagSums =
       b.allocate(state, {b.index(2),
@@ -99,17 +106,50 @@ ConvGradientPartitioned::ConvGradientPartitioned(ConvGradientTables &tables,
 
 void ConvGradientPartitioned::prepare() {
   s.pieces.cut();
-  b.forAll({b.index(numGroups), s.pieces.numPieces}, [&](ValueRange task) {
-    // Values of 1.
-    Piece piece = s.pieces.load(task[1]);
-    Value count = arith::IndexCastOp::create(b, b.getI64Type(),
-                                             b.sub(piece.end, piece.begin));
-    Value squares = arith::SIToFPOp::create(b, b.getF64Type(), count);
-    Value norm = math::SqrtOp::create(b, squares);
-    memref::StoreOp::create(b, norm, s.norms, ValueRange{task[1], task[0]});
-    s.transformPiece(task[1], task[0], b.mul(task[0], plan.getColumns()));
-  });
+  t.values.emitUntilClean(
+      [&] {
+        b.forAll({b.index(numGroups), s.pieces.numPieces},
+                 [&](ValueRange task) { transformValues(task[1], task[0]); });
+      },
+      [&] { return findSpoilt(); });
   s.windows.transformAll();
+}
+
+void ConvGradientPartitioned::transformValues(Value index, Value columns) {
+  // Values of 1.
+  Piece piece = s.pieces.load(index);
+  Value count = arith::IndexCastOp::create(b, b.getI64Type(),
+                                           b.sub(piece.end, piece.begin));
+  Value squares = arith::SIToFPOp::create(b, b.getF64Type(), count);
+  Value norm = math::SqrtOp::create(b, squares);
+  memref::StoreOp::create(b, norm, s.norms, ValueRange{index, columns});
+  Value column = b.mul(columns, plan.getColumns());
+  if (!t.values.areFoundByProducts())
+    return s.transformPiece(index, columns, column);
+  // Zeros, or NaN.
+  Value sums = b.scratch({lanes}, b.getStateType()), zero = b.index(0);
+  b.storeVector(b.splat(0.0), sums, zero);
+  s.transformPiece(index, columns, column, [&](ComplexRow row) {
+    Value rests = b.fadd(b.fsub(row.re, row.re), b.fsub(row.im, row.im));
+    b.storeVector(b.fadd(b.loadVector(sums, zero), rests), sums, zero);
+    return row;
+  });
+  Value rest = b.reduce(vector::CombiningKind::ADD, b.loadVector(sums, zero));
+  b.storeScalar(rest, rests, {index, columns});
+}
+
+/// The first column of the first piece that is not all finite numbers, or N.
+Value ConvGradientPartitioned::findSpoilt() {
+  return b.loop(
+      b.index(0), s.pieces.numPieces, 1, b.numTokens,
+      [&](Value index, ValueRange first) {
+        Value sum = b.scalar(0.0);
+        for (int64_t group = 0; group < numGroups; ++group)
+          sum = b.fadd(sum, b.loadScalar(rests, {index, b.index(group)}));
+        Value isFinite = b.compare(arith::CmpFPredicate::ORD, sum, sum);
+        Value begin = b.min(first[0], s.pieces.load(index).begin);
+        return Values{b.select(isFinite, first[0], begin)};
+      })[0];
 }
 
 Value ConvGradientPartitioned::judgeBlock(Value block, Value first, Value end) {
@@ -136,9 +176,28 @@ void ConvGradientPartitioned::clearBehindLast() {
   });
 }
 
+/// Whether blocks are enough tasks, so that one can have all columns.
+bool ConvGradientPartitioned::takesBlocks() {
+  std::optional<int64_t> blocks = getConstantIntValue(s.pieces.numBlocks);
+  return blocks && *blocks >= kManyTasks;
+}
+
+int64_t ConvGradientPartitioned::getPreparedRows() {
+  return takesBlocks() ? plan.block : ConvProduct::getPreparedRows();
+}
+
+void ConvGradientPartitioned::takePreparedRows(Value task) {
+  if (takesBlocks())
+    b.loop(b.index(0), b.index(numGroups), 1, [&](Value columns) {
+      transformRows(task, columns);
+      b.freeScratch();
+    });
+}
+
 void ConvGradientPartitioned::emit() {
-  b.forAll({b.index(numGroups), s.pieces.numBlocks},
-           [&](ValueRange task) { transformRows(task[1], task[0]); });
+  if (!takesBlocks())
+    b.forAll({b.index(numGroups), s.pieces.numBlocks},
+             [&](ValueRange task) { transformRows(task[1], task[0]); });
   clearBehindLast();
   s.windows.forAllPairs([&](Value frequency, Value mirror) {
     correlate(frequency, mirror);
@@ -431,22 +490,15 @@ void ConvGradientPartitioned::invertPiece(Value index, Value columns) {
   Piece piece = s.pieces.load(index);
   Value column = b.mul(columns, plan.getColumns());
   Value factor = b.splat(1.0 / transform.length);
-  transform.invertBlock(
-      s.memref, {index, columns}, [&](Value at, ComplexRow numbers) {
-        Value token = b.add(piece.begin, at);
-        b.ifThen(b.less(token, piece.end), [&] {
-          g.values.begin(b.fmul(numbers.re, factor), token, column);
-          g.values.begin(b.fmul(numbers.im, factor), token,
-                         b.add(column, lanes));
-        });
-      });
-}
-
-/// Whether spectra of pieces and rows are stored past the caches.
-static bool areSpectraFar(const ConvBuilder &b) {
-  int64_t tokens = cast<MemRefType>(b.basis.getType()).getDimSize(3);
-  int64_t rowBytes = b.paddedWidth * b.getStateType().getWidth() / 8;
-  return !ShapedType::isDynamic(tokens) && 2 * tokens * rowBytes > kMostCached;
+  transform.invertBlock(s.memref, {index, columns},
+                        [&](Value at, ComplexRow numbers) {
+                          Value token = b.add(piece.begin, at);
+                          b.ifThen(b.less(token, piece.end), [&] {
+                            g.values.begin({b.fmul(numbers.re, factor),
+                                            b.fmul(numbers.im, factor)},
+                                           token, column);
+                          });
+                        });
 }
 
 void fovea::attn::conv::emitConvGradientPartitioned(OpBuilder &builder,

@@ -16,9 +16,9 @@ using namespace fovea::attn;
 using namespace fovea::attn::conv;
 
 static constexpr double kInfinity = std::numeric_limits<double>::infinity();
-/// Tasks of whole heads that make a loop parallel, and numbers of the values
-/// and profiles of a head that a thread can have tables for.
-static constexpr int64_t kManyTasks = 16, kSmallHead = 1 << 19;
+/// Numbers of the values and profiles of a head that a thread can have tables
+/// for.
+static constexpr int64_t kSmallHead = 1 << 19;
 /// Lags whose weights are computed at a time.
 static constexpr int64_t kLags = 64;
 

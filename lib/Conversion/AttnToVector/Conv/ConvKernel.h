@@ -103,6 +103,10 @@ public:
   virtual ~ConvProduct() = default;
   /// What has to be known before the rows of a gradient are judged.
   virtual void prepare() {}
+  /// How many rows of a gradient are prepared at a time, and what comes right
+  /// behind these, while the caches hold them.
+  virtual int64_t getPreparedRows() { return kTaskRows; }
+  virtual void takePreparedRows(Value /*task*/) {}
   /// Computes all rows of the present head. Forward, those that will be marked
   /// may hold anything; a gradient has none of those that are marked.
   virtual void emit() = 0;

@@ -229,9 +229,9 @@ void ConvPartitioned::emit() {
       [&] {
         Value top = p.measures.findGreatest(p.spectra.pieces.numPieces);
         Value rest = b.fsub(top, top);
-        return b.compare(arith::CmpFPredicate::UNO, rest, rest);
-      },
-      t.segments.first());
+        Value isSpoilt = b.compare(arith::CmpFPredicate::UNO, rest, rest);
+        return b.select(isSpoilt, t.segments.first(), b.numTokens);
+      });
 }
 
 Value ConvPartitioned::judgeBlock(Value block, Value first, Value end) {

@@ -98,6 +98,9 @@ ConvPlan fovea::attn::planConv(OpTy op, const CPUFacts &cpu, int64_t tokens) {
   int64_t width = value.getDimSize(3);
   ConvPlan plan;
   plan.separateAdds = cpu.separateAdds;
+  // Zen 4 has a second cache of 1 MB, and in the third what it has lost.
+  if (cpu.splitVectors)
+    plan.mostCached = 1 << 22;
   plan.lanes = cpu.vectorBits / getStateType(value.getElementType()).getWidth();
   plan.algorithm = op.getAlgorithm();
   constexpr bool isForward = std::is_same_v<OpTy, ConvApplyOp>;

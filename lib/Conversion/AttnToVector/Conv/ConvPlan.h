@@ -33,6 +33,10 @@ struct ConvPlan {
   int64_t columnLanes;
   /// Whether additions of transforms have ports of their own.
   bool separateAdds = false;
+  /// Bytes of spectra of values beyond which a gradient stores spectra past the
+  /// caches, since these lose them before they are read; with fewer, that takes
+  /// longer.
+  int64_t mostCached = 1 << 24;
   /// Zeros before lag 0 of a profile, a multiple of the lanes and no fewer; and
   /// what the lags of a profile are padded to a multiple of.
   int64_t front, lagMultiple;

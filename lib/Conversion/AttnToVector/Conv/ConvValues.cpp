@@ -123,16 +123,35 @@ Value ConvValues::findFirstOfAll() {
                 })[0];
 }
 
+/// The first token of the present head, from `first` on, that is not all finite
+/// numbers, or N.
+Value ConvValues::findSpoiltToken(Value first) {
+  auto isClean = [&](ValueRange token) {
+    Value no = arith::ConstantIntOp::create(b, 0, /*width=*/1);
+    return b.select(
+        b.less(token[0], b.numTokens), no.getType(),
+        [&] {
+          Value found = cleanRow(b.batch, b.group, token[0], /*target=*/{});
+          found = b.reduce(vector::CombiningKind::OR, found);
+          return b.equal(found, no);
+        },
+        [&] { return no; });
+  };
+  return b.loopWhile(first, isClean, [&](ValueRange token) {
+    return Values{b.add(token[0], 1)};
+  })[0];
+}
+
 void ConvValues::emitUntilClean(function_ref<void()> emitProduct,
-                                function_ref<Value()> isSpoilt,
-                                Value firstToken) {
+                                function_ref<Value()> findSpoilt) {
   if (!areFoundByProducts())
     return emitProduct();
   // What is read turns to copies, with zeros, for the second turn.
   b.storeIndex(b.numTokens, spoilt, spoiltAt());
   auto clean = [&]() -> Value {
     emitProduct();
-    Value found = isSpoilt();
+    Value firstToken = findSpoiltToken(findSpoilt());
+    Value found = b.less(firstToken, b.numTokens);
     b.ifThen(found, [&] {
       b.forAllRows({}, [&](ValueRange, Value row) {
         cleanRow(b.batch, b.group, row, copies);

@@ -38,10 +38,11 @@ public:
   Value firstSpoiltToken() { return b.loadIndex(spoilt, spoiltAt()); }
 
   /// Whether products find out, so that they have to ask for it: they call
-  /// `emitProduct`, and once more if a value that it `isSpoilt` by was read.
+  /// `emitProduct`, and once more if it has read a value that is no finite
+  /// number. `findSpoilt` gives a token before all of these, or N.
   bool areFoundByProducts() const { return findsSpoilt && !isPacked; }
   void emitUntilClean(function_ref<void()> emitProduct,
-                      function_ref<Value()> isSpoilt, Value firstToken);
+                      function_ref<Value()> findSpoilt);
 
   /// What products read.
   Value memref;
@@ -51,6 +52,7 @@ private:
   void cleanAll(Value marks, Value target);
   Value cleanRow(Value batch, Value group, Value row, Value target);
   void findSpoilt(Value marks);
+  Value findSpoiltToken(Value first);
   Value findFirstOfAll();
   llvm::SmallVector<Value> spoiltAt() const {
     return {b.batch, areFoundByProducts() ? b.head : b.group};

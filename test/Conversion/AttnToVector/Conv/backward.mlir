@@ -69,17 +69,27 @@ func.func @partitioned(%b: memref<1x2x3x200xf32>, %m: memref<1x2x3xi32>, %v: mem
 }
 
 // Spectra that the caches would lose are made in memory of the thread and stored
-// past the caches. A head that has its values alone stores their gradients, and
-// zeros before its first segment. There are no rows of g, but a factor for each.
+// past the caches. A head that has its values alone stores their gradients, past
+// the caches if vectors of these are aligned, and zeros before its first segment.
+// There are no rows of g, but a factor for each, and those of a block are
+// transformed by the task that finds these.
 // CHECK-LABEL: func.func @far(
 //  CHECK-SAME:   %[[DB:[a-z0-9]+]]: memref<1x1x3x65536xf32>, %[[DV:[a-z0-9]+]]: memref<1x1x65536x64xf32>)
 //   CHECK-NOT:   memref<65536x64xf32>
 //   CHECK-NOT:   vector.store {{.*}}, %[[DV]]
+//       CHECK:   memref.extract_aligned_pointer_as_index %[[DV]]
 // CHECK-COUNT-4:   vector.store {{.*}} nontemporal = true} : memref<{{.*}}x32xf32>, vector<16xf32>
+//       CHECK:   scf.forall (%[[BLOCK:.*]]) in (16) {
+//       CHECK:     scf.for
+//       CHECK:       vector.reduction <add>
+//       CHECK:     scf.for %{{.*}} = %{{.*}} to %c2
+// CHECK-COUNT-4:     vector.store {{.*}} nontemporal = true} : memref<{{.*}}x32xf32>, vector<16xf32>
 //       CHECK:   scf.forall
 //       CHECK:   vector.store %{{.*}}, %[[DV]]
 //       CHECK:   scf.forall
-//       CHECK:   vector.store %{{.*}}, %[[DV]]
+//       CHECK:   vector.store {{.*}}, %[[DV]]{{.*}} nontemporal = true}
+//       CHECK:   } else {
+//       CHECK:   vector.store {{.*}}, %[[DV]]{{\[.*\]}} : memref
 //   CHECK-NOT:   attn.
 func.func @far(%b: memref<1x1x3x65536xf32>, %m: memref<1x1x3xi32>, %v: memref<1x1x65536x64xf32>, %o: memref<1x1x65536x64xf32>,
                %d: memref<1x1x65536x64xf32>, %db: memref<1x1x3x65536xf32>, %dv: memref<1x1x65536x64xf32>) {

@@ -6,10 +6,11 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
+from torch._C import _functorch
 from torch.autograd import forward_ad
 
 from .._declarations import ASKS, FUNCTIONS, Argument, has_gradient
@@ -26,8 +27,22 @@ def _tensors(value: Any) -> Sequence[Any]:
     return () if value is None else value if isinstance(value, (list, tuple)) else (value,)
 
 
+def _is_transformed() -> bool:
+    return torch._C._are_functorch_transforms_active()
+
+
+def _levels(value: torch.Tensor) -> Iterator[torch.Tensor]:
+    """A tensor at each level of torch.func but those of torch.vmap, where it does not say what the one requires that it is a
+    batch of.  Dynamo does not look into them."""
+    is_wrapped = not _is_compiling() and _is_transformed() and _functorch.is_functorch_wrapped_tensor(value)
+    if not is_wrapped or not _functorch.is_batchedtensor(value):
+        yield value
+    if is_wrapped:
+        yield from _levels(_functorch.get_unwrapped(value))
+
+
 def _requires_gradient(value: Any) -> bool:
-    return getattr(value, "requires_grad", False)
+    return isinstance(value, torch.Tensor) and any(each.requires_grad for each in _levels(value))
 
 
 def _distinct(tensors: Sequence[Any]) -> list[Any]:
@@ -70,7 +85,7 @@ def refuse_gradients(name: str, values: Mapping[str, Any]) -> None:
 def _refuse_tangents(name: str, values: Mapping[str, Any]) -> None:
     for argument, value in values.items():
         for each in _tensors(value):
-            if isinstance(each, torch.Tensor) and forward_ad.unpack_dual(each).tangent is not None:
+            if isinstance(each, torch.Tensor) and any(forward_ad.unpack_dual(one).tangent is not None for one in _levels(each)):
                 raise NotImplementedError(
                     f"{name}: {argument} has a tangent, but {name} has no derivatives in forward mode"
                 )
@@ -266,13 +281,18 @@ def make_call(name: str, *, is_first: bool = False) -> Callable[..., Any]:
         if not torch.is_grad_enabled():
             return operator(*values)
         refuse_gradients(name, {argument: values[index] for argument, index in constants.items()})
+        if torch.compiler.is_dynamo_compiling() and _is_transformed():
+            # Within torch.vmap it does not know what requires a gradient outside, and leaves nodes out.
+            return dispatch_eagerly(values)
         if not any(_requires_gradient(each) for index in inputs for each in _tensors(values[index])):
             return operator(*values)
         rest, tensors = packing.split(values)
         if _is_compiling():
             tensors = _distinct(tensors)
-        node = nodes.open if torch._C._are_functorch_transforms_active() else nodes.traced
+        node = nodes.open if _is_transformed() else nodes.traced
         return node.apply(rest, *tensors)
+
+    dispatch_eagerly = torch.compiler.disable(dispatch, reason=f"fovea.torch.{name}: gradients through torch.vmap")
 
     def call(*given: Any) -> Any:
         values = tuple(autocast(given)) if _is_autocast_enabled() else given

@@ -228,6 +228,41 @@ def test_vmap_over_a_batch(case):
             near(one[index], other, 1e-5)
 
 
+def test_gradients_through_vmap():
+    """Where what is differentiated is outside of it: tensors within do not say that they require a gradient."""
+    grad, vmap = torch.func.grad, torch.vmap
+    q, k, v, weight = torch.randn(4, 3, 2, 2, 6, 8, generator=torch.Generator().manual_seed(0)).unbind(0)
+
+    def dense(q, k, v):
+        return fovea.torch.dense(q, k, v, causal=True)
+
+    def single(q, k, v):
+        return dense(q[None], k[None], v[None])[0]
+
+    def loss(function):
+        return lambda q, k, v: (function(q, k, v) * weight).sum()
+
+    expected = grad(loss(lambda *several: torch.stack([dense(*each) for each in zip(*several)])), (0, 1, 2))(q, k, v)
+    for function in (vmap(dense), vmap(vmap(single))):
+        for mine, theirs in zip(grad(loss(function), (0, 1, 2))(q, k, v), expected, strict=True):
+            near(mine, theirs, 1e-5)
+    for function in (vmap(dense), torch.compile(vmap(dense), backend="eager"), torch.compile(vmap(dense), backend="aot_eager")):
+        leaves = [each.clone().requires_grad_() for each in (q, k, v)]
+        loss(function)(*leaves).backward()
+        for leaf, theirs in zip(leaves, expected, strict=True):
+            near(leaf.grad, theirs, 1e-5)
+    shared = grad(lambda k: loss(vmap(dense, (0, None, None)))(q, k, v[0]))(k[0])
+    near(shared, grad(lambda k: loss(lambda q, k, v: torch.stack([dense(each, k, v) for each in q]))(q, k, v[0]))(k[0]), 1e-5)
+    with torch.no_grad():
+        near(torch.compile(vmap(dense), backend="eager", fullgraph=True)(q, k, v), vmap(dense)(q, k, v), 1e-6)
+    # What has none is refused there, too.
+    with pytest.raises(NotImplementedError, match="^dense: q has a tangent"):
+        torch.func.jvp(lambda q: vmap(dense)(q, k, v), (q,), (q,))
+    codebook = torch.randn(1, 4, 8)
+    with pytest.raises(RuntimeError, match="^vq: codebook requires a gradient"):
+        grad(lambda c: vmap(lambda q, k, v: fovea.torch.vq(q, k, v, c, block=2))(q, k, v).sum())(codebook)
+
+
 @EVERY
 def test_double_backward_is_refused(case):
     if not case.gradients:

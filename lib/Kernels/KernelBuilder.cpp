@@ -582,12 +582,21 @@ KernelBuilder::Values KernelBuilder::transpose(ValueRange rows) {
 }
 
 Value KernelBuilder::sumEach(ValueRange vectors) {
-  // As in a transposition, but what has been brought beside each other is added
-  // at once, so that every stage has half the vectors of the one before. Null
-  // vectors are zero.
+  Values all(vectors);
+  all.resize(lanes);
+  return addStages(all);
+}
+
+Value KernelBuilder::sumInLanes(ValueRange vectors) {
+  return addStages(vectors);
+}
+
+/// As in a transposition, but what has been brought beside each other is added
+/// at once, so that every stage has half the vectors of the one before. Null
+/// vectors are zero.
+Value KernelBuilder::addStages(ValueRange vectors) {
   int64_t laneElements = std::min<int64_t>(lanes, 128 / stateType.getWidth());
   Values current(vectors);
-  current.resize(lanes);
   for (int64_t group = 1; current.size() > 1; group *= 2) {
     SmallVector<int64_t> masks[2];
     for (bool high : {false, true})

@@ -207,8 +207,12 @@ public:
   /// The sums of at most `lanes` vectors over their elements: that of each in
   /// the lane of its number, and zeros behind.
   mlir::Value sumEach(mlir::ValueRange vectors);
+  /// The sums of as many vectors as a lane of 128 bits has elements over each
+  /// such lane: in every lane those of all vectors, in their order.
+  mlir::Value sumInLanes(mlir::ValueRange vectors);
 
 private:
+  mlir::Value addStages(mlir::ValueRange vectors);
   void setLanes(int64_t count);
 
   mlir::FloatType stateType;

@@ -30,6 +30,7 @@ StreamRowsKernel::StreamRowsKernel(StreamOp op, const KernelBuilder &builder,
                                    Options options)
     : op(op), b(builder), lanes(op.getTiles()->getLanes()),
       accumulators(options.numRegisters / 2),
+      splitVectors(options.splitVectors),
       // The head of a region is the same in all lanes only along the columns.
       mostRows(op.getScores().empty() ? kMaxRows : kColumnRows),
       maxRows(mostRows), isSoftmax(op.getWeighting() == Weighting::Softmax),
@@ -70,6 +71,8 @@ StreamRowsKernel::StreamRowsKernel(StreamOp op, const KernelBuilder &builder,
   // Eight accumulators just cover the latency of two multiply-adds a cycle:
   // with 16 registers twelve accumulate, and four hold operands.
   hasFewRegisters = options.numRegisters < 32;
+  usesLanes = splitVectors && dotsPairs() && !isLatent() &&
+              maxRows > kColumnRows / 2;
   rowTile = usesPairs ? kPairTile : kRowTile;
   rowAccumulators = hasFewRegisters ? 12 : 24;
   headBlock = getHeadBlock();

@@ -52,6 +52,7 @@ public:
   struct Options {
     bool manageCache;     // add prefetches
     int64_t numRegisters; // of vectors; half of them accumulate
+    bool splitVectors;    // half a vector in half the time
     bool bf16Pairs;       // multiply bf16 by the CPU's dot product of pairs
     bool amx;             // or by its AMX
   };
@@ -225,6 +226,10 @@ private:
   void scoreKeys(const Rows &keys, const Plane &target);
   void scoreAlongColumns(const Rows &keys, const Plane &target,
                          int64_t numRows);
+  // With four rows in each vector (StreamRowsLanes.cpp).
+  Value placeInLanes(Value row, Value column);
+  void packLanes();
+  void scoreInLanes(const Rows &keys, const Plane &target);
   void scoreAlongRows(const Rows &keys, const Rows &asked, const Plane &target);
   void scoreAlongRows(const Rows &keys, const Rows &asked, const Plane &target,
                       Value key, Value row, int64_t numKeys,
@@ -244,13 +249,19 @@ private:
   void packRowPairs();
   void copyNarrowRows();
   void scoreByPairs(const Rows &keys, const Plane &target);
+  std::pair<Value, Value> rowsOfPair(const Rows &values, Value key);
+  std::pair<Value, Value> pairValues(const Rows &values,
+                                     std::pair<Value, Value> rows, Value column,
+                                     bool onlyFinite);
   void packValuePairs(const Rows &values, bool onlyFinite);
   void packWeights(const Rows &values);
-  void roundWeights(const Rows &values);
+  void roundWeights(Value count);
+  void accumulatePairs(const Rows &values, bool onlyFinite);
   void askQuarter(const Rows &rows, int64_t quarter, Value key);
   void askHalf(const Rows &rows, Value key, Value read, int64_t count);
   Value viewRowPairs();
   Value getFirstPair();
+  void multiplyPairs(const Rows &values, bool onlyFinite);
   void accumulateByPairs(const Tile &tile);
 
   // Rows that lists name (StreamRowsLists.cpp).
@@ -306,6 +317,14 @@ private:
   void accumulatePanel(const Rows &values, Value firstKey, Value endKey,
                        Value row, int64_t numRows, Value column,
                        int64_t numVectors);
+  /// A turn of `numKeys` keys of the loop of one of `panels` panels, which has
+  /// `blockTurns` for the block of keys from `firstKey` on. The first rows ask
+  /// for lines.
+  struct PanelTurn {
+    Value key, firstKey, panel, isFirst, blockTurns;
+    int64_t panels, numKeys;
+  };
+  void askOfPanel(const Rows &values, const PanelTurn &turn, int64_t ahead);
   Value isFinite(Value values);
   void accumulateVisible(const Rows &values, bool onlyInfinite = false);
 
@@ -372,6 +391,7 @@ private:
   /// register tile.
   int64_t rowTile, rowAccumulators;
   bool hasFewRegisters; // 16 of vectors
+  bool splitVectors;    // as of Zen 4
   /// Key heads whose sets one task has, at most, and rows of a head of several.
   /// They go through a tile of keys one after the other.
   int64_t headBlock, headRows;
@@ -385,6 +405,9 @@ private:
   /// Whether pairs of bf16 are multiplied for what has vectors of rows, by AMX
   /// or, for what has vectors of columns, too, by vdpbf16ps.
   bool usesPairs, hasAMX;
+  /// Whether vectors along the columns have those of four rows where there are
+  /// eight.
+  bool usesLanes;
   /// Whether lists differ from query head to query head: then sets have one.
   bool hasListsOfHeads;
 

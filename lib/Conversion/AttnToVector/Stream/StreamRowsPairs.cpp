@@ -13,8 +13,8 @@
 //
 // Keys are read in place where they lie one behind the other. Values are copied
 // in pairs, and zeros fill up whole tiles. Weights are rounded and transposed.
-// Without AMX rows with vectors of columns, whose weights need no
-// transposition, have the second product, too.
+// Without AMX eight rows with vectors of columns have the second product, too:
+// their weights need no transposition, and values become pairs in registers.
 //
 // The passes over a tile divide the lines of the tiles to come among them: as
 // many as wait at once keep memory busy while others compute. The two products,
@@ -208,9 +208,18 @@ static Value keepFinite(KernelBuilder &b, Value values) {
   return vector::BitCastOp::create(b, values.getType(), kept);
 }
 
-/// Copies values in pairs: of each 32 columns the even ones before the odd
-/// ones, an order that shifts make. The outputs have it, too.
-void StreamRowsKernel::packValuePairs(const Rows &values, bool onlyFinite) {
+/// The rows of a key's values and the next one's. The last row of an odd number
+/// stands beside itself, with no weight.
+std::pair<StreamRowsKernel::Value, StreamRowsKernel::Value>
+StreamRowsKernel::rowsOfPair(const Rows &values, Value key) {
+  return {values.at(b, key), rowOf(values, b.add(key, 1))};
+}
+
+/// 32 columns of two rows of values as pairs: the even ones and the odd ones,
+/// an order that shifts make. The outputs have it, too.
+std::pair<StreamRowsKernel::Value, StreamRowsKernel::Value>
+StreamRowsKernel::pairValues(const Rows &values, std::pair<Value, Value> rows,
+                             Value column, bool onlyFinite) {
   VectorType type = getNarrow(b, kAMXDepth);
   auto bitsType = VectorType::get({lanes}, b.getI32Type());
   auto splat = [&](uint32_t bits) -> Value {
@@ -218,33 +227,36 @@ void StreamRowsKernel::packValuePairs(const Rows &values, bool onlyFinite) {
         b, DenseElementsAttr::get(bitsType, APInt(32, bits)));
   };
   Value sixteen = splat(16), low = splat(0xffff), high = splat(0xffff0000);
-  auto load = [&](Value row, Value column) -> Value {
+  auto load = [&](Value row) -> Value {
     Value part =
         vector::LoadOp::create(b, type, values.memref, ValueRange{row, column});
     if (onlyFinite)
       part = keepFinite(b, part);
     return vector::BitCastOp::create(b, bitsType, part);
   };
-  auto store = [&](Value bits, Value pair, Value column) {
-    Value pairs = vector::BitCastOp::create(b, type, bits);
-    vector::StoreOp::create(b, pairs, valuePairs,
-                            ValueRange{pair, b.mul(column, 2)});
+  auto asPairs = [&](Value bits) -> Value {
+    return vector::BitCastOp::create(b, type, bits);
   };
+  Value one = load(rows.first), other = load(rows.second);
+  Value even = arith::OrIOp::create(b, arith::AndIOp::create(b, one, low),
+                                    arith::ShLIOp::create(b, other, sixteen));
+  Value odd = arith::OrIOp::create(b, arith::ShRUIOp::create(b, one, sixteen),
+                                   arith::AndIOp::create(b, other, high));
+  return {asPairs(even), asPairs(odd)};
+}
+
+/// Copies values in pairs.
+void StreamRowsKernel::packValuePairs(const Rows &values, bool onlyFinite) {
+  VectorType type = getNarrow(b, kAMXDepth);
   auto pack = [&](Value key) {
-    // The last row of an odd number stands beside itself, with no weight.
-    Value first = values.at(b, key), second = rowOf(values, b.add(key, 1));
+    std::pair<Value, Value> rows = rowsOfPair(values, key);
     Value pair = b.div(key, 2);
-    for (int64_t c = 0; c < valueWidth; c += kAMXDepth) {
-      Value column = b.index(c);
-      Value one = load(first, column), other = load(second, column);
-      Value even =
-          arith::OrIOp::create(b, arith::AndIOp::create(b, one, low),
-                               arith::ShLIOp::create(b, other, sixteen));
-      Value odd =
-          arith::OrIOp::create(b, arith::ShRUIOp::create(b, one, sixteen),
-                               arith::AndIOp::create(b, other, high));
-      store(even, pair, column);
-      store(odd, pair, b.add(column, lanes));
+    for (int64_t column = 0; column < valueWidth; column += kAMXDepth) {
+      auto [even, odd] = pairValues(values, rows, b.index(column), onlyFinite);
+      vector::StoreOp::create(b, even, valuePairs,
+                              ValueRange{pair, b.index(2 * column)});
+      vector::StoreOp::create(b, odd, valuePairs,
+                              ValueRange{pair, b.index(2 * (column + lanes))});
     }
   };
   b.loop(b.index(0), values.count, kQuarters, [&](Value key) {
@@ -264,27 +276,53 @@ void StreamRowsKernel::packValuePairs(const Rows &values, bool onlyFinite) {
          });
 }
 
-/// Weights of rows one after the other, rounded; zeros fill up the depth.
-void StreamRowsKernel::roundWeights(const Rows &values) {
-  Value whole = b.mul(b.ceilDiv(values.count, lanes), lanes);
-  Value end = alignToDepth(b, values.count);
-  VectorType type = getNarrow(b, lanes);
-  // These rows are as many as a quarter of a tile's keys.
-  static_assert(kColumnRows == kShortPairTile / kQuarters);
-  int64_t ahead = getAhead(values, lanes);
+/// Rounds the weights of `count` keys where scores lie in rows.
+void StreamRowsKernel::roundWeights(Value count) {
   b.loop(b.index(0), paddedRows, 1, [&](Value row) {
-    if (ahead)
-      askRow(values, b.add(row, ahead));
-    auto store = [&](Value narrow, Value key) {
-      vector::StoreOp::create(b, narrow, narrowWeights, ValueRange{row, key});
-    };
-    b.loop(b.index(0), whole, lanes, [&](Value key) {
+    b.loop(b.index(0), count, lanes, [&](Value key) {
       Value wide = b.loadVector(scores.memref, scores.at(b, key, row));
-      store(arith::TruncFOp::create(b, type, wide), key);
+      Value narrow = arith::TruncFOp::create(b, getNarrow(b, lanes), wide);
+      vector::StoreOp::create(b, narrow, narrowWeights, ValueRange{row, key});
     });
-    b.loop(whole, end, lanes, [&](Value key) {
-      store(arith::ConstantOp::create(b, b.getZeroAttr(type)), key);
-    });
+  });
+}
+
+/// Adds all keys of a tile to the outputs of eight rows, with vectors of
+/// columns: 32 columns are 16 sums. Values become pairs in registers.
+void StreamRowsKernel::accumulatePairs(const Rows &values, bool onlyFinite) {
+  constexpr int64_t kPair = 2;
+  int64_t ahead = onlyFinite ? 0 : getAhead(values, kColumnRows);
+  PanelTurn turn;
+  turn.firstKey = b.index(0);
+  turn.isFirst = b.equal(turn.firstKey, turn.firstKey);
+  turn.panels = valueWidth / kAMXDepth;
+  turn.numKeys = kPair;
+  turn.blockTurns = b.div(tileKeys, kPair);
+  b.loop(b.index(0), b.index(valueWidth), kAMXDepth, [&](Value column) {
+    turn.panel = b.div(column, kAMXDepth);
+    Value columns[] = {column, b.add(column, lanes)};
+    Values initial;
+    for (int64_t row = 0; row < kColumnRows; ++row)
+      for (Value at : columns)
+        initial.push_back(b.loadVector(outputs, {b.index(row), at}));
+    auto addPair = [&](Value key, ValueRange running) {
+      turn.key = key;
+      if (ahead)
+        askOfPanel(values, turn, ahead);
+      auto [even, odd] =
+          pairValues(values, rowsOfPair(values, key), column, onlyFinite);
+      Values next;
+      for (int64_t row = 0; row < kColumnRows; ++row) {
+        Value weights =
+            broadcastPair(b, lanes, narrowWeights, {b.index(row), key});
+        for (Value pairs : {even, odd})
+          next.push_back(dotPairs(b, weights, pairs, running[next.size()]));
+      }
+      return next;
+    };
+    Values totals = b.loop(b.index(0), values.count, kPair, initial, addPair);
+    for (auto [i, total] : llvm::enumerate(totals))
+      b.storeVector(total, outputs, {b.index(i / 2), columns[i % 2]});
   });
 }
 
@@ -308,39 +346,16 @@ void StreamRowsKernel::packWeights(const Rows &values) {
   });
 }
 
-/// `accumulate` by AMX. Values that are not finite count as zeros first where
+/// `accumulate` by pairs. Values that are not finite count as zeros first where
 /// entries are removed, and are then added where they are read: so all sums
 /// add in one order.
 void StreamRowsKernel::accumulateByPairs(const Tile &tile) {
-  const SourceView &source = tile.source;
-  Rows values = rowsOf(tile, source.values);
-  alongColumns ? roundWeights(values) : packWeights(values);
-  // As keys are asked for.
-  int64_t ahead = getAhead(values, lanes);
-  auto askAhead = [&](const PairProduct::Step &step) {
-    if (!ahead)
-      return;
-    b.ifThen(b.equal(step.row, b.index(0)), [&] {
-      Value depth = alignToDepth(b, tile.count);
-      Value read = b.div(
-          b.add(b.mul(step.column, depth), b.mul(step.k, step.numColumns)),
-          kAMXDepth);
-      askHalf(values, b.add(b.div(tileKeys, 2), ahead), read, step.numColumns);
-    });
-  };
+  Rows values = rowsOf(tile, tile.source.values);
+  alongColumns ? roundWeights(values.count) : packWeights(values);
   auto multiply = [&](bool onlyFinite) {
-    packValuePairs(values, onlyFinite);
-    PairProduct product = startProduct();
-    product.left = narrowWeights;
-    product.leftRow = product.leftColumn = product.rightRow = b.index(0);
-    product.right = valuePairs;
-    product.sums = outputs;
-    product.sumsRow = b.index(0);
-    product.numRows = paddedRows;
-    product.numColumns = b.index(valueWidth);
-    product.depth = alignToDepth(b, tile.count);
-    product.addsToSums = true;
-    product.emit(b, askAhead);
+    if (!alongColumns)
+      return multiplyPairs(values, onlyFinite);
+    accumulatePairs(values, onlyFinite);
   };
   if (!tile.removesAny)
     return multiply(/*onlyFinite=*/false);
@@ -352,4 +367,32 @@ void StreamRowsKernel::accumulateByPairs(const Tile &tile) {
         markHidden(tile);
         accumulateVisible(values, /*onlyInfinite=*/true);
       });
+}
+
+/// The product of weights and of values that are copied in pairs.
+void StreamRowsKernel::multiplyPairs(const Rows &values, bool onlyFinite) {
+  packValuePairs(values, onlyFinite);
+  Value depth = alignToDepth(b, values.count);
+  PairProduct product = startProduct();
+  product.left = narrowWeights;
+  product.leftRow = product.leftColumn = product.rightRow = b.index(0);
+  product.right = valuePairs;
+  product.sums = outputs;
+  product.sumsRow = b.index(0);
+  product.numRows = paddedRows;
+  product.numColumns = b.index(valueWidth);
+  product.depth = depth;
+  product.addsToSums = true;
+  // As keys are asked for.
+  int64_t ahead = getAhead(values, lanes);
+  product.emit(b, [&](const PairProduct::Step &step) {
+    if (!ahead)
+      return;
+    b.ifThen(b.equal(step.row, b.index(0)), [&] {
+      Value read = b.div(
+          b.add(b.mul(step.column, depth), b.mul(step.k, step.numColumns)),
+          kAMXDepth);
+      askHalf(values, b.add(b.div(tileKeys, 2), ahead), read, step.numColumns);
+    });
+  });
 }

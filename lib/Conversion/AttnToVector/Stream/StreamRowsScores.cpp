@@ -190,7 +190,14 @@ void StreamRowsKernel::scoreKeys(const Rows &keys, const Plane &target) {
         b.ifThenElse(
             b.equal(paddedRows, b.index(2)),
             [&] { scoreAlongColumns(rows, target, 2); },
-            [&] { scoreAlongColumns(rows, target, 4); });
+            [&] {
+              if (!usesLanes)
+                return scoreAlongColumns(rows, target, 4);
+              b.ifThenElse(
+                  b.equal(paddedRows, b.index(kColumnRows)),
+                  [&] { scoreInLanes(rows, target); },
+                  [&] { scoreAlongColumns(rows, target, 4); });
+            });
       });
 }
 

@@ -142,8 +142,12 @@ double StreamRowsKernel::getScoreScale() {
 void StreamRowsKernel::packRows() {
   if (multipliesPairs())
     return packRowPairs();
-  if (dotsPairs())
+  if (dotsPairs() && !usesLanes)
     return copyNarrowRows();
+  if (dotsPairs())
+    return b.ifThenElse(
+        b.equal(paddedRows, b.index(kColumnRows)), [&] { packLanes(); },
+        [&] { copyNarrowRows(); });
   double scale = getScoreScale();
   int64_t whole = llvm::alignDown(width, lanes);
   auto at = [&](Value row, Value column) {

@@ -89,7 +89,10 @@ int64_t StreamRowsKernel::getValueRows(const Rows &values, int64_t numRows) {
     if (!ahead || panels == 1 || values.numbers)
       return kValueRows;
     int64_t rows = llvm::bit_floor<uint64_t>(ahead * panels / (panels - 1));
-    return std::clamp<int64_t>(rows, 8, kValueRows);
+    // Where lines come late this is not enough for its last rows.
+    bool isWide = getElementTypeOrSelf(values.memref) == b.getStateType();
+    return std::clamp<int64_t>(
+        rows, 8, splitVectors && isWide ? kNarrowValueRows : kValueRows);
   }
   if (getElementTypeOrSelf(values.memref) == b.getStateType())
     return kNarrowValueRows;
@@ -113,6 +116,37 @@ void StreamRowsKernel::accumulateRows(const Rows &values, int64_t numRows) {
            [&](Value column) { accumulateColumns(column, numVectors); });
     if (full != paddedValueWidth)
       accumulateColumns(b.index(full), (paddedValueWidth - full) / lanes);
+  });
+}
+
+/// The panels divide the lines of a block of rows among them: in order, or of
+/// listed rows those of each.
+void StreamRowsKernel::askOfPanel(const Rows &values, const PanelTurn &turn,
+                                  int64_t ahead) {
+  if (values.numbers || values.areShared) {
+    auto askPart = [&](const Rows &rows, int64_t before) {
+      int64_t own = getLinesPerRow(rows.memref);
+      int64_t perKey = llvm::divideCeil(own - before, turn.panels);
+      Value line = b.add(b.mul(turn.panel, perKey), before);
+      b.ifThen(b.both(turn.isFirst, b.less(line, b.index(own))), [&] {
+        for (int64_t i = 0; i < turn.numKeys; ++i)
+          askRow(rows, b.add(turn.key, ahead + i), line, perKey);
+      });
+    };
+    if (!values.areShared)
+      return askPart(values, 0);
+    Rows keys = values;
+    keys.memref = values.keys;
+    return b.ifThenElse(
+        values.areShared, [&] { askPart(keys, getSharedLines(keys.memref)); },
+        [&] { askPart(values, 0); });
+  }
+  int64_t perTurn = llvm::divideCeil(
+      turn.numKeys * getLinesPerRow(values.memref), turn.panels);
+  b.ifThen(turn.isFirst, [&] {
+    Value number = b.add(b.mul(turn.panel, turn.blockTurns),
+                         b.div(b.sub(turn.key, turn.firstKey), turn.numKeys));
+    ask(values, b.add(turn.firstKey, ahead), b.mul(number, perTurn), perTurn);
   });
 }
 
@@ -143,39 +177,18 @@ void StreamRowsKernel::accumulatePanel(const Rows &values, Value firstKey,
     }
     return next;
   };
-  // The panels divide the lines of a block of rows among them: in order, or of
-  // listed rows those of each.
   auto askAhead = [&](Value key) {
     if (!ahead)
       return;
-    int64_t panels = getNumPanels(numRows);
-    int64_t lines = getLinesPerRow(values.memref);
-    Value panel = b.div(column, accumulators / numRows * lanes);
-    Value isFirst = b.equal(row, b.index(0));
-    if (values.numbers || values.areShared) {
-      auto askPart = [&](const Rows &rows, int64_t before) {
-        int64_t own = getLinesPerRow(rows.memref);
-        int64_t perKey = llvm::divideCeil(own - before, panels);
-        Value line = b.add(b.mul(panel, perKey), before);
-        b.ifThen(b.both(isFirst, b.less(line, b.index(own))), [&] {
-          for (int64_t i = 0; i < kUnroll; ++i)
-            askRow(rows, b.add(key, ahead + i), line, perKey);
-        });
-      };
-      if (!values.areShared)
-        return askPart(values, 0);
-      Rows keys = values;
-      keys.memref = values.keys;
-      return b.ifThenElse(
-          values.areShared, [&] { askPart(keys, getSharedLines(keys.memref)); },
-          [&] { askPart(values, 0); });
-    }
-    int64_t perTurn = llvm::divideCeil(kUnroll * lines, panels);
-    b.ifThen(isFirst, [&] {
-      Value turn = b.add(b.mul(panel, getValueRows(values, numRows) / kUnroll),
-                         b.div(b.sub(key, firstKey), kUnroll));
-      ask(values, b.add(firstKey, ahead), b.mul(turn, perTurn), perTurn);
-    });
+    PanelTurn turn;
+    turn.key = key;
+    turn.firstKey = firstKey;
+    turn.panel = b.div(column, accumulators / numRows * lanes);
+    turn.isFirst = b.equal(row, b.index(0));
+    turn.panels = getNumPanels(numRows);
+    turn.numKeys = kUnroll;
+    turn.blockTurns = b.index(getValueRows(values, numRows) / kUnroll);
+    askOfPanel(values, turn, ahead);
   };
   Values totals =
       b.unrolledLoop(firstKey, endKey, kUnroll, initial, addKey, askAhead);

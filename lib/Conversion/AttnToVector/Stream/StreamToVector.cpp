@@ -43,7 +43,8 @@ static LogicalResult lowerStream(StreamOp op, OpBuilder &builder,
         .emit();
   return StreamRowsKernel(op, b,
                           {lowering.manageCache, lowering.cpu.numRegisters,
-                           lowering.cpu.bf16Pairs, lowering.cpu.amx})
+                           lowering.cpu.splitVectors, lowering.cpu.bf16Pairs,
+                           lowering.cpu.amx})
       .emit();
 }
 

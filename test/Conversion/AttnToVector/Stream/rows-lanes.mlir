@@ -1,0 +1,48 @@
+// RUN: fovea-opt %s --attn-set-target="vector-bits=512 num-registers=32 split-vectors bf16-pairs" --convert-attn-to-vector --canonicalize --cse | FileCheck %s
+// RUN: fovea-opt %s --attn-set-target="vector-bits=512 num-registers=32 bf16-pairs" --convert-attn-to-vector --canonicalize --cse | FileCheck %s --check-prefix=NONE
+// NONE-NOT: [0, 1, 2, 3, 4, 5, 6, 7, 0, 1,
+
+// Eight columns of a key are multiplied by those of four rows in one vector,
+// and by those of the four others: 16 sums for eight keys. Two stages add those
+// of four keys in lanes.
+// CHECK-LABEL: func.func @eight(
+// CHECK: :16 = scf.for
+// CHECK: vector.load %{{.+}} : memref<{{.+}}xbf16{{.*}}>, vector<8xbf16>
+// CHECK: vector.shuffle %{{.+}} [0, 1, 2, 3, 4, 5, 6, 7, 0, 1, {{.*}}] : vector<8xbf16>, vector<8xbf16>
+// CHECK-COUNT-16: x86vector.avx512.dot
+// CHECK: vector.shuffle %{{.+}} [0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13, 29]
+// CHECK: vector.extract_strided_slice %{{.+}} {offsets = [12], sizes = [4], strides = [1]}
+// CHECK: return
+func.func @eight(%q: memref<1x8x1x64xbf16>, %k: memref<1x1x512x64xbf16>, %o: memref<1x8x1x64xbf16>) {
+  attn.stream query(%q : memref<1x8x1x64xbf16>)
+      source(%k, %k : memref<1x1x512x64xbf16>, memref<1x1x512x64xbf16>) ranges [affine_map<(b)[rows, n] -> (0, rows)>]
+      outs(%o : memref<1x8x1x64xbf16>)
+      {scale = 1.0, tiles = #attn.tiles<query = 16, key = 128, lanes = 16, vectors = 1, keys = 8, columns = 8>}
+  return
+}
+
+// Rows of elements that are not multiplied in pairs are one after the other.
+// CHECK-LABEL: func.func @halves(
+// CHECK-NOT: [0, 1, 2, 3, 4, 5, 6, 7, 0, 1,
+// CHECK: return
+func.func @halves(%q: memref<1x8x1x64xf16>, %k: memref<1x1x512x64xf16>, %o: memref<1x8x1x64xf16>) {
+  attn.stream query(%q : memref<1x8x1x64xf16>)
+      source(%k, %k : memref<1x1x512x64xf16>, memref<1x1x512x64xf16>) ranges [affine_map<(b)[rows, n] -> (0, rows)>]
+      outs(%o : memref<1x8x1x64xf16>)
+      {scale = 1.0, tiles = #attn.tiles<query = 16, key = 128, lanes = 16, vectors = 1, keys = 8, columns = 8>}
+  return
+}
+
+// Blocks of values in f32 have 16 rows, others of these columns 64.
+// CHECK-LABEL: func.func @floats(
+// CHECK: scf.for %{{.+}} = %c0 to %{{.+}} step %c16 {
+// CHECK: :16 = scf.for %{{.+}} step %c2 iter_args
+// CHECK: vector.fma
+// CHECK: return
+func.func @floats(%q: memref<1x8x1x128xf32>, %k: memref<1x1x512x128xf32>, %o: memref<1x8x1x128xf32>) {
+  attn.stream query(%q : memref<1x8x1x128xf32>)
+      source(%k, %k : memref<1x1x512x128xf32>, memref<1x1x512x128xf32>) ranges [affine_map<(b)[rows, n] -> (0, rows)>]
+      outs(%o : memref<1x8x1x128xf32>)
+      {scale = 1.0, tiles = #attn.tiles<query = 16, key = 128, lanes = 16, vectors = 1, keys = 8, columns = 8>}
+  return
+}

@@ -71,8 +71,8 @@ StreamRowsKernel::StreamRowsKernel(StreamOp op, const KernelBuilder &builder,
   // Eight accumulators just cover the latency of two multiply-adds a cycle:
   // with 16 registers twelve accumulate, and four hold operands.
   hasFewRegisters = options.numRegisters < 32;
-  usesLanes = splitVectors && dotsPairs() && !isLatent() &&
-              maxRows > kColumnRows / 2;
+  usesLanes =
+      splitVectors && dotsPairs() && !isLatent() && maxRows > kColumnRows / 2;
   rowTile = usesPairs ? kPairTile : kRowTile;
   rowAccumulators = hasFewRegisters ? 12 : 24;
   headBlock = getHeadBlock();

@@ -184,11 +184,19 @@ static fovea_rt_status launchKernel(void *, void *function,
                                     const fovea_rt_gpu_launch_info *info,
                                     void *, char *text) {
   auto *kernel = static_cast<FoundKernel *>(function);
-  if (info->cluster[0] * info->cluster[1] * info->cluster[2] != 1)
+  Dim3 cluster = kernel->module->getCluster(kernel->name);
+  const int64_t *given = info->cluster;
+  bool isDemanded =
+      given[0] == cluster.x && given[1] == cluster.y && given[2] == cluster.z;
+  if (given[0] * given[1] * given[2] != 1 && !isDemanded)
     return report(text, FOVEA_RT_UNAVAILABLE,
                   Twine("kernel '") + info->name +
-                      "' is launched in clusters; those that are emulated "
-                      "are demanded by the kernel");
+                      "' is launched in clusters "
+                      "of " +
+                      Twine(given[0]) + " x " + Twine(given[1]) + " x " +
+                      Twine(given[2]) + " blocks, but demands " +
+                      Twine(cluster.x) + " x " + Twine(cluster.y) + " x " +
+                      Twine(cluster.z) + "; others are not emulated");
   int expected = kernel->module->getNumParams(kernel->name);
   if (info->num_params != expected)
     return report(text, FOVEA_RT_INVALID_ARGUMENT,

@@ -184,3 +184,8 @@ int fovea::simt::Module::getNumParams(StringRef kernel) const {
   auto it = impl->kernels.find(kernel);
   return it == impl->kernels.end() ? -1 : int(it->second->numParams);
 }
+
+Dim3 fovea::simt::Module::getCluster(StringRef kernel) const {
+  auto it = impl->kernels.find(kernel);
+  return it == impl->kernels.end() ? Dim3{1, 1, 1} : it->second->kernel.cluster;
+}

@@ -285,6 +285,15 @@ static StringRef getProducts() {
   return products;
 }
 
+/// How many blocks of threads may share tiles of keys, likewise.
+static StringRef getCluster() {
+  static const std::string cluster = [] {
+    const char *value = std::getenv("FOVEA_GPU_CLUSTER");
+    return std::string(value && *value ? value : "1");
+  }();
+  return cluster;
+}
+
 static llvm::Error buildPipeline(OpPassManager &pm,
                                  const CompileOptions &options,
                                  bool stopAtKernels) {
@@ -308,7 +317,11 @@ static llvm::Error buildPipeline(OpPassManager &pm,
       return llvm::createStringError("unknown FOVEA_GPU_PRODUCTS '" +
                                      getProducts() +
                                      "'; expected 'library' or 'loops'");
+    if (getCluster() != "1" && getCluster() != "2")
+      return llvm::createStringError(
+          "FOVEA_GPU_CLUSTER must be 1 or 2, but got '" + getCluster() + "'");
     NVVMPipelineOptions pipeline;
+    pipeline.cluster = getCluster() == "2" ? 2 : 1;
     pipeline.f32 = *f32;
     pipeline.products = *products;
     pipeline.raise = options.raise;

@@ -69,7 +69,9 @@ static void addKernelPasses(OpPassManager &pm, const GPUInfo &gpu,
   pm.addPass(bufferization::createEmptyTensorToAllocTensorPass());
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createCSEPass());
-  pm.addNestedPass<func::FuncOp>(attn::createSelectGPUTilesPass());
+  attn::SelectGPUTilesPassOptions tiles;
+  tiles.cluster = options.cluster;
+  pm.addNestedPass<func::FuncOp>(attn::createSelectGPUTilesPass(tiles));
   pm.addNestedPass<func::FuncOp>(attn::createTileStreamPass());
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createCSEPass());

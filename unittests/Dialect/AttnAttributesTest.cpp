@@ -107,6 +107,8 @@ TEST_F(AttnAttributesTest, SourceRefusesLocalBiasWithoutOneRange) {
 
 TEST_F(AttnAttributesTest, TilesCountQueryLanes) {
   EXPECT_EQ(TilesAttr::get(&context, 64, 32, 16, 4, 8, 4).getQueryLanes(), 64);
-  EXPECT_TRUE(succeeded(TilesAttr::verify(emitError(), 64, 32, 16, 4, 8, 4)));
-  EXPECT_FALSE(succeeded(TilesAttr::verify(emitError(), 64, 30, 16, 4, 8, 4)));
+  EXPECT_TRUE(
+      succeeded(TilesAttr::verify(emitError(), 64, 32, 16, 4, 8, 4, 1)));
+  EXPECT_FALSE(
+      succeeded(TilesAttr::verify(emitError(), 64, 30, 16, 4, 8, 4, 1)));
 }

@@ -67,12 +67,12 @@ protected:
   struct Call {
     fovea_rt_gpu_function *function;
     float *values;
-    int64_t mapped, count, numParams;
+    int64_t mapped, count, numParams, cluster;
   };
   /// Adds one to `count` of the `mapped` values.
   fovea_rt_status run(float *values, int64_t mapped, int64_t count,
-                      int64_t numParams = 2) {
-    Call call{&function, values, mapped, count, numParams};
+                      int64_t numParams = 2, int64_t cluster = 1) {
+    Call call{&function, values, mapped, count, numParams, cluster};
     void *args[] = {&call};
     return fovea_rt_invoke(
         [](void **args) {
@@ -82,8 +82,8 @@ protected:
               fovea_rt_gpu_map(queue, call.values, call.mapped * 4,
                                FOVEA_RT_GPU_READ | FOVEA_RT_GPU_WRITE);
           void *params[] = {&device, &call.count};
-          fovea_rt_gpu_launch(queue, call.function, 1, 1, 1, 128, 1, 1, 1, 1, 1,
-                              0, params, call.numParams);
+          fovea_rt_gpu_launch(queue, call.function, 1, 1, 1, 128, 1, 1,
+                              call.cluster, 1, 1, 0, params, call.numParams);
           fovea_rt_gpu_end(queue);
         },
         args);
@@ -120,6 +120,14 @@ TEST_F(GPUDriver, ChecksTheNumberOfParameters) {
   EXPECT_EQ(run(&value, 1, 1, 1), FOVEA_RT_INVALID_ARGUMENT);
   EXPECT_STREQ(fovea_rt_last_error(),
                "kernel 'add_one' has 2 parameters, but got 1");
+}
+
+TEST_F(GPUDriver, RefusesClustersThatKernelsDoNotDemand) {
+  float value = 0;
+  EXPECT_EQ(run(&value, 1, 1, 2, /*cluster=*/2), FOVEA_RT_UNAVAILABLE);
+  EXPECT_STREQ(fovea_rt_last_error(),
+               "kernel 'add_one' is launched in clusters of 2 x 1 x 1 blocks, "
+               "but demands 1 x 1 x 1; others are not emulated");
 }
 
 TEST_F(GPUDriver, ReportsCodeThatIsNotEmulated) {

@@ -122,6 +122,21 @@ func.func @named(%q: !q, %k: !k, %v: !k) -> !q {
   return %r : !q
 })"};
 
+/// Two heads that share keys: blocks of a cluster copy halves of tiles for each
+/// other, of which masks cut some, and the last half has no row.
+constexpr Example kClusters = {70, 200, 2, false, R"(
+!q = tensor<1x2x70x64xf16>
+!k = tensor<1x1x200x64xf16>
+func.func @clusters(%q: !q, %k: !k, %v: !k) -> !q {
+  %init = tensor.empty() : !q
+  %r = attn.stream query(%q : !q) source(%k, %v : !k, !k)
+      ranges [affine_map<(b)[rows, n] -> (0, rows)>] mask <causal>
+      outs(%init : !q) {scale = 0.125 : f64,
+          tiles = #attn.tiles<query = 64, key = 32, lanes = 64, vectors = 1,
+              keys = 8, columns = 8, cluster = 2>} -> !q
+  return %r : !q
+})"};
+
 /// So many listed rows that the places of their numbers are taken again.
 constexpr Example kManyNamed = {130, 450, 1, false, R"(
 !q = tensor<1x1x130x64xf16>
@@ -229,6 +244,18 @@ TEST_P(SM90a, EveryInstructionIsMissed) {
   // Nothing writes registers between two of them; ptxas wants both.
   expectMissed("wgmma.fence", {2});
   expectMissed("wgmma.wait");
+}
+
+TEST_P(SM90a, EveryInstructionOfClustersIsMissed) {
+  example = kClusters;
+  spoiledValues = {};
+  expectMissed("mbarrier.init.shared");
+  // Of halves, and what stores results.
+  expectMissed("cp.async.bulk");
+  // To the own block and to the other one.
+  expectMissed("mbarrier.arrive");
+  // Before barriers of the other block are used, and after.
+  expectMissed("barrier.cluster");
 }
 
 TEST_P(SM90a, EveryVoteIsMissed) {

@@ -74,6 +74,7 @@ class Kernel:
     moves: int
     spills: int
     consumers: int  # warpgroups
+    cluster: int  # blocks that share tiles
     loaded: Result
     results: dict[str, Result]
 
@@ -82,7 +83,7 @@ class Kernel:
 
     def get_load(self, machine: Machine) -> float:
         """Bytes of tiles that a multiprocessor asks for in a cycle."""
-        return (self.shape.key_bytes + self.shape.value_bytes) / self.results[machine.name].cycles
+        return (self.shape.key_bytes + self.shape.value_bytes) / self.cluster / self.results[machine.name].cycles
 
     def get_teraflops(self, machine: Machine) -> float:
         return self.get_rate(self.results[machine.name])
@@ -136,11 +137,12 @@ def measure_cubin(programs: Programs, cubin: Path) -> list[Kernel]:
         warps = (512 - counts[0]) // counts[-1] if counts else 1
         by_threads = any(x.name == "LDGSTS" for x in instructions)
         copies = find_copies(code)
+        cluster = 2 if any(x.name == "UTMALDG" and "MULTICAST" in x.opcode for x in instructions) else 1
         kernels.append(Kernel(
             name=name, shape=Shape.of(body), instructions=collections.Counter(x.name for x in body),
             moves=sum(bool(re.match(r"(MOV|IMAD\.MOV\S*) R\d+, (RZ, RZ, )?R\d+$", x.bare)) for x in body),
             spills=sum(x.name in ("LDL", "STL") for x in instructions),
-            consumers=warps, loaded=simulate(body, NEAR, is_loaded=False, warps=warps),
-            results={machine.name: simulate(body, machine, by_threads=by_threads, copies=copies, warps=warps)
+            consumers=warps, cluster=cluster, loaded=simulate(body, NEAR, is_loaded=False, warps=warps, cluster=cluster),
+            results={machine.name: simulate(body, machine, by_threads=by_threads, copies=copies, warps=warps, cluster=cluster)
                      for machine in (NEAR, MIDDLE, FAR, ALL)}))
     return kernels

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import collections
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sass import Instruction
 
@@ -31,6 +31,7 @@ PIPES |= {name: ("alu", 2) for name in (
 LATENCIES = {"MUFU": 19, "SHFL": 24, "LDS": 30, "R2UR": 14, "S2R": 25, "VOTEU": 12}
 OPERANDS_READ = 12
 TRY_WAIT, WAKE, ARRIVE, BARRIER = 36, 43, 52, 30
+ARRIVE_THERE = 180  # at the barrier of another block of a cluster
 TMA_ISSUE, BACK_EDGE = 33, 12
 PRODUCT_START = 10
 SHARED_BYTES = 128  # of shared memory in a cycle
@@ -54,6 +55,12 @@ class Machine:
 NEAR, MIDDLE, FAR = Machine("L2", 460, 170), Machine("middle", 600, 64), Machine("HBM", 800, 48, tail=56)
 # What the second-level cache gives to each multiprocessor when all of them load.
 ALL = Machine("all", 600, 33)
+
+
+def share(machine: Machine, cluster: int) -> Machine:
+    """What each of `cluster` blocks gets that load parts of every tile for one another: as many times
+    what the cache gives, and no more than a multiprocessor takes."""
+    return machine if cluster == 1 else replace(machine, rate=min(cluster * machine.rate, max(machine.rate, MIDDLE.rate)))
 
 
 @dataclass
@@ -157,7 +164,8 @@ class Producer:
     one, each when the warps that read its place are done."""
 
     def __init__(self, shape: Shape, machine: Machine, is_joint: bool, by_threads: bool, copies: Copies | None,
-                 readers: int):
+                 readers: int, cluster: int):
+        self.arrival = ARRIVE if cluster == 1 else ARRIVE_THERE
         self.copies, self.left, self.ready, self.keys_arrive = copies, 0, 0.0, 0.0
         self.machine, self.is_joint, self.readers, self.stages = machine, is_joint, readers, shape.stages
         self.bytes = {"keys": shape.key_bytes, "values": shape.value_bytes}
@@ -175,7 +183,7 @@ class Producer:
         self.proceed()
 
     def arrive(self, kind: str, tile: int, time: float) -> None:
-        self.free[kind, tile].append(time + ARRIVE)
+        self.free[kind, tile].append(time + self.arrival)
         self.proceed()
 
     def issue(self, time: int) -> bool:
@@ -255,14 +263,14 @@ def name_barriers(body: list[Instruction]) -> dict[int, str]:
 
 def simulate(body: list[Instruction], machine: Machine, *, by_threads: bool = False, copies: Copies | None = None,
              is_loaded: bool = True, tiles: int = 40, warps: int = 2, offset: int = 300,
-             back_edge: int = BACK_EDGE) -> Result:
+             back_edge: int = BACK_EDGE, cluster: int = 1) -> Result:
     """Cycles of an iteration. Without `is_loaded` tiles are always there. Warps start `offset`
     cycles apart. Threads load the keys or the values of some tiles `by_threads`, and all tiles with
-    `copies`."""
+    `copies`. The blocks of a `cluster` keep step."""
     shape, names = Shape.of(body), name_barriers(body)
     waits = {name for at, name in names.items() if "PHASECHK" in body[at].opcode}
     is_joint = "values" not in waits
-    producer = Producer(shape, machine, is_joint, by_threads, copies, warps)
+    producer = Producer(shape, share(machine, cluster), is_joint, by_threads, copies, warps, cluster)
     running = [Warp(ready=number * offset) for number in range(warps)]
     # Turns that the warpgroups have got: the first has one before the loop.
     turns: list[list[int]] = [[0] if number == 0 else [] for number in range(warps)]

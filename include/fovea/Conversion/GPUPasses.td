@@ -51,7 +51,14 @@ def SelectGPUTilesPass
     warpgroup and `vectors` the number of them wherever the stream's products are
     narrow and its shapes allow it: see docs/GPU.md. Every decision is a remark of
     category `attn-select-gpu-tiles`.
+
+    With `cluster=2`, blocks of warpgroups for two heads that share keys are a cluster wherever `H / G` is even and
+    a stream has no more than keys and values, in ranges of rows: each copies half of every tile to both. Other
+    streams keep single blocks. For 8 heads on 2, `#attn.tiles<query = 128, key = 128, lanes = 64, vectors = 2,
+    keys = 8, columns = 8>` gets `cluster = 2`.
   }];
+  let options = [Option<"cluster", "cluster", "int64_t", /*default=*/"1",
+                        "most blocks that share tiles of keys, 1 or 2">];
   let dependentDialects = ["::fovea::attn::AttnDialect"];
 }
 
@@ -143,7 +150,8 @@ def MergeGPUModulesPass : Pass<"attn-merge-gpu-modules", "::mlir::ModuleOp"> {
   let summary = "move all kernels to one GPU module";
   let description = [{
     Outlining makes a `gpu.module` for every kernel. One for all is one text of PTX
-    and is loaded once.
+    and is loaded once. Kernels that are launched in clusters demand them:
+    `known_cluster_size`.
   }];
   let dependentDialects = ["::mlir::gpu::GPUDialect"];
 }

@@ -56,6 +56,9 @@ public:
   /// Number of parameters of a kernel; -1 if there is no such kernel.
   int getNumParams(llvm::StringRef kernel) const;
 
+  /// Blocks of a cluster that a kernel demands.
+  Dim3 getCluster(llvm::StringRef kernel) const;
+
 private:
   struct Impl;
   explicit Module(std::unique_ptr<Impl> impl);

@@ -50,6 +50,10 @@ struct NVVMPipelineOptions : mlir::PassPipelineOptions<NVVMPipelineOptions> {
       llvm::cl::desc("what computes products of matrices around attention"),
       llvm::cl::init(attn::MatrixProducts::Library),
       attn::getMatrixProductsValues()};
+  Option<int64_t> cluster{
+      *this, "cluster",
+      llvm::cl::desc("most blocks of sm_90a that share tiles of keys, 1 or 2"),
+      llvm::cl::init(1)};
   Option<bool> emulate{*this, "emulate",
                        llvm::cl::desc("run kernels in the emulator"),
                        llvm::cl::init(false)};

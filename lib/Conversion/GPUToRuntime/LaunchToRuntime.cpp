@@ -282,8 +282,9 @@ LogicalResult LaunchToRuntimePass::lower(gpu::LaunchFuncOp op) {
        {op.getGridSizeOperandValues(), op.getBlockSizeOperandValues()})
     for (Value extent : {dim.x, dim.y, dim.z})
       operands.push_back(toI64(extent));
-  for (int dim = 0; dim < 3; ++dim)
-    operands.push_back(toI64(Value())); // no clusters
+  for (Value extent :
+       {op.getClusterSizeX(), op.getClusterSizeY(), op.getClusterSizeZ()})
+    operands.push_back(toI64(extent)); // 1 without clusters
   Value sharedBytes = op.getDynamicSharedMemorySize();
   operands.push_back(
       sharedBytes ? toI64(sharedBytes)

@@ -20,6 +20,7 @@ namespace {
 struct MergeGPUModulesPass
     : fovea::attn::impl::MergeGPUModulesPassBase<MergeGPUModulesPass> {
   void runOnOperation() override {
+    getOperation().walk(demandCluster);
     SmallVector<gpu::GPUModuleOp> modules(
         getOperation().getOps<gpu::GPUModuleOp>());
     if (modules.size() < 2)
@@ -42,6 +43,21 @@ struct MergeGPUModulesPass
       if (SymbolRefAttr kernel = renamed.lookup(op.getKernel()))
         op.setKernelAttr(kernel);
     });
+  }
+
+  /// Makes a kernel demand the clusters that it is launched in.
+  static void demandCluster(gpu::LaunchFuncOp op) {
+    if (!op.hasClusterSize())
+      return;
+    gpu::KernelDim3 size = op.getClusterSizeOperandValues();
+    SmallVector<int32_t> extents;
+    for (Value extent : {size.x, size.y, size.z})
+      if (std::optional<int64_t> constant = getConstantIntValue(extent))
+        extents.push_back(*constant);
+    if (extents.size() == 3)
+      cast<gpu::GPUFuncOp>(
+          SymbolTable::lookupNearestSymbolFrom(op, op.getKernel()))
+          .setKnownClusterSize(extents);
   }
 
   static SymbolRefAttr getReference(gpu::GPUModuleOp module, StringRef kernel) {

@@ -41,16 +41,28 @@ LogicalResult fovea::attn::verifyGPUWidths(Operation *op, ValueRange operands,
 
 gpu::LaunchOp fovea::attn::createLaunch(OpBuilder &builder, Location loc,
                                         Value numBlocks, int64_t numThreads,
-                                        int64_t sharedBytes) {
+                                        int64_t sharedBytes, int64_t cluster) {
   KernelBuilder b(loc, builder, builder.getF32Type(), /*lanes=*/0);
   Value one = b.index(1);
   Value shared;
   if (sharedBytes)
     shared = arith::ConstantOp::create(b, b.getI32IntegerAttr(sharedBytes));
-  auto launch = gpu::LaunchOp::create(b, numBlocks, one, one,
-                                      b.index(numThreads), one, one, shared);
+  Value clusterSize, clusterOne;
+  if (cluster > 1) {
+    clusterSize = b.index(cluster);
+    clusterOne = one;
+  }
+  auto launch = gpu::LaunchOp::create(
+      b, numBlocks, one, one, b.index(numThreads), one, one, shared,
+      /*asyncTokenType=*/Type(), /*asyncDependencies=*/{},
+      /*workgroupAttributions=*/{}, /*privateAttributions=*/{}, clusterSize,
+      clusterOne, clusterOne);
+  // Numbers of clusters, which the builder of the operation leaves out.
+  Block &body = launch.getBody().front();
+  while (body.getNumArguments() < launch.getNumConfigRegionAttributes())
+    body.addArgument(b.getIndexType(), loc);
   OpBuilder::InsertionGuard guard(builder);
-  builder.setInsertionPointToStart(&launch.getBody().front());
+  builder.setInsertionPointToStart(&body);
   gpu::TerminatorOp::create(builder, loc);
   return launch;
 }
@@ -109,8 +121,8 @@ void fovea::attn::emitRowDots(KernelBuilder &b, Value left, Value right,
 }
 
 gpu::LaunchOp fovea::attn::launchForall(scf::ForallOp forall,
-                                        int64_t numThreads,
-                                        int64_t sharedBytes) {
+                                        int64_t numThreads, int64_t sharedBytes,
+                                        LoopCluster cluster) {
   OpBuilder builder(forall);
   Location loc = forall.getLoc();
   KernelBuilder b(loc, builder, builder.getF32Type(), /*lanes=*/0);
@@ -125,12 +137,24 @@ gpu::LaunchOp fovea::attn::launchForall(scf::ForallOp forall,
     counts.push_back(b.div(b.sub(b.add(length, step), b.index(1)), step));
     total = b.mul(total, counts.back());
   }
-  gpu::LaunchOp launch = createLaunch(b, loc, total, numThreads, sharedBytes);
+  gpu::LaunchOp launch =
+      createLaunch(b, loc, total, numThreads, sharedBytes, cluster.size);
 
   b.setInsertionPointToStart(&launch.getBody().front());
   IRMapping mapping;
+  // The blocks of a cluster have consecutive numbers.
+  KernelBuilder::Values extents(counts);
+  if (cluster.size > 1) {
+    extents[cluster.dim] = b.div(extents[cluster.dim], b.index(cluster.size));
+    extents.push_back(b.index(cluster.size));
+  }
   KernelBuilder::Values numbers =
-      splitNumber(b, launch.getBlockIds().x, counts);
+      splitNumber(b, launch.getBlockIds().x, extents);
+  if (cluster.size > 1) {
+    Value rank = numbers.pop_back_val();
+    numbers[cluster.dim] =
+        b.add(b.mul(numbers[cluster.dim], cluster.size), rank);
+  }
   numbers.back() = b.sub(b.sub(counts.back(), numbers.back()), b.index(1));
   for (auto [iv, low, number, step] :
        llvm::zip(forall.getInductionVars(), lows, numbers, steps))

@@ -108,6 +108,24 @@ void WarpgroupBuilder::arrive(Value barrier) {
   NVVM::MBarrierArriveOp::create(b, b.getI64Type(), barrier, /*count=*/Value());
 }
 
+void WarpgroupBuilder::arriveAt(Value barrier, Value rank) {
+  Value there = NVVM::MapaOp::create(
+      b, LLVM::LLVMPointerType::get(b.getContext(), kSharedCluster), barrier,
+      rank);
+  NVVM::MBarrierArriveOp::create(b, /*res=*/Type(), there, /*count=*/Value(),
+                                 NVVM::MemScopeKind::CLUSTER);
+}
+
+Value WarpgroupBuilder::getRank() {
+  return NVVM::ClusterId::create(b, b.getI32Type());
+}
+
+void WarpgroupBuilder::meetCluster() {
+  // Threads of a warp may come here one by one.
+  NVVM::ClusterArriveOp::create(b, /*aligned=*/UnitAttr());
+  NVVM::ClusterWaitOp::create(b, /*aligned=*/UnitAttr());
+}
+
 void WarpgroupBuilder::arriveAfterCopies(Value barrier) {
   NVVM::CpAsyncMBarrierArriveOp::create(b, barrier, /*noinc=*/true);
 }
@@ -167,11 +185,15 @@ void WarpgroupBuilder::copyBytes(Value target, Value memref, ValueRange at,
 }
 
 void WarpgroupBuilder::copyBox(Value target, Value tensorMap, Value barrier,
-                               ValueRange position) {
+                               ValueRange position, int64_t cluster) {
   Value to = castSpace(b, target, kSharedCluster);
+  Value blocks;
+  if (cluster > 1)
+    blocks = arith::ConstantOp::create(
+        b, b.getI16IntegerAttr(llvm::maskTrailingOnes<uint16_t>(cluster)));
   NVVM::CpAsyncBulkTensorGlobalToSharedClusterOp::create(
       b, to, tensorMap, position, barrier, /*im2colOffsets=*/ValueRange(),
-      /*multicastMask=*/Value(), /*l2CacheHint=*/Value(),
+      /*multicastMask=*/blocks, /*l2CacheHint=*/Value(),
       NVVM::TMALoadMode::TILE, /*isCTAOnly=*/false, /*group=*/nullptr,
       /*predicate=*/Value());
 }
@@ -190,9 +212,9 @@ void WarpgroupBuilder::forEachBox(
 
 void WarpgroupBuilder::copyBoxes(Value target, Value tensorMap, Value barrier,
                                  ValueRange position, int64_t rows,
-                                 int64_t columns) {
+                                 int64_t columns, int64_t cluster) {
   forEachBox(target, position, rows, columns, [&](Value box, ValueRange at) {
-    copyBox(box, tensorMap, barrier, at);
+    copyBox(box, tensorMap, barrier, at, cluster);
   });
 }
 

@@ -28,6 +28,29 @@ module attributes {gpu.container_module} {
 
 // -----
 
+// The runtime gets the extents of clusters.
+// CHECK-LABEL: func.func @clusters
+// CHECK: %[[TWO:.*]] = arith.constant 2 : index
+// CHECK: %[[SIZE:.*]] = arith.index_cast %[[TWO]] : index to i64
+// CHECK: llvm.call @fovea_rt_gpu_launch(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %[[SIZE]],
+module attributes {gpu.container_module} {
+  llvm.func @fovea_rt_gpu_begin(i32) -> !llvm.ptr
+  func.func @clusters(%n: index, %kind: i32) {
+    %queue = llvm.call @fovea_rt_gpu_begin(%kind) : (i32) -> !llvm.ptr
+    %one = arith.constant 1 : index
+    %two = arith.constant 2 : index
+    gpu.launch_func @kernels::@work clusters in (%two, %one, %one) blocks in (%n, %one, %one) threads in (%n, %one, %one)
+    return
+  }
+  gpu.module @kernels attributes {attn.ptx = "text", attn.bitcode = "code", attn.capability = 90 : i32} {
+    llvm.func @work() attributes {gpu.kernel, nvvm.kernel} {
+      llvm.return
+    }
+  }
+}
+
+// -----
+
 // expected-error@+1 {{'gpu.module' op has no code; run --fovea-serialize-gpu-modules first}}
 gpu.module @kernels {
   llvm.func @work() attributes {gpu.kernel, nvvm.kernel} {

@@ -31,10 +31,11 @@ mlir::LogicalResult verifyGPUWidths(mlir::Operation *op,
                                     mlir::ValueRange operands,
                                     int64_t most = kMaxHeadWidth);
 
-/// A launch of `numBlocks` blocks in a row, with an empty body.
+/// A launch of `numBlocks` blocks in a row, with an empty body; in clusters of
+/// `cluster` blocks each, which must divide them.
 mlir::gpu::LaunchOp createLaunch(mlir::OpBuilder &builder, mlir::Location loc,
                                  mlir::Value numBlocks, int64_t numThreads,
-                                 int64_t sharedBytes);
+                                 int64_t sharedBytes, int64_t cluster = 1);
 
 /// A parallel loop over the points of a grid, which --attn-loops-to-gpu makes a
 /// kernel of one thread for each point.
@@ -57,10 +58,17 @@ KernelBuilder::Values beginBlocks(GPUKernelBuilder &builder,
 void emitRowDots(KernelBuilder &builder, mlir::Value left, mlir::Value right,
                  double factor, mlir::Value dots, mlir::Value minus = {});
 
+/// Iterations of a parallel loop that are neighbours in one dimension, as many
+/// as divide its extent: the blocks of a cluster.
+struct LoopCluster {
+  unsigned dim = 0;
+  int64_t size = 1;
+};
+
 /// Replaces a parallel loop on memrefs by a launch whose blocks run one
 /// iteration each, with all their threads.
 mlir::gpu::LaunchOp launchForall(mlir::scf::ForallOp forall, int64_t numThreads,
-                                 int64_t sharedBytes);
+                                 int64_t sharedBytes, LoopCluster cluster = {});
 
 } // namespace fovea::attn
 

@@ -72,6 +72,8 @@ public:
   /// To be called once after all barriers are there, before they are used.
   void publishBarriers();
   void arrive(Value barrier);
+  /// Arrives at the barrier that lies there in block `rank` of the cluster.
+  void arriveAt(Value barrier, Value rank);
   void arriveExpecting(Value barrier, int64_t bytes);
   /// Arrives when all copies that this thread started by copyAsync have
   /// arrived. What it wrote otherwise, another arrival must order.
@@ -85,13 +87,22 @@ public:
   void awaitTurn(Value group);
   void giveTurn(Value group);
 
-  /// Copies the box of a tensor at `position`, innermost axis first.
+  // Blocks of a cluster.
+  /// The number of this block.
+  Value getRank();
+  /// Waits for all threads of all blocks, and orders what they read and write.
+  void meetCluster();
+
+  /// Copies the box of a tensor at `position`, innermost axis first: to the
+  /// same place of each of `cluster` blocks, and tells the barrier there.
   void copyBox(Value target, Value tensorMap, Value barrier,
-               mlir::ValueRange position);
-  /// Copies `rows` rows of narrow numbers, `columns` wide, from `position` on,
-  /// outermost axis first. What the tensor does not have becomes zero.
+               mlir::ValueRange position, int64_t cluster = 1);
+  /// Copies rows of narrow numbers, as many as boxes have and `columns` wide,
+  /// from `position` on, outermost axis first. Boxes begin `rows` rows after
+  /// one another. What the tensor does not have becomes zero.
   void copyBoxes(Value target, Value tensorMap, Value barrier,
-                 mlir::ValueRange position, int64_t rows, int64_t columns);
+                 mlir::ValueRange position, int64_t rows, int64_t columns,
+                 int64_t cluster = 1);
   /// Copies `bytes` consecutive bytes of global memory from `at` on. Both are
   /// multiples of 16.
   void copyBytes(Value target, Value memref, mlir::ValueRange at, Value barrier,

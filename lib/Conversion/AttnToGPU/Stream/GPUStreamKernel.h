@@ -94,6 +94,11 @@ private:
 /// compute a stream.
 bool canUseWarpgroups(StreamOp op);
 
+/// Why blocks for two heads of queries cannot share all tiles of keys and
+/// values of a stream, as a cluster does; empty if they can. Blocks for the
+/// same queries of heads that share keys read the same tiles in the same order.
+std::string getClusterProblem(StreamOp op);
+
 /// Keys of the tiles whose products with relative keys tensor cores have.
 constexpr int64_t kRelativeTile = 64;
 /// Whether they have, with the tiles of the operation. Other kernels multiply
@@ -116,6 +121,9 @@ struct TensorMaps {
   };
   TensorMap query, output;
   llvm::SmallVector<Source> sources;
+  /// Blocks of a cluster, which copy parts of each tile for one another. Boxes
+  /// of keys and values have the rows of a part.
+  int64_t cluster = 1;
 };
 
 /// A buffer of `factor` times the products of biases of queries [H, D] and

@@ -161,8 +161,15 @@ void GPUStreamWarpgroups::copyOperand(const Tile &tile, unsigned index,
       // Copies of rows may have been there before.
       if (boxes.hasRows)
         w.publishWrites();
-      copyBoxes(ofStage(boxes.address, stage, boxes.bytes), map, full, tile.row,
-                k.keyTile, boxes.columns, block);
+      Value target = ofStage(boxes.address, stage, boxes.bytes);
+      Value row = tile.row;
+      if (cluster > 1) {
+        Value part = b.mul(w.getRank(), k.keyTile / cluster);
+        target = w.advance(target, b.mul(part, kBoxBytes));
+        row = b.add(row, part);
+      }
+      copyBoxes(target, map, full, row, k.keyTile, boxes.columns, block,
+                cluster);
     });
   };
   if (!map.map || !hasRows)
@@ -173,16 +180,17 @@ void GPUStreamWarpgroups::copyOperand(const Tile &tile, unsigned index,
     b.ifThenElse(tile.isTable, [&] { byRows(true); }, byBoxes);
 }
 
-/// Copies `numRows` rows from `row` of an operand on; what it does not have
-/// becomes zero.
+/// Copies rows from `row` of an operand on, to boxes of `numRows` rows in
+/// `cluster` blocks; what it does not have becomes zero.
 void GPUStreamWarpgroups::copyBoxes(Value target, const TensorMap &map,
                                     Value barrier, Value row, int64_t numRows,
-                                    int64_t columns, Value block) {
+                                    int64_t columns, Value block,
+                                    int64_t cluster) {
   Values at = map.offsets;
   at[at.size() - 2] = b.add(at[at.size() - 2], row);
   if (block)
     at[at.size() - 3] = b.add(at[at.size() - 3], block);
-  w.copyBoxes(target, map.map, barrier, at, numRows, columns);
+  w.copyBoxes(target, map.map, barrier, at, numRows, columns, cluster);
 }
 
 void GPUStreamWarpgroups::storeTile(const Tile &tile, Value slot) {

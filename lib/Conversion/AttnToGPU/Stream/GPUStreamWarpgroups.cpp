@@ -54,7 +54,7 @@ void GPUStreamLayout::placeBoxes(int64_t queryRows, int64_t keyRows,
 GPUStreamWarpgroups::GPUStreamWarpgroups(GPUStreamKernel &kernel,
                                          const TensorMaps &maps)
     : k(kernel), b(kernel.b), w(kernel.b), maps(maps),
-      numConsumers(kernel.tiles.getVectors()),
+      numConsumers(kernel.tiles.getVectors()), cluster(maps.cluster),
       sharesTiles(kernel.segments.size() > 1 || kernel.scalesScores ||
                   kernel.hasLists) {
   for (const GPUStreamKernel::Segment &segment : k.segments) {
@@ -99,11 +99,16 @@ void GPUStreamWarpgroups::emit() {
         int64_t copies = boxes->hasRows ? kWarpgroupSize : 0;
         w.initBarrier(w.advance(boxes->full, 8 * stage),
                       isAlone ? 1 : copies + 4);
-        w.initBarrier(w.advance(boxes->free, 8 * stage), numConsumers * 4);
+        w.initBarrier(w.advance(boxes->free, 8 * stage),
+                      cluster * numConsumers * 4);
       }
     w.publishBarriers();
   });
-  b.barrier();
+  // No block arrives at barriers of another one before they are there.
+  if (cluster > 1)
+    w.meetCluster();
+  else
+    b.barrier();
   WarpgroupRegisters registers = isAlone ? kRegistersAlone : kRegistersTogether;
   int64_t firstProducer = numConsumers * kWarpgroupSize;
   b.ifThenElse(
@@ -121,6 +126,9 @@ void GPUStreamWarpgroups::emit() {
             produce();
         });
       });
+  // Nor after they have gone with their block.
+  if (cluster > 1)
+    w.meetCluster();
 }
 
 void GPUStreamWarpgroups::placeBoxes(Boxes &boxes, int64_t offset,
@@ -181,10 +189,17 @@ void GPUStreamWarpgroups::awaitOperand(const Boxes &boxes, Value number) {
     w.publishWrites();
 }
 
-/// Says that this warp has read tile `number`.
+/// Says that this warp has read tile `number`: to each block that copies parts
+/// of the next one to its place, by a lane of its own.
 void GPUStreamWarpgroups::setFree(const Boxes &boxes, Value number) {
-  b.ifThen(b.equal(b.lane(), b.i32(0)),
-           [&] { w.arrive(ofStage(boxes.free, getStage(number), 8)); });
+  auto barrier = [&] { return ofStage(boxes.free, getStage(number), 8); };
+  if (cluster == 1)
+    b.ifThen(b.equal(b.lane(), b.i32(0)), [&] { w.arrive(barrier()); });
+  else
+    b.ifThen(b.less(b.lane(), b.i32(cluster)), [&] {
+      // Not ahead of the branch, where lanes have numbers of no block.
+      w.arriveAt(barrier(), b.recompute(b.lane()));
+    });
 }
 
 void GPUStreamWarpgroups::consume() {

@@ -37,6 +37,10 @@
 // before the next tile's are started. So whoever multiplies such rows brings
 // them to the asynchronous proxy.
 //
+// Blocks of a cluster, for heads that share keys, copy equal parts of each tile
+// to all of them: a tile is full when all parts are there, and free when the
+// consumers of all blocks say so.
+//
 // Results of a warp are stored by boxes, too, where it has all of its rows.
 //
 //===----------------------------------------------------------------------===//
@@ -124,7 +128,8 @@ private:
                    Value GPUStreamKernel::SourceView::*view, const Boxes &boxes,
                    Value number, Value full, Value block);
   void copyBoxes(Value target, const TensorMap &map, Value barrier, Value row,
-                 int64_t numRows, int64_t columns, Value block = {});
+                 int64_t numRows, int64_t columns, Value block = {},
+                 int64_t cluster = 1);
   void storeTile(const Tile &tile, Value slot);
 
   // Relative keys (GPURelativeKeys.cpp).
@@ -173,6 +178,7 @@ private:
   WarpgroupBuilder w;
   const TensorMaps &maps;
   int64_t numConsumers;
+  int64_t cluster;
   /// What a tile is says the producer, not each thread; one thread of the
   /// producer does everything.
   bool sharesTiles, isAlone;

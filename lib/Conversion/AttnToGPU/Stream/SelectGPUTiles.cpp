@@ -13,6 +13,7 @@
 #include "fovea/Kernels/GPU/WarpgroupBuilder.h"
 #include "fovea/Kernels/HeadRows.h"
 #include "mlir/IR/Remarks.h"
+#include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/MathExtras.h"
 #include <limits>
 
@@ -82,12 +83,48 @@ static int64_t chooseKeys(StreamOp op, int64_t mostKeys) {
   return best;
 }
 
+std::string fovea::attn::getClusterProblem(StreamOp op) {
+  if (!op.getLogWeights().empty() || !op.getBiases().empty() ||
+      !op.getRelativeKeys().empty() || !op.getDistanceBiases().empty() ||
+      !op.getScores().empty())
+    return "terms or functions of scores";
+  auto getHeads = [](Value operand) {
+    return cast<ShapedType>(operand.getType()).getDimSize(1);
+  };
+  // By ptxas, which spills some of the registers of wider ones.
+  for (Value rows : {op.getQuery(), op.getOutput()})
+    if (cast<ShapedType>(rows.getType()).getDimSize(3) > 128)
+      return "more than 128 columns";
+  RangeAnalysis ranges(op);
+  int64_t heads = getHeads(op.getQuery());
+  for (auto [index, source] : llvm::enumerate(op.getSourceList())) {
+    if (source.codes || source.rowList)
+      return "keys that codes or lists name";
+    for (size_t number = 0; number < source.attr.getRanges().size(); ++number)
+      if (ranges.getKind(index, number) == RangeKind::Table)
+        return "ranges of a few rows, which are listed";
+    for (Value operand : {source.keys, source.values})
+      if (cast<ShapedType>(operand.getType()).getElementType() !=
+          getProductType(op))
+        return "keys or values of another type than products";
+    int64_t keyHeads = getHeads(source.values);
+    if (ShapedType::isDynamic(heads) || ShapedType::isDynamic(keyHeads))
+      return "a number of heads that is not known";
+    if (heads % (2 * keyHeads) != 0)
+      return llvm::formatv("{0} heads of queries for {1} of keys", heads,
+                           keyHeads);
+  }
+  return "";
+}
+
 /// Tiles of warpgroups, of 64 queries each: two of them share a tile of keys.
 /// The sums of a thread, the scores of a tile and the narrow weights of another
 /// fit its 240 registers, 224 with terms, for at most as many keys as here, 16
 /// fewer with places of listed rows; more are spilled. A score region is
 /// computed for all scores at once, and biases are there before these.
-static TilesAttr chooseWarpgroupTiles(StreamOp op, int64_t sharedBytes) {
+/// At most `maxCluster` blocks share what they copy.
+static TilesAttr chooseWarpgroupTiles(StreamOp op, int64_t sharedBytes,
+                                      int64_t maxCluster) {
   // Blocks of threads begin where blocks of the sequence do.
   if (!canUseWarpgroups(op) || (op.getFirstRow() && op.getBlock()) ||
       hasHeadRows(op))
@@ -126,16 +163,19 @@ static TilesAttr chooseWarpgroupTiles(StreamOp op, int64_t sharedBytes) {
     // A block of threads has one block of queries.
     if ((vectors > 1 && isShort) || block % queries != 0)
       continue;
-    auto setTiles = [&](int64_t keys) {
+    auto setTiles = [&](int64_t keys, int64_t cluster = 1) {
       op.setTilesAttr(TilesAttr::get(op.getContext(), queries, keys,
                                      /*lanes=*/kWarpgroupRows, vectors,
-                                     /*keys=*/8, /*columns=*/8));
+                                     /*keys=*/8, /*columns=*/8, cluster));
     };
     setTiles(mostKeys);
     if (!multipliesRelativeKeys(op))
       setTiles(chooseKeys(op, mostKeys));
-    if (GPUStreamLayout(op).bytes <= sharedBytes)
-      return *op.getTiles();
+    if (GPUStreamLayout(op).bytes > sharedBytes)
+      continue;
+    if (maxCluster > 1 && getClusterProblem(op).empty())
+      setTiles(op.getTiles()->getKey(), maxCluster);
+    return *op.getTiles();
   }
   op.removeTilesAttr();
   return {};
@@ -189,6 +229,16 @@ static LogicalResult verifyTiles(StreamOp op, bool warpgroups,
            << tiles
            << ", but GPU kernels take keys = 8, columns = 8 and a "
               "multiple of 16 as key";
+  if (tiles.getCluster() > 1 && !isWarpgroups)
+    return op.emitOpError("has ")
+           << tiles << ", but clusters have tiles of lanes = 64";
+  std::string problem = tiles.getCluster() > 1 ? getClusterProblem(op) : "";
+  if (!problem.empty())
+    return op.emitOpError("has ")
+           << tiles << " and " << problem
+           << ", but blocks of a cluster share tiles of keys and values alone, "
+              "up to 128 columns, for an even number of heads of queries to "
+              "each head of keys";
   int64_t bytes = GPUStreamLayout(op).bytes;
   if (bytes > sharedBytes)
     return op.emitOpError("has ")
@@ -200,7 +250,14 @@ static LogicalResult verifyTiles(StreamOp op, bool warpgroups,
 namespace {
 struct SelectGPUTilesPass
     : fovea::attn::impl::SelectGPUTilesPassBase<SelectGPUTilesPass> {
+  using SelectGPUTilesPassBase::SelectGPUTilesPassBase;
+
   void runOnOperation() override {
+    if (cluster != 1 && cluster != 2) {
+      getOperation().emitError("expects clusters of 1 or 2 blocks, but got ")
+          << cluster.getValue();
+      return signalPassFailure();
+    }
     // What the GPU path does not know yet is refused before anything else.
     WalkResult known = getOperation().walk([](Operation *op) -> WalkResult {
       // A region is refused with its operation.
@@ -222,7 +279,7 @@ struct SelectGPUTilesPass
         return verifyTiles(op, gpu.warpgroups, gpu.sharedBytes);
       TilesAttr tiles;
       if (gpu.warpgroups)
-        tiles = chooseWarpgroupTiles(op, gpu.sharedBytes);
+        tiles = chooseWarpgroupTiles(op, gpu.sharedBytes, cluster);
       if (!tiles)
         tiles = chooseTiles(op, gpu.sharedBytes);
       if (!tiles)
@@ -235,6 +292,7 @@ struct SelectGPUTilesPass
           << remark::metric("TaskQueries", tiles.getQuery())
           << remark::metric("BlockQueries", tiles.getQueryLanes())
           << remark::metric("KeyTile", tiles.getKey())
+          << remark::metric("Cluster", tiles.getCluster())
           << remark::metric("SharedBytes", GPUStreamLayout(op).bytes);
       return WalkResult::advance();
     });

@@ -25,9 +25,57 @@
 #include "mlir/Dialect/NVGPU/IR/NVGPUDialect.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/Remarks.h"
 
 using namespace mlir;
 using namespace fovea::attn;
+
+/// Whether keys or values of source `index` are copied by boxes: rows that are
+/// listed, or not known to lie 16 bytes apart, are none.
+static bool hasBoxes(StreamOp op, const RangeAnalysis &ranges, unsigned index,
+                     Value operand) {
+  auto shaped = cast<MemRefType>(operand.getType());
+  Type type = getProductType(op);
+  return ranges.hasRuns(index) && shaped.getElementType() == type &&
+         getCopyBytes(operand, type.getIntOrFloatBitWidth() / 8) == kChunkBytes;
+}
+
+/// The iterations of the loop over heads around `op` that are a cluster: as its
+/// tiles say, unless threads have to copy rows.
+static LoopCluster getCluster(StreamOp op, scf::ForallOp forall) {
+  int64_t size = op.getTiles()->getCluster();
+  if (size == 1)
+    return {};
+  auto single = [&](const char *reason) -> LoopCluster {
+    remark::missed(op.getLoc(), remark::RemarkOpts::name("SingleBlocks")
+                                    .category("convert-attn-to-gpu"))
+        << remark::reason(reason);
+    return {};
+  };
+  RangeAnalysis ranges(op);
+  for (auto [index, source] : llvm::enumerate(op.getSourceList()))
+    if (!hasBoxes(op, ranges, index, source.keys) ||
+        !hasBoxes(op, ranges, index, source.values))
+      return single("rows of keys or values are not known to lie 16 bytes "
+                    "apart");
+  // The number that says where the queries' head lies, perhaps among others.
+  Value offset;
+  if (auto view = op.getQuery().getDefiningOp<memref::SubViewOp>())
+    offset = dyn_cast<Value>(view.getMixedOffsets()[1]);
+  if (auto apply = offset ? offset.getDefiningOp<affine::AffineApplyOp>()
+                          : affine::AffineApplyOp())
+    offset = apply->getNumOperands() == 1 ? apply->getOperand(0) : Value();
+  auto head = dyn_cast_if_present<BlockArgument>(offset);
+  if (!head || head.getOwner() != forall.getBody())
+    return single("the loop over heads is not known");
+  unsigned dim = head.getArgNumber();
+  int64_t count = forall.getStaticUpperBound()[dim];
+  if (forall.getStaticLowerBound()[dim] != 0 ||
+      forall.getStaticStep()[dim] != 1 || ShapedType::isDynamic(count) ||
+      count % size != 0)
+    return single("the loop over heads is not one of whole clusters");
+  return {dim, size};
+}
 
 /// The launch that has `op` in its body, made from the loop around it, and `op`
 /// itself, which is a copy. An operation without a loop is one block.
@@ -36,7 +84,8 @@ static StreamOp launchAround(StreamOp op) {
   int64_t sharedBytes = GPUStreamLayout(op).bytes;
   gpu::LaunchOp launch;
   if (auto forall = op->getParentOfType<scf::ForallOp>()) {
-    launch = launchForall(forall, numThreads, sharedBytes);
+    launch =
+        launchForall(forall, numThreads, sharedBytes, getCluster(op, forall));
   } else {
     OpBuilder builder(op);
     Value one = arith::ConstantIndexOp::create(builder, op.getLoc(), 1);
@@ -140,22 +189,17 @@ static LogicalResult emitWarpgroups(StreamOp op, OpBuilder &builder) {
   };
   if (failed(make(maps.query, op.getQuery(), tiles.getQueryLanes())))
     return failure();
+  if (launch.hasClusterSize())
+    maps.cluster = tiles.getCluster();
+  int64_t rows = tiles.getKey() / maps.cluster;
   RangeAnalysis ranges(op);
-  Type type = getProductType(op);
   for (auto [index, source] : llvm::enumerate(op.getSourceList())) {
     TensorMaps::Source &map = maps.sources.emplace_back();
-    // Rows that are listed, or not known to lie 16 bytes apart, are no boxes.
-    auto hasBoxes = [&, index = index](Value operand) {
-      auto shaped = cast<MemRefType>(operand.getType());
-      return ranges.hasRuns(index) && shaped.getElementType() == type &&
-             getCopyBytes(operand, type.getIntOrFloatBitWidth() / 8) ==
-                 kChunkBytes;
-    };
-    if (!source.codes && hasBoxes(source.keys) &&
-        failed(make(map.keys, source.keys, tiles.getKey())))
+    if (!source.codes && hasBoxes(op, ranges, index, source.keys) &&
+        failed(make(map.keys, source.keys, rows)))
       return failure();
-    if (hasBoxes(source.values) &&
-        failed(make(map.values, source.values, tiles.getKey())))
+    if (hasBoxes(op, ranges, index, source.values) &&
+        failed(make(map.values, source.values, rows)))
       return failure();
     if (source.relativeKeys && multipliesRelativeKeys(op) &&
         failed(makeRelative(launch, op, source, kernel.getScoreScale(), map)))

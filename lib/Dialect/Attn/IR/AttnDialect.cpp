@@ -340,8 +340,8 @@ AffineExpr SourceAttr::getOriginExpr() const {
 
 LogicalResult TilesAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                                 int64_t query, int64_t key, int64_t lanes,
-                                int64_t vectors, int64_t keys,
-                                int64_t columns) {
+                                int64_t vectors, int64_t keys, int64_t columns,
+                                int64_t cluster) {
   for (int64_t size : {query, key, lanes, vectors, keys, columns})
     if (size < 1)
       return emitError() << "expected tile sizes of at least 1, but got "
@@ -367,5 +367,8 @@ LogicalResult TilesAttr::verify(function_ref<InFlightDiagnostic()> emitError,
     return emitError() << "expected the key tile to be a multiple of the "
                           "register tile's keys, but got "
                        << key << " and " << keys;
+  if (cluster != 1 && cluster != 2)
+    return emitError() << "expected a cluster of 1 or 2 blocks, but got "
+                       << cluster;
   return success();
 }

@@ -5,7 +5,7 @@
 
 // NONE: error: 'attn.stream' op needs more shared memory than the 1024 bytes of a block, even for 16 queries and 16 keys
 // REMARK: remark: [Passed] TilesSelected
-// REMARK-SAME: BlockQueries=128, KeyTile=64, SharedBytes=98304, TaskQueries=128
+// REMARK-SAME: BlockQueries=128, Cluster=1, KeyTile=64, SharedBytes=98304, TaskQueries=128
 
 // 8 warps of 16 queries; where memory is short, fewer queries.
 // CHECK-LABEL: func @dense

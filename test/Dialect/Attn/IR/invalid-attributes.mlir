@@ -150,7 +150,12 @@ func.func private @f() attributes {a.b = #attn.tiles<query = 8, key = 6, lanes =
 
 // -----
 
-// expected-error @below {{expected ','}}
+// expected-error @below {{expected a cluster of 1 or 2 blocks, but got 3}}
+func.func private @f() attributes {a.b = #attn.tiles<query = 8, key = 8, lanes = 8, vectors = 2, keys = 4, columns = 4, cluster = 3>}
+
+// -----
+
+// expected-error @below {{struct is missing required parameter: columns}}
 func.func private @f() attributes {a.b = #attn.tiles<query = 8, key = 8, lanes = 8, vectors = 2, keys = 4>}
 
 // -----

@@ -193,6 +193,7 @@ def Attn_TilesAttr : Attn_Attr<"Tiles", "tiles"> {
     | `vectors` | vectors of queries in a register tile; on a GPU, warps of a block |
     | `keys` | key rows in a register tile |
     | `columns` | value columns in a register tile |
+    | `cluster` | blocks of a cluster of `sm_90a` that share tiles of keys, 1 or 2; 1 if not given |
 
     `query` and `key` are at most 2^20, the others at most 64, and a register tile
     holds at most 256 vectors of scores and of values. `key` is a multiple of `keys`.
@@ -206,9 +207,16 @@ def Attn_TilesAttr : Attn_Attr<"Tiles", "tiles"> {
   }];
   let parameters = (ins "int64_t":$query, "int64_t":$key, "int64_t":$lanes,
                         "int64_t":$vectors, "int64_t":$keys,
-                        "int64_t":$columns);
+                        "int64_t":$columns,
+                        DefaultValuedParameter<"int64_t", "1">:$cluster);
   let assemblyFormat = "`<` struct(params) `>`";
   let genVerifyDecl = 1;
+  let builders = [AttrBuilder<(ins "int64_t":$query, "int64_t":$key,
+                                   "int64_t":$lanes, "int64_t":$vectors,
+                                   "int64_t":$keys, "int64_t":$columns), [{
+    return $_get($_ctxt, query, key, lanes, vectors, keys, columns,
+                 /*cluster=*/1);
+  }]>];
   let extraClassDeclaration = [{
     /// Query rows covered by one register tile.
     int64_t getQueryLanes() const { return getLanes() * getVectors(); }

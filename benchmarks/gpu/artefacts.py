@@ -25,6 +25,15 @@ def dense(D, causal, H=64, G=8, N=None):
             f"  return %r : {q}\n}}\n")
 
 
+def dense_in_clusters(D, keys, H=64, G=8):
+    """Causal, in tiles of so many keys, which blocks for two heads copy for one another."""
+    q, k = tensor(1, H, None, D), tensor(1, G, None, D)
+    tiles = f"#attn.tiles<query = 128, key = {keys}, lanes = 64, vectors = 2, keys = 8, columns = 8, cluster = 2>"
+    return (f"func.func @f(%q: {q}, %k: {k}, %v: {k}, %o: {q}) -> {q} {{\n"
+            f"  %r = attn.stream query(%q : {q}) source(%k, %v : {k}, {k}) ranges [affine_map<(b)[rows, n] -> (0, rows)>] mask <causal>\n"
+            f"      outs(%o : {q}) {{scale = {D ** -0.5!r} : f64, tiles = {tiles}}} -> {q}\n  return %r : {q}\n}}\n")
+
+
 def multipole_weights(D, N, group, rank):
     """Types of the weights of all levels."""
     weights, length = [], group
@@ -85,6 +94,8 @@ def kernels():
         for causal in (True, False):
             shapes = [[1, 64, None, D]] + [[1, 8, None, D]] * 2 + [[1, 64, None, D]]
             yield {"pattern": "dense", "D": D, "causal": causal, "arguments": shapes}, dense(D, causal)
+    # Of D = 128, to see whether clusters should be the default.
+    yield {"pattern": "dense_clusters", "D": D, "causal": True, "chips": ["sm_90a"], "arguments": shapes}, dense_in_clusters(D, 128)
     D, N = 128, 65536
     text, weights = multipole(D, N, 128, 4)
     lengths = [128 << i for i in range(len(weights))]
@@ -122,6 +133,8 @@ def main():
             continue
         entry["gflop"] = count(options.runner, text, entry, options.lengths)
         for chip in options.chips:
+            if chip not in entry.get("chips", [chip]):
+                continue
             name = "-".join([entry["pattern"], f"d{entry['D']}", "causal" if entry["causal"] else "full", chip]) + ".so"
             subprocess.run([options.compiler, "-", "--target=nvvm", f"--chip={chip}", "--emit=so", "-o",
                             str(options.folder / name)], input=text, text=True, check=True)

@@ -1,6 +1,8 @@
 // Gradients for queries of rows that lists name one by one, by kernels of sm_90a in the emulator.
 
 // REQUIRES: long-tests
+// Minutes of emulated kernels, which sanitizers do not see.
+// UNSUPPORTED: asan
 // RUN: fovea-run %s --entry=few --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s --check-prefixes=CHECK,MORE
 // RUN: env FOVEA_SIMT=seed=8,eager fovea-run %s --entry=few --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s --check-prefixes=CHECK,MORE
 // RUN: fovea-run %s --entry=single --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s

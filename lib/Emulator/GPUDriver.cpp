@@ -191,12 +191,11 @@ static fovea_rt_status launchKernel(void *, void *function,
   if (given[0] * given[1] * given[2] != 1 && !isDemanded)
     return report(text, FOVEA_RT_UNAVAILABLE,
                   Twine("kernel '") + info->name +
-                      "' is launched in clusters "
-                      "of " +
-                      Twine(given[0]) + " x " + Twine(given[1]) + " x " +
-                      Twine(given[2]) + " blocks, but demands " +
-                      Twine(cluster.x) + " x " + Twine(cluster.y) + " x " +
-                      Twine(cluster.z) + "; others are not emulated");
+                      "' is launched in clusters of " + Twine(given[0]) +
+                      " x " + Twine(given[1]) + " x " + Twine(given[2]) +
+                      " blocks, but demands " + Twine(cluster.x) + " x " +
+                      Twine(cluster.y) + " x " + Twine(cluster.z) +
+                      "; others are not emulated");
   int expected = kernel->module->getNumParams(kernel->name);
   if (info->num_params != expected)
     return report(text, FOVEA_RT_INVALID_ARGUMENT,

@@ -294,7 +294,8 @@ void StreamRowsKernel::accumulatePairs(const Rows &values, bool onlyFinite) {
   int64_t ahead = onlyFinite ? 0 : getAhead(values, kColumnRows);
   PanelTurn turn;
   turn.firstKey = b.index(0);
-  turn.isFirst = b.equal(turn.firstKey, turn.firstKey);
+  // All rows are in one turn.
+  turn.isFirst = arith::ConstantIntOp::create(b, 1, /*width=*/1);
   turn.panels = valueWidth / kAMXDepth;
   turn.numKeys = kPair;
   turn.blockTurns = b.div(tileKeys, kPair);

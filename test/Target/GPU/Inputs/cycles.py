@@ -61,15 +61,6 @@ def by_distance(width, term, *types):
             f"      outs(%o : {q}) {{scale = 8.838835e-02 : f64}} -> {q}\n  return %r : {q}\n}}\n")
 
 
-def paired(width, keys):
-    """Dense attention whose blocks of two heads are a cluster."""
-    tiles = f"#attn.tiles<query = 128, key = {keys}, lanes = 64, vectors = 2, keys = 8, columns = 8, cluster = 2>"
-    q, k = f"tensor<1x8x?x{width}xbf16>", f"tensor<1x2x?x{width}xbf16>"
-    return (f"func.func @f(%q: {q}, %k: {k}, %v: {k}, %o: {q}) -> {q} {{\n"
-            f"  %r = attn.stream query(%q : {q}) source(%k, %v : {k}, {k}) ranges [affine_map<(b)[rows, n] -> (0, rows)>] mask <causal>\n"
-            f"      outs(%o : {q}) {{scale = 8.838835e-02 : f64, tiles = {tiles}}} -> {q}\n  return %r : {q}\n}}\n")
-
-
 def gradients(width, has_log_weights=False):
     q, k, l, w = f"tensor<1x8x4096x{width}xbf16>", f"tensor<1x2x4096x{width}xbf16>", "tensor<1x8x4096xf32>", "tensor<1x2x4096xf32>"
     given, wanted, types = (f" log_weight(%w : {w})", f" d_log_weight(%w : {w})", f", {w}") if has_log_weights else ("", "", "")
@@ -102,7 +93,8 @@ def list_gradients(block, unit, entries):
 
 
 KERNELS = {f"dense, causal, D = {width}": dense(width) for width in (64, 128, 256)}
-KERNELS |= {f"dense, causal, clusters, D = {width}": paired(width, keys) for width, keys in ((64, 160), (128, 128))}
+KERNELS |= {f"dense, causal, clusters, D = {width}": artefacts.dense_in_clusters(width, keys, H=8, G=2)
+            for width, keys in ((64, 160), (128, 128))}
 KERNELS["dense with log weights, D = 128"] = dense(
     128, "log_weight(%w : tensor<1x2x?xf32>)", "w", "tensor<1x2x?xf32>")
 KERNELS["dense with a bias, D = 128"] = dense(128, "bias(%m : tensor<1x8x?x?xbf16>)", "m", "tensor<1x8x?x?xbf16>")

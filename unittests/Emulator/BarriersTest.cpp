@@ -104,6 +104,69 @@ define ptx_kernel void @k(ptr %out) {
   EXPECT_EQ((Launch(*module, {1}, {64})(out)), "");
 }
 
+TEST(Barriers, PartsOfWhatIsAccessedWholeAreTold) {
+  // The first warp writes 16 bytes a lane; the second one reads the last two
+  // of them, which the first writes again, alone or with the others.
+  std::string barrier =
+      "  call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)\n";
+  auto compose =
+      [&](const std::string &first, const std::string &second,
+          const std::string &store) {
+        return R"(
+@buffer = internal addrspace(3) global [256 x i16] poison, align 16
+define ptx_kernel void @k(ptr %out) {
+  %warp = call i32 @llvm.nvvm.read.ptx.sreg.warpid()
+  %lane = call i32 @llvm.nvvm.read.ptx.sreg.laneid()
+  %eight = mul i32 %lane, 8
+  %last = add i32 %eight, 7
+  %p = getelementptr i16, ptr addrspace(3) @buffer, i32 %eight
+  %q = getelementptr i16, ptr addrspace(3) @buffer, i32 %last
+  %isFirst = icmp eq i32 %warp, 0
+  br i1 %isFirst, label %write, label %a
+write:
+  store <4 x i32> splat (i32 7), ptr addrspace(3) %p, align 16
+  br label %a
+a:
+)" + first + R"(
+  br i1 %isFirst, label %b, label %read
+read:
+  %v = load i16, ptr addrspace(3) %q
+  store i16 %v, ptr %out
+  br label %b
+b:
+)" + second + R"(
+  br i1 %isFirst, label %again, label %c
+again:
+)" + store + R"(
+  br label %c
+c:
+  ret void
+}
+)";
+      };
+  auto runText = [](const std::string &text) -> std::string {
+    auto module = compile(text);
+    if (!module)
+      return "not compiled";
+    Buffer<uint32_t> out(1);
+    return Launch(*module, {1}, {64})(out);
+  };
+  std::string part = "  store i16 8, ptr addrspace(3) %q\n";
+  std::string other = "  store i16 8, ptr addrspace(3) %p\n";
+  std::string whole =
+      "  store <4 x i32> splat (i32 8), ptr addrspace(3) %p, align 16\n";
+  for (const std::string &store : {part, other, whole}) {
+    EXPECT_EQ(runText(compose(barrier, barrier, store)), "");
+    EXPECT_THAT(runText(compose("", barrier, store)),
+                HasSubstr("race on shared +14: "));
+  }
+  EXPECT_EQ(runText(compose(barrier, "", other)), "");
+  EXPECT_THAT(runText(compose(barrier, "", part)),
+              HasSubstr("race on shared +14: "));
+  EXPECT_THAT(runText(compose(barrier, "", whole)),
+              HasSubstr("race on shared +14: "));
+}
+
 TEST(Barriers, DivergentOneIsReported) {
   std::string text = replace(
       exchange, "  call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)",

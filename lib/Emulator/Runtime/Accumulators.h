@@ -33,14 +33,14 @@ struct Warpgroup;
 /// Registers of one thread that warpgroup products write.
 struct Accumulators {
   static constexpr uint32_t kTag = 0x7fa00000, kTagMask = 0xffe00000;
-  static constexpr uint32_t kIndexBits = 14;
+  static constexpr uint32_t kIndexBits = 12;
   static constexpr uint32_t kEntries = 1 << kIndexBits;
 
   struct Entry {
     uint32_t tag = 0;
     uint32_t value = 0;
     /// Number of the product among those of the warp.
-    uint64_t product = 0;
+    uint32_t product = 0;
     /// WarpProducts::fences, plus one, when it was last read.
     uint32_t read = 0;
   };
@@ -50,7 +50,7 @@ struct Accumulators {
   static bool isTag(uint32_t bits) { return (bits & kTagMask) == kTag; }
 
   /// A register for a result of `product`.
-  uint32_t add(uint64_t product) {
+  uint32_t add(uint32_t product) {
     if (entries.empty())
       entries.resize(kEntries);
     uint32_t tag = kTag | (next++ & ~kTagMask);
@@ -85,9 +85,9 @@ struct Product {
 /// Products of one warp, oldest first. Those of its three fellows hold the
 /// same objects.
 struct WarpProducts {
-  uint64_t issued = 0;
+  uint32_t issued = 0;
   /// Products up to this number may be read.
-  uint64_t waitedFor = 0;
+  uint32_t waitedFor = 0;
   /// An ordinary use of registers since the last fence must be followed by one.
   bool fenced = false;
   /// Fences so far.

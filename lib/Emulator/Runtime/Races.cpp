@@ -8,6 +8,7 @@
 
 #include "State.h"
 
+#include <algorithm>
 #include <cstring>
 
 using namespace fovea::simt;
@@ -16,18 +17,47 @@ void RaceDetector::reset(uint32_t bytes, bool enable) {
   enabled = enable;
   engineTime = 1;
   ++serial;
-  if (enabled && cells.size() < bytes / kCellBytes + 1)
-    cells.resize(bytes / kCellBytes + 1);
+  size_t needed = bytes / kChunkBytes + 1;
+  if (enabled && chunks.size() < needed) {
+    chunks.resize(needed);
+    cells.resize(needed * kChunkCells);
+  }
 }
 
-RaceDetector::Cell &RaceDetector::getCell(uint32_t index) {
-  Cell &cell = cells[index];
-  if (cell.serial != serial) {
-    cell.serial = serial;
-    cell.writeTime = 0;
-    memset(cell.readTime, 0, sizeof(cell.readTime));
+template <typename Body>
+void RaceDetector::forEachCell(uint32_t offset, uint32_t bytes, bool overwrites,
+                               Body body) {
+  uint32_t end = offset + bytes;
+  for (uint32_t i = offset / kChunkBytes; i <= (end - 1) / kChunkBytes; ++i) {
+    Cell &chunk = chunks[i];
+    if (chunk.serial != serial) {
+      chunk.serial = serial;
+      chunk.writeTime = 0;
+      chunk.isSplit = false;
+      memset(chunk.readTime, 0, sizeof(chunk.readTime));
+    }
+    uint32_t begin = i * kChunkBytes;
+    uint32_t first = std::max(offset, begin) - begin;
+    uint32_t last = std::min(end - begin, kChunkBytes) - 1;
+    bool isWhole = first == 0 && last == kChunkBytes - 1;
+    if (isWhole && !chunk.isSplit) {
+      body(chunk, begin);
+      continue;
+    }
+    Cell *parts = &cells[i * kChunkCells];
+    if (!chunk.isSplit) {
+      std::fill_n(parts, kChunkCells, chunk);
+      chunk.isSplit = true;
+    }
+    for (uint32_t part = first / kCellBytes; part <= last / kCellBytes; ++part)
+      body(parts[part], begin + part * kCellBytes);
+    if (isWhole && overwrites) {
+      chunk = parts[0];
+      // Who comes after this write comes after all that it came after.
+      memset(chunk.readTime, 0, sizeof(chunk.readTime));
+      chunk.isSplit = false;
+    }
   }
-  return cell;
 }
 
 [[noreturn]] static void report(const Op &op, uint32_t offset, const char *what,
@@ -75,58 +105,60 @@ void RaceDetector::access(Warp &warp, const Clock &clock, uint32_t offset,
                           uint32_t bytes, Access kind, const Op &op) {
   if (!enabled || bytes == 0)
     return;
+  forEachCell(offset, bytes, kind == Access::Write,
+              [&](Cell &cell, uint32_t at) {
+                accessCell(warp, clock, cell, at, kind, op);
+              });
+}
+
+void RaceDetector::accessCell(Warp &warp, const Clock &clock, Cell &cell,
+                              uint32_t offset, Access kind, const Op &op) {
   bool writes = kind == Access::Write || kind == Access::Atomic;
   const char *what = writes ? "writes" : "reads";
-  for (uint32_t i = offset / kCellBytes; i <= (offset + bytes - 1) / kCellBytes;
-       ++i) {
-    Cell &cell = getCell(i);
-    bool ordered = cell.writeTime == 0 || cell.writer == warp.agent ||
-                   cell.writeTime <= clock.time[cell.writer] ||
-                   (kind == Access::Atomic && cell.isAtomic);
-    if (!ordered)
-      report(op, i * kCellBytes, what, "wrote", cell.writer, cell.writeOp);
-    if (kind == Access::AsyncRead)
-      requireFence(warp, cell, i * kCellBytes, "reads", op);
-    if (writes && !(kind == Access::Atomic && cell.isAtomic))
-      for (unsigned agent = 0; agent < kCopyEngine; ++agent)
-        if (agent != warp.agent && cell.readTime[agent] > clock.time[agent])
-          report(op, i * kCellBytes, what, "read", agent, nullptr);
-    if (writes) {
-      cell.writeTime = clock.time[warp.agent];
-      cell.writer = warp.agent;
-      cell.isAtomic = kind == Access::Atomic;
-      cell.isAsync = false;
-      cell.proxyFences = warp.proxyFences;
-      cell.writeOp = &op;
-    } else {
-      cell.readTime[warp.agent] = clock.time[warp.agent];
-    }
+  bool ordered = cell.writeTime == 0 || cell.writer == warp.agent ||
+                 cell.writeTime <= clock.time[cell.writer] ||
+                 (kind == Access::Atomic && cell.isAtomic);
+  if (!ordered)
+    report(op, offset, what, "wrote", cell.writer, cell.writeOp);
+  if (kind == Access::AsyncRead)
+    requireFence(warp, cell, offset, "reads", op);
+  if (!writes) {
+    cell.readTime[warp.agent] = clock.time[warp.agent];
+    return;
   }
+  if (kind != Access::Atomic || !cell.isAtomic)
+    for (unsigned agent = 0; agent < kCopyEngine; ++agent)
+      if (agent != warp.agent && cell.readTime[agent] > clock.time[agent])
+        report(op, offset, what, "read", agent, nullptr);
+  cell.writeTime = clock.time[warp.agent];
+  cell.writer = warp.agent;
+  cell.isAtomic = kind == Access::Atomic;
+  cell.isAsync = false;
+  cell.proxyFences = warp.proxyFences;
+  cell.writeOp = &op;
 }
 
 void RaceDetector::copyWrites(Block &block, Warp &warp, const Clock &clock,
                               uint32_t offset, uint32_t bytes, const Op &op,
                               bool done) {
-  if (!enabled)
+  if (!enabled || bytes == 0)
     return;
-  for (uint32_t i = offset / kCellBytes; i <= (offset + bytes - 1) / kCellBytes;
-       ++i) {
-    Cell &cell = getCell(i);
+  forEachCell(offset, bytes, done, [&](Cell &cell, uint32_t at) {
     // A copy that has ended but that nobody has waited for is no better than
     // one under way.
     if (cell.writeTime && cell.writeTime > clock.time[cell.writer])
-      report(op, i * kCellBytes, "writes", "wrote", cell.writer, cell.writeOp);
+      report(op, at, "writes", "wrote", cell.writer, cell.writeOp);
     if (!done)
-      requireFence(warp, cell, i * kCellBytes, "writes", op);
+      requireFence(warp, cell, at, "writes", op);
     for (unsigned agent = 0; agent < kCopyEngine; ++agent)
       if (cell.readTime[agent] > clock.time[agent])
-        report(op, i * kCellBytes, "writes", "read", agent, nullptr);
-    if (done) {
-      cell.writeTime = block.races.engineTime;
-      cell.writer = kCopyEngine + block.rank;
-      cell.isAtomic = false;
-      cell.isAsync = true;
-      cell.writeOp = &op;
-    }
-  }
+        report(op, at, "writes", "read", agent, nullptr);
+    if (!done)
+      return;
+    cell.writeTime = block.races.engineTime;
+    cell.writer = kCopyEngine + block.rank;
+    cell.isAtomic = false;
+    cell.isAsync = true;
+    cell.writeOp = &op;
+  });
 }

@@ -70,15 +70,7 @@ public:
   uint32_t engineTime = 1;
 
 private:
-  struct Cell;
-  /// Fails unless ordinary writes of a cell have reached the asynchronous
-  /// proxy, through which `warp` does something now.
-  void requireFence(Warp &warp, const Cell &cell, uint32_t offset,
-                    const char *what, const Op &op);
-
-  /// Two bytes of shared memory: neighbours of 16 bits may belong to different
-  /// warps.
-  static constexpr uint32_t kCellBytes = 2;
+  /// The last accesses to some bytes.
   struct Cell {
     uint64_t serial = 0;
     uint32_t writeTime = 0;
@@ -86,11 +78,31 @@ private:
     uint8_t writer = 0;
     bool isAtomic = false;
     bool isAsync = false;
+    /// Of a chunk: its cells differ.
+    bool isSplit = false;
     const Op *writeOp = nullptr;
     uint32_t readTime[kCopyEngine];
   };
-  Cell &getCell(uint32_t index);
+  /// Two bytes of shared memory: neighbours of 16 bits may belong to different
+  /// warps.
+  static constexpr uint32_t kCellBytes = 2;
+  /// What copies and products access whole: one cell stands for all of a chunk
+  /// until a part of it is accessed alone.
+  static constexpr uint32_t kChunkBytes = 16;
+  static constexpr uint32_t kChunkCells = kChunkBytes / kCellBytes;
 
+  /// Calls `body` with each cell of [offset, offset + bytes) and where it
+  /// begins. `overwrites`: it leaves the same in all of them.
+  template <typename Body>
+  void forEachCell(uint32_t offset, uint32_t bytes, bool overwrites, Body body);
+  void accessCell(Warp &warp, const Clock &clock, Cell &cell, uint32_t offset,
+                  Access kind, const Op &op);
+  /// Fails unless ordinary writes of a cell have reached the asynchronous
+  /// proxy, through which `warp` does something now.
+  void requireFence(Warp &warp, const Cell &cell, uint32_t offset,
+                    const char *what, const Op &op);
+
+  std::vector<Cell> chunks;
   std::vector<Cell> cells;
   uint64_t serial = 0;
   bool enabled = false;

@@ -60,20 +60,48 @@ struct SharedMatrix {
     uint32_t mask = (1u << swizzle) - 1;
     return offset ^ ((offset >> 7 & mask) << 4);
   }
+
+  /// Calls `body(row, k)` for where each piece of 16 bytes begins that lies in
+  /// one piece: those of rows from `first` on, and of the first `depth` of the
+  /// summed axis.
+  template <typename Body>
+  void forEachChunk(unsigned first, unsigned count, unsigned depth,
+                    Body body) const {
+    unsigned chunk = 16 / elementBytes;
+    unsigned rowStep = transposed ? chunk : 1, kStep = transposed ? 1 : chunk;
+    for (unsigned row = first; row < first + count; row += rowStep)
+      for (unsigned k = 0; k < depth; k += kStep)
+        body(row, k);
+  }
 };
 
 } // namespace
 
-static float readElement(Block &block, uint32_t offset, int element,
-                         const Op &op) {
-  uint32_t bytes = element == TF32 ? 4 : 2;
-  if (offset + bytes > block.sharedBytes)
+/// Where the 16 bytes lie that begin with an element.
+static uint32_t getChunk(const Block &block, const SharedMatrix &matrix,
+                         unsigned row, unsigned k, const Op &op) {
+  uint32_t offset = matrix.getOffset(row, k);
+  if (offset + 16 > block.sharedBytes)
     fail(&op, "the descriptor reaches shared +%u of %u bytes", offset,
          block.sharedBytes);
-  uint32_t bits = 0;
-  memcpy(&bits, block.shared + offset, bytes);
-  return element == TF32 ? tf32ToFloat(bits)
-                         : halfToFloat(element == BF16, bits);
+  return offset;
+}
+
+/// Calls `body(row, i, value)` for the first `rows` rows and `k` columns.
+template <typename Body>
+static void readMatrix(Block &block, const SharedMatrix &matrix, unsigned rows,
+                       unsigned k, int element, const Op &op, Body body) {
+  matrix.forEachChunk(0, rows, k, [&](unsigned row, unsigned i) {
+    const char *data = block.shared + getChunk(block, matrix, row, i, op);
+    unsigned bytes = matrix.elementBytes;
+    for (unsigned e = 0; e < 16 / bytes; ++e, data += bytes) {
+      uint32_t bits = 0;
+      memcpy(&bits, data, bytes);
+      body(matrix.transposed ? row + e : row, matrix.transposed ? i : i + e,
+           element == TF32 ? tf32ToFloat(bits)
+                           : halfToFloat(element == BF16, bits));
+    }
+  });
 }
 
 //===----------------------------------------------------------------------===//
@@ -91,18 +119,10 @@ static void noteReads(Warp &warp, const Product &product) {
   unsigned n = op.param[0], k = op.param[1];
   unsigned bytes = op.param[2] == TF32 ? 4 : 2;
   auto note = [&](const SharedMatrix &matrix, unsigned first, unsigned count) {
-    // Both axes are contiguous in pieces of 16 bytes.
-    unsigned chunk = 16 / bytes;
-    unsigned rowStep = matrix.transposed ? chunk : 1;
-    unsigned kStep = matrix.transposed ? 1 : chunk;
-    for (unsigned row = first; row < first + count; row += rowStep)
-      for (unsigned i = 0; i < k; i += kStep) {
-        uint32_t offset = matrix.getOffset(row, i);
-        if (offset + 16 > warp.block->sharedBytes)
-          fail(&op, "the descriptor reaches shared +%u of %u bytes", offset,
-               warp.block->sharedBytes);
-        warp.block->races.access(warp, offset, 16, Access::AsyncRead, op);
-      }
+    matrix.forEachChunk(first, count, k, [&](unsigned row, unsigned i) {
+      warp.block->races.access(warp, getChunk(*warp.block, matrix, row, i, op),
+                               16, Access::AsyncRead, op);
+    });
   };
   if (!op.param[4])
     note(SharedMatrix(product.descriptorA, bytes, product.transposeA),
@@ -152,17 +172,16 @@ static void compute(Product &product) {
     }
   } else {
     SharedMatrix matrix(product.descriptorA, bytes, product.transposeA);
-    for (unsigned row = 0; row < 64; ++row)
-      for (unsigned i = 0; i < k; ++i)
-        left[row][i] =
-            readElement(block, matrix.getOffset(row, i), element, op);
+    readMatrix(
+        block, matrix, 64, k, element, op,
+        [&](unsigned row, unsigned i, float value) { left[row][i] = value; });
   }
   SharedMatrix matrix(product.descriptorB, bytes, product.transposeB);
   float scale = product.scaleA * product.scaleB;
-  for (unsigned column = 0; column < n; ++column)
-    for (unsigned i = 0; i < k; ++i)
-      right[i][column] =
-          scale * readElement(block, matrix.getOffset(column, i), element, op);
+  readMatrix(block, matrix, n, k, element, op,
+             [&](unsigned column, unsigned i, float value) {
+               right[i][column] = scale * value;
+             });
 
   unsigned registers = getNumRegisters(op);
   unsigned perRegister = op.param[3] ? 2 : 1;

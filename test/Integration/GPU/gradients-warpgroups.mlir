@@ -45,23 +45,24 @@
 // These are the kernels that run: two for each source, but one for queries of near and of gathered far rows. A source of which a row
 // has no order of readers, or a bias, keeps those of other chips; so does one
 // with lists that name less than whole tiles of rows, for rows.
-// RUN: fovea-opt %s --attn-nvvm-pipeline="chip=sm_90a host=false" | FileCheck %s --check-prefix=KERNELS
+// RUN: fovea-opt %s --attn-nvvm-pipeline="chip=sm_90a host=false" -o %t.mlir
+// RUN: FileCheck %s --check-prefix=KERNELS --input-file=%t.mlir
 // KERNELS-COUNT-45: nvvm.reqntid = array<i32: {{256|384|512}}, 1, 1>
 // KERNELS-NOT: nvvm.reqntid = array<i32: {{256|384|512}}, 1, 1>
 
 // Narrow sums for queries leave registers for three consumers.
-// RUN: fovea-opt %s --attn-nvvm-pipeline="chip=sm_90a host=false" | FileCheck %s --check-prefix=THREE
-// RUN: fovea-opt %s --attn-nvvm-pipeline="chip=sm_90a host=false" | FileCheck %s --check-prefix=PARTS
+// RUN: FileCheck %s --check-prefix=THREE --input-file=%t.mlir
+// RUN: FileCheck %s --check-prefix=PARTS --input-file=%t.mlir
 // THREE-LABEL: llvm.func @three_kernel
 // THREE: nvvm.reqntid = array<i32: 512, 1, 1>
 
 // Far rows lie side by side: in nine stretches of 128 queries, and in three of 512 for two heads, whose sums are added up.
-// RUN: fovea-opt %s --attn-nvvm-pipeline="chip=sm_90a host=false" | FileCheck %s --check-prefix=GATHERED
+// RUN: FileCheck %s --check-prefix=GATHERED --input-file=%t.mlir
 // GATHERED: @gathered_kernel{{.*}} blocks in (%c72, {{.*}} threads in (%c384, {{.*}}memref<1x2x576xf32>{{.*}}memref<9x64x2xi32>
 // GATHERED: @gathered_kernel{{.*}} blocks in (%c12, {{.*}} threads in (%c384, {{.*}}memref<2x2x384x40xf32>{{.*}}memref<3x128x2xi32>
 
 // Queries of near rows go through gathered ones, too: they leave no sums of f32 between, as three sources do.
-// RUN: fovea-opt %s --attn-nvvm-pipeline="chip=sm_90a host=false" | FileCheck %s --check-prefix=JOINED
+// RUN: FileCheck %s --check-prefix=JOINED --input-file=%t.mlir
 // JOINED-NOT: @joined_kernel{{.*}}memref<2x4x1100x40xf32>
 // JOINED: @joined_kernel{{.*}} threads in (%c384, {{.*}}memref<2x4x1100x40xbf16>{{.*}}memref<9x64x2xi32>
 // JOINED-NOT: @joined_full_kernel{{.*}}memref<1x2x384x128xf32>

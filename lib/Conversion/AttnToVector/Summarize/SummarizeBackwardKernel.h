@@ -52,6 +52,9 @@ public:
   void emit();
 
 private:
+  /// Rows, strips and sums of a register tile: 16 accumulators and 8 operands.
+  static constexpr int64_t kTile = 4;
+
   /// Rows that lie in one interval of every level.
   struct Chunk {
     Value number;

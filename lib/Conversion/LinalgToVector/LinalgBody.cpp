@@ -220,7 +220,8 @@ void LinalgBody::emitInner(Operation &inner, bool isVector,
   if (!isVector || isScalar || isa<cf::AssertOp>(inner)) {
     Operation *copy = b.clone(inner, mapping);
     SmallVector<Value> folded;
-    if (isa<arith::CmpIOp>(copy) && succeeded(b.tryFold(copy, folded))) {
+    if (isa<arith::CmpIOp>(copy) && succeeded(b.tryFold(copy, folded)) &&
+        !folded.empty()) {
       mapping.map(inner.getResult(0), folded.front());
       copy->erase();
     }

@@ -307,7 +307,8 @@ static Value rebuild(OpBuilder &b, Operation *op, ArrayRef<Value> operands) {
   mapping.map(op->getOperands(), operands);
   Operation *copy = b.clone(*op, mapping);
   SmallVector<Value> folded;
-  if (failed(b.tryFold(copy, folded)))
+  // What is folded in place has no other result.
+  if (failed(b.tryFold(copy, folded)) || folded.empty())
     return copy->getResult(0);
   copy->erase();
   return folded.front();

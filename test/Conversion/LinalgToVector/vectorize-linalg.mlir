@@ -509,3 +509,23 @@ func.func @mask(%b: memref<64xi1>, %true: i1) {
   linalg.fill ins(%true : i1) outs(%b : memref<64xi1>)
   return
 }
+
+// A comparison that swaps its operands where it is folded.
+
+// CHECK-LABEL: func.func @later_rows(
+//   CHECK-NOT:   linalg.generic
+//       CHECK:   arith.cmpi sgt, %{{.*}}, %c3
+//       CHECK:   return
+func.func @later_rows(%x: memref<6x40xf32>, %out: memref<6x40xf32>) {
+  linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i, j)>], iterator_types = ["parallel", "parallel"]}
+      ins(%x : memref<6x40xf32>) outs(%out : memref<6x40xf32>) {
+  ^bb0(%a: f32, %old: f32):
+    %c3 = arith.constant 3 : index
+    %zero = arith.constant 0.0 : f32
+    %row = linalg.index 0 : index
+    %is_later = arith.cmpi slt, %c3, %row : index
+    %y = arith.select %is_later, %a, %zero : f32
+    linalg.yield %y : f32
+  }
+  return
+}

@@ -234,3 +234,28 @@ func.func @bounds(%position: memref<i64>, %rows: memref<300x10xf32>) {
   memref.dealloc %more : memref<?x10xf32>
   return
 }
+
+// -----
+
+// A bound whose sum swaps its operands where it is folded.
+// CHECK-LABEL: func.func @swapped
+// CHECK-NOT: memref.load
+// CHECK: %[[LENGTH:.*]] = memref.dim %arg1
+// CHECK: %[[MOST:.*]] = arith.addi %[[LENGTH]], %c7
+// CHECK: %[[BYTES:.*]] = arith.muli %[[MOST]], %c40
+// CHECK: memref.alloc(%[[BYTES]]) : memref<?xi8>
+// CHECK: gpu.launch
+// CHECK: memref.load %arg0[] : memref<i64>
+func.func @swapped(%position: memref<i64>, %rows: memref<?x10xf32>) {
+  %c0 = arith.constant 0 : index
+  %c8 = arith.constant 8 : index
+  %loaded = memref.load %position[] : memref<i64>
+  %number = arith.index_cast %loaded : i64 to index
+  %before = arith.remui %number, %c8 : index
+  %length = memref.dim %rows, %c0 : memref<?x10xf32>
+  %all = arith.addi %before, %length : index
+  %sums = memref.alloc(%all) : memref<?x10xf32>
+  linalg.add ins(%sums, %sums : memref<?x10xf32>, memref<?x10xf32>) outs(%sums : memref<?x10xf32>)
+  memref.dealloc %sums : memref<?x10xf32>
+  return
+}

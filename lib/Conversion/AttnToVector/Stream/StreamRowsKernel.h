@@ -224,8 +224,9 @@ private:
   void ask(const Rows &rows, Value key, Value firstLine, int64_t count);
 
   void scoreKeys(const Rows &keys, const Plane &target);
-  void scoreAlongColumns(const Rows &keys, const Plane &target,
-                         int64_t numRows);
+  void scoreAlongColumns(const Rows &keys, const Plane &target, int64_t numRows,
+                         int64_t groups = 1);
+  bool spreadsLines(const Rows &keys, int64_t turns);
   // With four rows in each vector (StreamRowsLanes.cpp).
   Value placeInLanes(Value row, Value column);
   void packLanes();

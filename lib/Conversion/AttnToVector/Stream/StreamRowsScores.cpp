@@ -28,6 +28,8 @@ using namespace fovea::attn;
 static constexpr int64_t kAheadBytes = 1 << 14, kShortAheadBytes = 1 << 11,
                          kShortRowBytes = 256;
 static constexpr int64_t kLineBytes = 64;
+/// Rows of a register tile with vectors of columns, at most.
+static constexpr int64_t kGroupRows = 4;
 
 static int64_t getElementBytes(Value memref) {
   return getElementTypeOrSelf(memref).getIntOrFloatBitWidth() / 8;
@@ -183,21 +185,24 @@ void StreamRowsKernel::scoreKeys(const Rows &keys, const Plane &target) {
   Rows rows = stage(keys, stagedKeys, width, /*asks=*/alongColumns);
   if (!alongColumns)
     return scoreAlongRows(rows, keys, target);
+  auto scoreMany = [&] {
+    if (maxRows <= kGroupRows)
+      return scoreAlongColumns(rows, target, kGroupRows);
+    b.ifThenElse(
+        b.equal(paddedRows, b.index(kColumnRows)),
+        [&] {
+          usesLanes ? scoreInLanes(rows, target)
+                    : scoreAlongColumns(rows, target, kGroupRows, /*groups=*/2);
+        },
+        [&] { scoreAlongColumns(rows, target, kGroupRows); });
+  };
   b.ifThenElse(
       b.equal(paddedRows, b.index(1)),
       [&] { scoreAlongColumns(rows, target, 1); },
       [&] {
         b.ifThenElse(
             b.equal(paddedRows, b.index(2)),
-            [&] { scoreAlongColumns(rows, target, 2); },
-            [&] {
-              if (!usesLanes)
-                return scoreAlongColumns(rows, target, 4);
-              b.ifThenElse(
-                  b.equal(paddedRows, b.index(kColumnRows)),
-                  [&] { scoreInLanes(rows, target); },
-                  [&] { scoreAlongColumns(rows, target, 4); });
-            });
+            [&] { scoreAlongColumns(rows, target, 2); }, scoreMany);
       });
 }
 
@@ -224,13 +229,22 @@ void StreamRowsKernel::askSharedRest(const Rows &keys, Value row) {
       });
 }
 
-/// Scores of `numRows` rows at a time: products along the columns for as many
-/// keys as make a vector of sums.
+/// Whether a loop of so many turns over the columns asks for lines in each, and
+/// not for all of a row at once: half a dozen that are asked for together keep
+/// the loads of a Zen 4 waiting. Two or three do not.
+bool StreamRowsKernel::spreadsLines(const Rows &keys, int64_t turns) {
+  constexpr int64_t kFewLines = 3;
+  int64_t lines = getLinesPerRow(keys.memref);
+  return splitVectors && !keys.ofHeads && lines > kFewLines && lines >= turns;
+}
+
+/// Scores of `groups` times `numRows` rows: products along the columns for as
+/// many keys as make a vector of sums of one group.
 void StreamRowsKernel::scoreAlongColumns(const Rows &keys, const Plane &target,
-                                         int64_t numRows) {
+                                         int64_t numRows, int64_t groups) {
   numRows = std::min(numRows, lanes);
   // Two keys share what is loaded of the rows. A single row has nothing to
-  // share.
+  // share, and a Zen 4 reads long rows faster one by one.
   int64_t numKeys = lanes / numRows;
   bool isDot = dotsPairs();
   int64_t step = getColumnVectors() * lanes,
@@ -238,19 +252,29 @@ void StreamRowsKernel::scoreAlongColumns(const Rows &keys, const Plane &target,
   auto loadPart = [&](Value memref, ValueRange at) -> Value {
     return vector::LoadOp::create(b, getNarrow(b, step), memref, at);
   };
-  int64_t together = numRows == 1 ? 1 : std::min<int64_t>(2, numKeys);
+  bool isLong = getElementTypeOrSelf(keys.memref) == b.getStateType() &&
+                width * getElementBytes(keys.memref) > kShortRowBytes;
+  bool isOneByOne = numRows == 1 || (splitVectors && groups == 1 && isLong);
+  int64_t together = isOneByOne ? 1 : std::min<int64_t>(2, numKeys);
   int64_t ahead = keys.areShared ? 0 : getAhead(keys, numRows);
-  Value groups = b.div(paddedRows, numRows);
+  // Every group of rows asks for its share of what all of them read.
+  int64_t share = together / groups,
+          turns = llvm::divideCeil(paddedWidth, step);
+  int64_t perTurn = 0;
+  if (numRows != 1 && spreadsLines(keys, turns))
+    perTurn = llvm::divideCeil(getLinesPerRow(keys.memref), turns);
   auto scoreTile = [&](Value key, Value row) {
     Values sums(lanes);
     for (int64_t first = 0; first < numKeys; first += together) {
+      Values nextRows;
       if (ahead) {
-        // Every group of rows asks for its share of what all of them read.
-        Value begin =
-            b.div(b.add(b.mul(b.div(row, numRows), numKeys), first), groups);
-        Value from = b.add(b.add(key, ahead), begin);
-        b.loop(b.index(0), b.div(b.index(together), groups), 1,
-               [&](Value i) { askRow(keys, b.add(from, i)); });
+        Value turn = b.add(b.mul(b.div(row, numRows), numKeys), first);
+        Value from = b.add(b.add(key, ahead), b.div(turn, groups));
+        for (int64_t i = 0; perTurn && i < share; ++i)
+          nextRows.push_back(keys.atAhead(b, b.add(from, i)));
+        if (!perTurn)
+          b.loop(b.index(0), b.index(share), 1,
+                 [&](Value i) { askRow(keys, b.add(from, i)); });
       }
       Values asked;
       for (int64_t i = 0; keys.areShared && i < together; ++i) {
@@ -265,6 +289,10 @@ void StreamRowsKernel::scoreAlongColumns(const Rows &keys, const Plane &target,
           b.loop(b.index(0), b.index(paddedWidth), step, zeros,
                  [&](Value column, ValueRange running) {
                    SmallVector<Values> loaded;
+                   Value line = b.mul(b.div(column, step), perTurn);
+                   for (Value row : nextRows)
+                     for (int64_t i = 0; i < perTurn; ++i)
+                       askLine(keys, row, b.add(line, i));
                    if (keys.areShared)
                      askSharedTurn(keys, asked, b.div(column, step));
                    for (Value keyRow : at)
@@ -303,7 +331,7 @@ void StreamRowsKernel::scoreAlongColumns(const Rows &keys, const Plane &target,
     }
   };
   b.loop(b.index(0), keys.count, numKeys, [&](Value key) {
-    b.loop(b.index(0), paddedRows, numRows,
+    b.loop(b.index(0), b.index(groups * numRows), numRows,
            [&](Value row) { scoreTile(key, row); });
   });
 }

@@ -33,16 +33,47 @@ func.func @halves(%q: memref<1x8x1x64xf16>, %k: memref<1x1x512x64xf16>, %o: memr
   return
 }
 
-// Blocks of values in f32 have 16 rows, others of these columns 64.
+// Two groups of four rows ask for one of the two keys each, a line in every turn
+// over the columns. Blocks of values in f32 have 16 rows, others of these
+// columns 64, and each key asks for its share.
 // CHECK-LABEL: func.func @floats(
+// CHECK: :8 = scf.for %{{.+}} = %c0 to %c128 step %c16
+// CHECK-COUNT-1: memref.prefetch
+// CHECK-NEXT: vector.load
 // CHECK: scf.for %{{.+}} = %c0 to %{{.+}} step %c16 {
-// CHECK: :16 = scf.for %{{.+}} step %c2 iter_args
-// CHECK: vector.fma
+// CHECK: :16 = scf.for %{{.+}} step %c1 iter_args
+// CHECK-COUNT-4: memref.prefetch
+// CHECK-NOT: memref.prefetch
 // CHECK: return
+// NONE-LABEL: func.func @floats(
+// NONE: scf.for %{{.+}} step %c4 {
+// NONE: memref.prefetch
+// NONE: :8 = scf.for %{{.+}} = %c0 to %c128 step %c16
+// NONE-NEXT: vector.load
+// NONE: scf.for %{{.+}} = %c0 to %{{.+}} step %c64 {
+// NONE: :16 = scf.for %{{.+}} step %c2 iter_args
+// NONE-COUNT-8: memref.prefetch
+// NONE: return
 func.func @floats(%q: memref<1x8x1x128xf32>, %k: memref<1x1x512x128xf32>, %o: memref<1x8x1x128xf32>) {
   attn.stream query(%q : memref<1x8x1x128xf32>)
       source(%k, %k : memref<1x1x512x128xf32>, memref<1x1x512x128xf32>) ranges [affine_map<(b)[rows, n] -> (0, rows)>]
       outs(%o : memref<1x8x1x128xf32>)
+      {scale = 1.0, tiles = #attn.tiles<query = 16, key = 128, lanes = 16, vectors = 1, keys = 8, columns = 8>}
+  return
+}
+
+// A set of four rows in f32 reads long keys one after the other.
+// CHECK-LABEL: func.func @four(
+// CHECK: :4 = scf.for %{{.+}} = %c0 to %c128 step %c16
+// CHECK: memref.prefetch
+// CHECK: return
+// NONE-LABEL: func.func @four(
+// NONE: :8 = scf.for %{{.+}} = %c0 to %c128 step %c16
+// NONE: return
+func.func @four(%q: memref<1x4x1x128xf32>, %k: memref<1x1x512x128xf32>, %o: memref<1x4x1x128xf32>) {
+  attn.stream query(%q : memref<1x4x1x128xf32>)
+      source(%k, %k : memref<1x1x512x128xf32>, memref<1x1x512x128xf32>) ranges [affine_map<(b)[rows, n] -> (0, rows)>]
+      outs(%o : memref<1x4x1x128xf32>)
       {scale = 1.0, tiles = #attn.tiles<query = 16, key = 128, lanes = 16, vectors = 1, keys = 8, columns = 8>}
   return
 }

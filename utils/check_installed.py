@@ -11,6 +11,7 @@ Stands alone: only what is installed is there, and NumPy. The library has the fu
 @twice of IR below. The folder has PyTorch or JAX, whose glue is checked with them.
 """
 
+import argparse
 import ctypes
 import importlib
 import importlib.metadata
@@ -128,8 +129,23 @@ def check_runtime(library):
     print(f"Python {sys.version.split()[0]}: a kernel with the runtime alone")
 
 
-if __name__ == "__main__":
-    if sys.argv[1] == "--runtime":
-        check_runtime(sys.argv[2])
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("readme", type=Path, nargs="?", help="a page whose first program is run")
+    parser.add_argument("example", type=Path, nargs="?", help="a program with data")
+    parser.add_argument("folder", nargs="*", help="of PyTorch or JAX")
+    parser.add_argument("--runtime", metavar="twice.so", help="check the runtime alone, with this library")
+    options = parser.parse_args()
+    if (options.runtime is None) == (options.example is None):
+        parser.error("needed a page and an example, or --runtime and a library")
+    for file in (options.readme, options.example, options.runtime):
+        if file is not None and not Path(file).is_file():
+            parser.error(f"there is no file {file}")
+    if options.runtime is not None:
+        check_runtime(options.runtime)
     else:
-        check_installed(Path(sys.argv[1]), Path(sys.argv[2]), *sys.argv[3:])
+        check_installed(options.readme, options.example, *options.folder)
+
+
+if __name__ == "__main__":
+    main()

@@ -39,11 +39,12 @@ def get_archive() -> str:
 
 
 def load(path: str | os.PathLike[str]) -> ctypes.CDLL:
-    """Loads a library of kernels, wherever the runtime was when it was compiled.
+    """Loads a library of kernels from a file, wherever the runtime was when it was compiled.
 
     Its C header says how they are called. Raises OSError where the library needs a
     runtime of another version.
     """
     # A library finds by its name what is loaded already, and that stays.
     ctypes.CDLL(get_library())
-    return ctypes.CDLL(os.fspath(path))
+    # A name without a folder would be looked for where the system's libraries are.
+    return ctypes.CDLL(os.path.abspath(path))

@@ -48,6 +48,13 @@ def worker(options):
     """Runs programs; a line before and after each."""
     logging.disable(logging.CRITICAL)
     warnings.simplefilter("ignore")
+    try:
+        # Or each program would be one that is wrong.
+        for name in (f"programs.of_{options.framework}", "torch_mlir"):
+            importlib.import_module(name)
+    except ImportError as error:
+        print(f"missing {error}", flush=True)
+        return 1
     for seed in range(options.seed, options.seed + min(options.count, PROGRAMS_PER_PROCESS)):
         if time.monotonic() > options.deadline:
             break
@@ -70,6 +77,8 @@ def run_process(options, first, count, deadline, counts):
             if kind == "seed":
                 current = int(text)
                 following = current + 1
+            elif kind == "missing":
+                sys.exit(f"error: {sys.executable}: {text}: programs of {options.framework} need {options.framework}, torch-mlir and Fovea")
             elif kind in ("right", "refused", "wrong"):
                 counts[kind] += 1
                 current = None
@@ -79,7 +88,7 @@ def run_process(options, first, count, deadline, counts):
         counts["wrong"] += 1
         print(f"wrong: the process ended with {process.returncode} at seed {current}", flush=True)
     elif process.returncode:
-        sys.exit(f"error: a worker ended with {process.returncode}: {options.framework}, torch-mlir and Fovea have to be importable")
+        sys.exit(f"error: a worker ended with {process.returncode} between programs")
     return following
 
 

@@ -8,6 +8,8 @@ import pathlib
 import subprocess
 import sys
 
+import pytest
+
 SCRIPT = pathlib.Path(__file__).parents[4] / "utils" / "fuzz_programs.py"
 
 
@@ -63,6 +65,14 @@ def test_process_that_dies_is_a_finding(tmp_path):
     done = fuzz("--count", 1, "--seed", 7, PYTHONPATH=str(tmp_path))
     assert done.returncode == 1
     assert "wrong: the process ended with -6 at seed 7" in done.stdout
+
+
+@pytest.mark.parametrize("name", ["torch", "torch_mlir", "fovea"])
+def test_what_is_missing_is_named(tmp_path, name):
+    (tmp_path / f"{name}.py").write_text(f"raise ImportError('No module named {name}')")
+    done = fuzz("--count", 2, PYTHONPATH=os.pathsep.join([str(tmp_path), *sys.path]))
+    assert done.returncode == 1 and "wrong" not in done.stdout
+    assert f"No module named {name}: programs of torch need torch, torch-mlir and Fovea" in done.stderr
 
 
 def test_run_of_nothing_shows_nothing():

@@ -25,7 +25,17 @@ def _type_name(dtype: Any) -> str:
         raise ValueError(f"dtype: found {dtype!r}, needed an element type") from None
 
 
-class TokenCache:
+class Cache:
+    """What caches of tokens have in common."""
+
+    __slots__ = ()
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        needed = "save(path) for a file of its content, or fork() for another cache"
+        raise TypeError(f"{type(self).__name__}: found a cache to pickle or copy, needed {needed}")
+
+
+class TokenCache(Cache):
     """What caches of keys and values have in common."""
 
     __slots__ = ("_cache",)
@@ -264,7 +274,7 @@ class PagedCache(TokenCache):
         return self._cache.free_pages
 
 
-class MultipoleCache:
+class MultipoleCache(Cache):
     """What `fast_multipole` needs of the tokens so far: its last row, token by token.
 
         cache = fovea.MultipoleCache(key_weights, value_weights, group=64, heads=8)

@@ -4,9 +4,11 @@
 """Bad input: what is raised, and that it names the argument, what was found and
 what is needed."""
 
+import copy
 import functools
 import inspect
 import math
+import pickle
 import re
 import resource
 
@@ -24,6 +26,19 @@ def fails(call, *parts, error=ValueError):
         call()
     for part in parts:
         assert part in str(info.value), str(info.value)
+
+
+# ----------------------------------------------------------------------------
+# Caches
+# ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("copies", [pickle.dumps, copy.copy, copy.deepcopy])
+def test_caches_are_saved_and_forked(copies):
+    weights = make_weights(16, 4, 1, 8)
+    for cache in fovea.KVCache(1, 1, 8, capacity=4), fovea.PagedCache(2, 4, 1, 8), fovea.MultipoleCache(weights, weights, group=4, heads=1):
+        call = functools.partial(copies, cache)
+        fails(call, f"{type(cache).__name__}: found a cache to pickle", "save(path)", "fork()", error=TypeError)
 
 
 # ----------------------------------------------------------------------------

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -63,13 +64,26 @@ class _Stateless(nn.Module):
         return tuple(make_pairs(each) if each.is_complex() else each for each in results)
 
 
-def _name_inputs(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[str]:
-    """One for each tensor."""
+def _name_arguments(function: Callable[..., Any], count: int) -> list[str]:
+    """What a function calls its first arguments; those of `*args` have numbers alone."""
+    try:
+        parameters = [*inspect.signature(function).parameters.values()]
+    except (TypeError, ValueError):
+        parameters = []
+    is_named = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    names = [each.name for each in parameters if each.kind in is_named][:count]
+    return names + [f"input_{index}" for index in range(len(names), count)]
+
+
+def _name_inputs(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[str]:
+    """One for each tensor: the argument that it is, and its place in one that is no tensor."""
+    arguments = [*zip(_name_arguments(model.forward, len(args)), args), *kwargs.items()]
     names = []
-    for path, leaf in pytree.tree_leaves_with_path((tuple(args), dict(kwargs))):
-        if isinstance(leaf, Tensor):
-            names.append("_".join(str(getattr(key, "key", getattr(key, "idx", key))) for key in path[1:]))
-    return [f"input_{name}" if name.isdigit() else name for name in names]
+    for argument, value in arguments:
+        for path, leaf in pytree.tree_leaves_with_path(value):
+            if isinstance(leaf, Tensor):
+                names.append("_".join([argument, *(str(getattr(key, "key", getattr(key, "idx", key))) for key in path)]))
+    return names
 
 
 def _dynamic_shapes(names: Sequence[str], inputs: Sequence[Tensor], dynamic: Any) -> list[dict[int, Any]]:
@@ -120,7 +134,7 @@ def import_module(
     leaves, spec = pytree.tree_flatten((tuple(args), dict(kwargs)))
     # Other objects than those of the caller: torch.export marks what is dynamic, and leaves marks where it fails.
     inputs = [each.detach() for each in leaves if isinstance(each, Tensor)]
-    names = _name_inputs(args, kwargs)
+    names = _name_inputs(model, args, kwargs)
     for name, each in (*state.items(), *zip(names, inputs)):
         if each.device.type != "cpu":
             raise ValueError(f"{name}: found a tensor on {each.device.type}, needed one on the CPU")

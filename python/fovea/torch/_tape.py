@@ -45,6 +45,17 @@ def _requires_gradient(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and any(each.requires_grad for each in _levels(value))
 
 
+def _batch_levels(values: Sequence[Any]) -> set[int]:
+    """Those of torch.vmap that tensors among arguments are batches of."""
+    found = set()
+    for each in (one for value in values for one in _tensors(value)):
+        while isinstance(each, torch.Tensor) and _functorch.is_functorch_wrapped_tensor(each):
+            if _functorch.is_batchedtensor(each):
+                found.add(_functorch.maybe_get_level(each))
+            each = _functorch.get_unwrapped(each)
+    return found
+
+
 def _distinct(tensors: Sequence[Any]) -> list[Any]:
     """Views of those that there are twice, such as keys that are the values, too: torch.compile takes no tensor for two
     arguments of a node."""
@@ -270,12 +281,26 @@ def make_call(name: str, *, is_first: bool = False) -> Callable[..., Any]:
     constants = {argument: index for argument, index in arrays.items() if argument not in declaration.gradients}
     autocast = make_autocast(name, declaration)
     look = make_look([(index, argument in declaration.gradients) for argument, index in arrays.items()])
+    hidden = [index for index, each in enumerate(declaration.values) if each.kind == "Tensor[]?"]
+    seen = [index for index in arrays.values() if index not in hidden]
     kernel = FIRST[name] if is_first else KERNELS[operator]
     if declaration.backward:
         nodes = _make_nodes(name)
 
+    def spread(values: Sequence[Any]) -> Sequence[Any]:
+        """The dispatcher does not look into lists that may be None: where these alone are batches of torch.vmap, the first
+        tensor becomes one, too."""
+        levels = _batch_levels([values[index] for index in seen])
+        lists = [each for index in hidden for each in _tensors(values[index]) if _batch_levels([each]) - levels]
+        first = values[seen[0]]
+        for each in lists:
+            first = first + torch.zeros_like(each).sum().to(first.dtype)
+        return [first if index == seen[0] else value for index, value in enumerate(values)] if lists else values
+
     def dispatch(values: Sequence[Any]) -> Any:
         _check_tensors(name, declaration.values, values)
+        if hidden and not _is_compiling() and _is_transformed():
+            values = spread(values)
         if forward_ad._current_level >= 0:
             _refuse_tangents(name, {argument: values[index] for argument, index in arrays.items()})
         if not torch.is_grad_enabled():

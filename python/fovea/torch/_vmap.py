@@ -61,6 +61,8 @@ def _register(operator: Any, arguments: Sequence[Argument], axes: Sequence[str |
 
     def rule(info: Any, dims: tuple[Any, ...], *values: Any) -> Any:
         size = info.batch_size
+        if size == 0:
+            raise ValueError("torch.vmap: found an axis without entries, needed one at least")
         if results_have_batch and _folds(arguments, dims, values):
             folded = [
                 _fold(value, dim, size) if each.is_array and value is not None and _has_batch(each.axes) else value

@@ -4,6 +4,7 @@
 """What holds of every function on tensors."""
 
 import contextlib
+import functools
 
 import ml_dtypes
 import numpy as np
@@ -226,6 +227,41 @@ def test_vmap_over_a_batch(case):
         alone = torch.func.grad(loss)([[each[index] for each in value] for value in stacked])
         for one, other in zip(sum(per_sample, []), sum(alone, []), strict=True):
             near(one[index], other, 1e-5)
+
+
+_W = torch.randn(3, 1, 2, 4, 8, generator=torch.Generator().manual_seed(1))
+_SLOPES = torch.randn(3, 2, generator=torch.Generator().manual_seed(2))
+#: Functions of three tensors and of what alone differs under torch.vmap, which is in lists for the operator.
+LISTED = {
+    "weights": (lambda q, k, v, w: fovea.torch.fast_multipole(q, k, v, [w], [w], group=4), _W),
+    "linear": (lambda q, k, v, w: fovea.torch.fast_multipole_linear(q, k, v, [w], [w], [w], group=4), _W),
+    "captures": (
+        lambda q, k, v, w: fovea.torch.dense(q, k, v, score=lambda s, b, h, i, j: s + fovea.capture(w)[h] * (j - i)), _SLOPES
+    ),
+    "bias": (lambda q, k, v, w: fovea.torch.stream(q, [fovea.torch.Source(k, v, bias=w)]), torch.sin(torch.arange(768.0)).view(3, 16, 16)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LISTED)
+def test_vmap_of_lists_alone(name):
+    function, several = LISTED[name]
+    q, k, v, weight = torch.randn(4, 1, 2, 16, 8, generator=torch.Generator().manual_seed(0)).unbind(0)
+    call = functools.partial(function, q, k, v)
+    together = torch.vmap(call)
+    expected = torch.stack([call(each) for each in several])
+    near(together(several), expected, 1e-5)
+    near(torch.vmap(together)(torch.stack([several, 2 * several]))[1], torch.stack([call(2 * each) for each in several]), 1e-5)
+    with torch.no_grad():
+        near(together(several), expected, 1e-5)
+    gradient = torch.func.grad(lambda each: (call(each) * weight).sum())
+    expected = torch.stack([gradient(each) for each in several])
+    near(torch.vmap(gradient)(several), expected, 1e-5)
+    near(torch.func.grad(lambda all: (together(all) * weight).sum())(several), expected, 1e-5)
+
+
+def test_vmap_of_nothing():
+    with pytest.raises(ValueError, match="^torch.vmap: found an axis without entries, needed one at least"):
+        torch.vmap(lambda q: fovea.torch.dense(q, q, q))(torch.ones(0, 1, 2, 3, 8))
 
 
 def test_gradients_through_vmap():

@@ -151,7 +151,7 @@ def test_other_lengths(name, length):
 
 def test_loops_of_python():
     model = transformers.AutoModel.from_config(transformers.MambaConfig(**_SIZES, state_size=8)).eval()
-    place = r"the model fixes input_0.shape\[1\] to 9, at .*modeling_mamba.py:\d+: leave dimension 1 out of dynamic"
+    place = r"the model fixes input_ids.shape\[1\] to 9, at .*modeling_mamba.py:\d+: leave dimension 1 out of dynamic"
     with pytest.raises(fovea.FoveaError, match=place):
         fovea.import_torch(model, tokens((2, 9)), use_cache=False, dynamic=(0, 1))
     program = fovea.import_torch(model, tokens((2, 9)), use_cache=False, dynamic=(0,))
@@ -253,12 +253,12 @@ def test_branches_of_python(name):
             try:
                 found = program(np.ones(shape, np.float32))
             except fovea.FoveaError as error:
-                assert re.search(r"the program was traced for .*input_0.shape", str(error))
+                assert re.search(r"the program was traced for .*x.shape", str(error))
                 refused += 1
                 continue
             assert found[0, 0] == (2 if condition(*shape) else 1)
     assert 0 < refused < 20
-    with pytest.raises(fovea.FoveaError, match=r"the program was traced for input_0.shape\[0\] >= 1"):
+    with pytest.raises(fovea.FoveaError, match=r"the program was traced for x.shape\[0\] >= 1"):
         program(np.ones((0, 3), np.float32))
 
 
@@ -272,24 +272,38 @@ def test_extents_that_differ(target):
     program = fovea.import_torch(Adds(), torch.randn(4), torch.randn(4), dynamic=(0,), target=target)
     assert np.array_equal(program(np.ones(7, np.float32), np.ones(7, np.float32)), np.full(7, 2, np.float32))
     for sizes in (7, 6), (6, 7), (1, 7), (7, 1):
-        with pytest.raises(fovea.FoveaError, match=r"traced for input_1.shape\[0\] == input_0.shape\[0\]"):
+        with pytest.raises(fovea.FoveaError, match=r"traced for y.shape\[0\] == x.shape\[0\]"):
             program(*(np.ones(size, np.float32) for size in sizes))
+
+
+class Pairs(torch.nn.Module):
+    def forward(self, x, pair, *rest, scale=None):
+        return x + pair[0] + pair[1] + rest[0] + scale["by"]
+
+
+def test_names_of_inputs():
+    """Those of the arguments of `forward`."""
+    x = [torch.randn(4, 3) for _ in range(5)]
+    names = ("x", "pair_0", "pair_1", "input_2", "scale_by")
+    program = fovea.import_torch(Pairs(), x[0], (x[1], x[2]), x[3], scale={"by": x[4]}, dynamic=dict.fromkeys(names, (0,)))
+    assert program.names == names
+    near(program(**{name: np.concatenate([each] * 2) for name, each in zip(names, x)}), torch.cat([sum(x)] * 2).numpy())
 
 
 def test_what_is_refused():
     model, x = torch.nn.Linear(3, 2), torch.randn(4, 3)
-    with pytest.raises(ValueError, match="dynamic: found 'x', needed names of inputs: input_0"):
+    with pytest.raises(ValueError, match="dynamic: found 'x', needed names of inputs: input$"):
         fovea.import_torch(model, x, dynamic={"x": (0,)})
-    with pytest.raises(ValueError, match=r"dynamic: found \(2,\) for input_0, needed dimensions from 0 to 1"):
-        fovea.import_torch(model, x, dynamic={"input_0": (2,)})
+    with pytest.raises(ValueError, match=r"dynamic: found \(2,\) for input, needed dimensions from 0 to 1"):
+        fovea.import_torch(model, x, dynamic={"input": (2,)})
     with pytest.raises(ValueError, match="dynamic: found 2, needed dimensions that an input has: from 0 to 1"):
         fovea.import_torch(model, x, dynamic=(2,))
     with pytest.raises(ValueError, match="dynamic: found True, needed dimensions of all inputs"):
         fovea.import_torch(model, x, dynamic=True)
-    with pytest.raises(ValueError, match="input_0: found extent 1 of dimension 0, which is dynamic: needed an example of 2 at least"):
+    with pytest.raises(ValueError, match="input: found extent 1 of dimension 0, which is dynamic: needed an example of 2 at least"):
         fovea.import_torch(model, x[:1], dynamic=(0,))
     # The number of features is that of the weights.
-    with pytest.raises(fovea.FoveaError, match=r"Linear: the model fixes input_0.shape\[1\] to 3: leave dimension 1 out of dynamic"):
+    with pytest.raises(fovea.FoveaError, match=r"Linear: the model fixes input.shape\[1\] to 3: leave dimension 1 out of dynamic"):
         fovea.import_torch(model, x, dynamic=(0, 1))
 
 

@@ -140,6 +140,8 @@ Value GPUStreamKernel::getKeyRow(const Tile &tile, Value row) {
 /// Leaves the rows of a tile's keys in shared memory: a warp that looked up a
 /// code ahead of each copy would wait for memory as often.
 void GPUStreamKernel::findKeyRows(const Tile &tile) {
+  // Other lanes may still copy the rows of the tile before.
+  b.warpBarrier();
   forEachOwn(b, keyTile, [&](Value row) {
     Value found = getKeyRow(tile, findRow(tile, row).first);
     memref::StoreOp::create(b, found, sharedKeyRows, b.toIndex(row));

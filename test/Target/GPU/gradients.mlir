@@ -15,6 +15,12 @@
 // RUN: fovea-compile %s --entry=vq_window --target=nvvm --emit=ptx -o %t.window
 // RUN: not grep -E '\.extern \.func|__nv_|\.local|\.f64' %t.window
 // RUN: FileCheck %s --input-file=%t.window --check-prefixes=CHECK,VQ
+// Frames of tokens and queries from a state have boxes.
+// RUN: fovea-compile %s --entry=vq_window --target=nvvm --emit=ptx --chip=sm_90a -o %t.frames
+// RUN: not grep -E '\.extern \.func|__nv_|\.local|\.f64|mma\.sync|ldmatrix|cp\.async\.c[ag]' %t.frames
+// RUN: FileCheck %s --input-file=%t.frames --check-prefix=FRAMES
+// The host, which encodes their maps, does not read the position: a graph holds that.
+// RUN: fovea-opt %s --attn-nvvm-pipeline="chip=sm_90a" | FileCheck %s --check-prefix=HOST
 // Of lists that name whole tiles, on sm_90a, warpgroups multiply boxes.
 // RUN: fovea-compile %s --entry=lists --target=nvvm --emit=ptx --chip=sm_90a -o %t.lists
 // RUN: not grep -E '\.extern \.func|__nv_|\.local|\.f64|mma\.sync|ldmatrix|cp\.async\.c[ag]' %t.lists
@@ -23,6 +29,12 @@
 // RUN: fovea-compile %s --entry=far --target=nvvm --emit=ptx --chip=sm_90a -o %t.far
 // RUN: not grep -E '\.extern \.func|__nv_|\.local|\.f64|mma\.sync|ldmatrix|cp\.async\.c[ag]' %t.far
 // RUN: FileCheck %s --input-file=%t.far --check-prefix=FAR
+
+// HOST-LABEL: llvm.func @vq_window
+// HOST-NOT: call @fovea_rt_gpu_copy
+// HOST-LABEL: llvm.func @lists
+
+// FRAMES-COUNT-4: .reqntid {{384|512}}, 1, 1
 
 // FAR-DAG: cp.async.bulk.shared::cluster.global.mbarrier
 // FAR-DAG: cp.async.bulk.tensor.4d.shared::cluster.global

@@ -73,7 +73,20 @@ private:
     Value count = {}, exists = {};
   };
   CachedRow findCachedRow(KernelBuilder &k, ValueRange at);
+  /// What belongs to each query, whose lse is minus infinity where it is
+  /// absent.
   Value clearAbsentLse();
+  /// Says how many rows there are, and where the first ones are.
+  void setFrames();
+  /// The most groups of queries that a window has wherever it begins.
+  Value getMostGroups();
+  /// A copy with zeros where there are no queries, or with `none`.
+  Value frameQueries(Value queries);
+  Value frameNumbers(Value numbers, double none);
+  /// How many rows of the frames there are in this window.
+  Value fillLengths(Value rows);
+  /// Whether extents may not depend on the position of a state.
+  bool isFramed() { return usesStream && loops.hasState(); }
 
   /// That of a token, or the first of all where the token was kept.
   Value getFirstQuery(KernelBuilder &k, Value token);
@@ -85,6 +98,14 @@ private:
   void emitTokens(Value keySums, Value valueSums);
   void emitCodes();
   void storeValues();
+  Value allocateTokens(int64_t columns, mlir::Type elementType) {
+    return loops.allocate({batches, keyHeads, tokenRows}, {columns},
+                          elementType);
+  }
+  /// Where sums of a token are.
+  Values getTokenPlace(KernelBuilder &k, ValueRange at) {
+    return {at[0], at[1], k.add(at[2], rowsBeforeTokens), at[3]};
+  }
   void emitBias();
   void emitDistances();
   Values loopOverHeads(GPUKernelBuilder &k, Value keyHead, ValueRange running,
@@ -102,12 +123,15 @@ private:
   VQGradient problem;
   bool usesStream;
   int64_t width, valueWidth, numCodes;
-  /// The first block of queries that may read older tokens.
-  int64_t firstCached;
   Value batches, heads, keyHeads, headsOfKey;
+  /// The first block of queries that may read older tokens.
+  Value firstCached;
   /// Blocks of tokens with a cache of their own, their length and tiles: one
   /// of all tokens where nothing is causal.
   Value numBlocks, blockLength, tilesOfBlock;
+  /// Rows of queries and of tokens, and those before the first query and before
+  /// the first token.
+  Value queryRows, tokenRows, rowsBeforeQueries, rowsBeforeTokens;
   /// Gradients of values from queries that read tokens one by one, [B, G,
   /// tokens, E], and of the value of any older token with a code, [B, G, groups
   /// of queries, S, E].

@@ -18,8 +18,16 @@
 // Codewords that no token has are rows of zeros with a log weight that leaves
 // no weight: their tiles need no masks.
 //
-// With a state, extents would depend on its position, which the host of a
-// launch by tensor maps would have to wait for.
+// With a state, a window may begin anywhere in a block, after few blocks or
+// many. Extents that depend on its position would have to come from the host,
+// which encodes tensor maps. So queries and tokens lie in frames that are as
+// long as any window of as many queries needs:
+//
+//   queries  the rows of their first block before them, and the queries
+//   tokens   as many blocks as the memory has, and then those of the queries
+//
+// Block n of the queries reads blocks n to n + memory of the tokens. Lengths
+// say what there is at the end; rows at the begin have no weight.
 //
 //===----------------------------------------------------------------------===//
 
@@ -44,8 +52,13 @@ static Type getType(Value memref) {
 bool VQBackwardLoops::isStream(const GPUFacts &gpu) {
   auto type = cast<FloatType>(getType(op.getQuery()));
   Value operands[] = {op.getQuery(), op.getDOutput(), op.getValue()};
-  return gpu.warpgroups && !loops.hasState() && problem.isSoftmax() &&
-         !op.hasLocalTerms() && type == getType(op.getCodebook()) &&
+  // Frames of a few queries would have more rows than these read.
+  int64_t queries = getMemRefType(op.getQuery()).getDimSize(2);
+  if (loops.hasState() && !ShapedType::isDynamic(queries) &&
+      queries <= kWarpgroupRows / 2)
+    return false;
+  return gpu.warpgroups && problem.isSoftmax() && !op.hasLocalTerms() &&
+         type == getType(op.getCodebook()) &&
          (!op.getCausal() || op.getBlock() % kWarpgroupRows == 0) &&
          llvm::all_of(operands, [&](Value operand) {
            return fitsGradientBoxes(operand, type);
@@ -63,12 +76,13 @@ VQBackwardLoops::CachedRow VQBackwardLoops::findCachedRow(KernelBuilder &k,
   Value code = k.rem(at[2], numCodes), isEntry;
   CachedRow row = {code, {at[0], at[1]}};
   if (op.getCausal()) {
-    // Of group 0 the entry that block `firstCached` reads.
-    Value entry =
-        k.add(k.div(at[2], numCodes), firstCached - problem.getMemory());
+    // Of group 0 the entry that block `firstCached` reads; the first blocks of
+    // a sequence read none.
+    Value entry = k.sub(k.add(k.div(at[2], numCodes), firstCached),
+                        k.index(problem.getMemory()));
     Value entries = k.extent(problem.window.counts, 2);
-    isEntry = k.less(entry, entries);
-    row.entry.push_back(k.min(entry, k.sub(entries, k.index(1))));
+    isEntry = k.both(k.less(k.index(-1), entry), k.less(entry, entries));
+    row.entry.push_back(k.max(k.min(entry, k.sub(entries, k.index(1))), 0));
   }
   row.entry.push_back(code);
   row.count = k.loadIndex(problem.window.counts, row.entry);
@@ -78,29 +92,131 @@ VQBackwardLoops::CachedRow VQBackwardLoops::findCachedRow(KernelBuilder &k,
   return row;
 }
 
+//===----------------------------------------------------------------------===//
+// Frames
+//===----------------------------------------------------------------------===//
+
+void VQBackwardLoops::setFrames() {
+  const VQWindow &window = problem.window;
+  int64_t block = problem.getBlock(), memory = problem.getMemory();
+  queryRows = b.add(window.length, block - 1);
+  tokenRows = b.add(queryRows, memory * block);
+  rowsBeforeQueries = b.rem(window.numBefore, b.index(block));
+  Value inBlocks = b.sub(window.numBefore, rowsBeforeQueries);
+  rowsBeforeTokens = b.sub(b.index(memory * block), inBlocks);
+  // Group 0 is that of the first query's block.
+  firstCached = b.div(window.numBefore, block);
+}
+
+Value VQBackwardLoops::getMostGroups() {
+  int64_t block = problem.getBlock();
+  Value most = loops.hasNext() ? b.add(b.div(queryRows, block), 1)
+                               : b.ceilDiv(queryRows, block);
+  return b.max(most, 1);
+}
+
+Value VQBackwardLoops::frameQueries(Value queries) {
+  if (!isFramed())
+    return queries;
+  Value framed = loops.allocate({batches, heads, queryRows},
+                                {getWidth(queries)}, getType(queries));
+  loops.fillRows(framed, [&](KernelBuilder &k, ValueRange at) {
+    Value query = k.sub(at[2], rowsBeforeQueries);
+    Value exists = k.both(k.less(k.index(-1), query),
+                          k.less(query, problem.window.length));
+    return loadIf(k, exists, [&] {
+      return k.loadVector(queries, {at[0], at[1], query, at[3]});
+    });
+  });
+  return framed;
+}
+
+Value VQBackwardLoops::frameNumbers(Value numbers, double none) {
+  if (!isFramed() || !numbers)
+    return numbers;
+  Value extents[] = {batches, heads, queryRows};
+  Value framed = loops.allocate(extents, {}, getType(numbers));
+  parallelLoop(b, extents, [&](ValueRange at) {
+    Value query = b.sub(at[2], rowsBeforeQueries);
+    Value exists = b.both(b.less(b.index(-1), query),
+                          b.less(query, problem.window.length));
+    Value number = b.select(
+        exists, b.getStateType(),
+        [&] { return b.loadScalar(numbers, {at[0], at[1], query}); },
+        [&] { return b.scalar(none); });
+    b.storeScalar(number, framed, at);
+  });
+  return framed;
+}
+
+Value VQBackwardLoops::fillLengths(Value rows) {
+  Value lengths = loops.allocate({batches}, {}, b.getI32Type());
+  parallelLoop(b, {batches},
+               [&](ValueRange at) { b.storeIndex(rows, lengths, at); });
+  return lengths;
+}
+
+//===----------------------------------------------------------------------===//
+// Sources
+//===----------------------------------------------------------------------===//
+
 VQBackwardLoops::StreamRows VQBackwardLoops::makeTokens(Value keySums) {
   const VQWindow &window = problem.window;
   Value codebook = op.getCodebook();
-  StreamRows tokens = {loops.allocateRows(width, getType(codebook)),
-                       window.values};
+  StreamRows tokens = {allocateTokens(width, getType(codebook)), window.values};
   tokens.dKeys = keySums;
   tokens.dValues = valueSums;
+  auto tokenOf = [&](KernelBuilder &k, ValueRange at) -> Values {
+    return {at[0], at[1], k.sub(at[2], rowsBeforeTokens)};
+  };
+  // Frames have rows before the first token, and behind the last one.
+  auto loadToken = [&](KernelBuilder &k, ValueRange at,
+                       function_ref<Value(Values token)> load) {
+    Values token = tokenOf(k, at);
+    if (!isFramed())
+      return load(token);
+    Value exists = k.both(k.less(k.index(-1), token[2]),
+                          k.less(token[2], window.numTokens));
+    return loadIf(k, exists, [&] { return load(token); });
+  };
   loops.fillRows(tokens.keys, [&](KernelBuilder &k, ValueRange at) {
-    Value code = k.loadIndex(window.codes, at.take_front(3));
-    // Scores of absent tokens are those of any codeword, which nobody reads.
-    if (op.getPadded())
-      code = k.max(code, 0);
-    Value word = k.broadcastIndex(codebook, 0, at[1]);
-    return k.loadVector(codebook, {word, code, at[3]});
+    return loadToken(k, at, [&](Values token) {
+      Value code = k.loadIndex(window.codes, token);
+      // Scores of absent tokens are those of any codeword, which nobody reads.
+      if (op.getPadded())
+        code = k.max(code, 0);
+      Value word = k.broadcastIndex(codebook, 0, at[1]);
+      return k.loadVector(codebook, {word, code, at[3]});
+    });
   });
-  if (!op.getPadded())
+  if (isFramed()) {
+    tokens.values = allocateTokens(valueWidth, getType(window.values));
+    loops.fillRows(tokens.values, [&](KernelBuilder &k, ValueRange at) {
+      return loadToken(k, at, [&](Values token) {
+        token.push_back(at[3]);
+        return k.loadVector(window.values, token);
+      });
+    });
+  }
+  if (!op.getPadded() && !isFramed())
     return tokens;
-  Value extents[] = {batches, keyHeads, window.numTokens};
+  Value extents[] = {batches, keyHeads, tokenRows};
   tokens.logWeights = loops.allocate(extents, {}, b.getF32Type());
   parallelLoop(b, extents, [&](ValueRange at) {
-    Value isPresent = b.less(b.index(-1), b.loadIndex(window.codes, at));
-    b.storeScalar(b.select(isPresent, b.scalar(0.0), b.scalar(-kInfinity)),
-                  tokens.logWeights, at);
+    Values token = tokenOf(b, at);
+    Value isToken = b.both(b.less(b.index(-1), token[2]),
+                           b.less(token[2], window.numTokens));
+    Value weight = b.select(
+        isToken, b.getStateType(),
+        [&]() -> Value {
+          if (!op.getPadded())
+            return b.scalar(0.0);
+          Value isPresent =
+              b.less(b.index(-1), b.loadIndex(window.codes, token));
+          return b.select(isPresent, b.scalar(0.0), b.scalar(-kInfinity));
+        },
+        [&] { return b.scalar(-kInfinity); });
+    b.storeScalar(weight, tokens.logWeights, at);
   });
   return tokens;
 }
@@ -108,7 +224,8 @@ VQBackwardLoops::StreamRows VQBackwardLoops::makeTokens(Value keySums) {
 VQBackwardLoops::StreamRows VQBackwardLoops::makeCodewords() {
   const VQWindow &window = problem.window;
   Value codebook = op.getCodebook();
-  Value extents[] = {batches, keyHeads, b.mul(numGroups, numCodes)};
+  Value rows = b.mul(b.extent(codeSums, 2), numCodes);
+  Value extents[] = {batches, keyHeads, rows};
   Type type = getType(codebook), number = b.getF32Type();
   StreamRows words = {loops.allocate(extents, width, type),
                       loops.allocate(extents, valueWidth, type)};
@@ -164,7 +281,7 @@ void VQBackwardLoops::emitStream(Value keySums) {
   Values keys, values, logWeights, dKeys, dValues;
   SmallVector<Attribute> sources;
   auto addSource = [&](const StreamRows &source, AffineExpr begin,
-                       AffineExpr end, bool isCausal) {
+                       AffineExpr end, bool isCausal, bool hasLengths) {
     keys.push_back(source.keys);
     values.push_back(source.values);
     if (source.logWeights)
@@ -176,32 +293,53 @@ void VQBackwardLoops::emitStream(Value keySums) {
                         MaskAttr::get(context, isCausal, /*window=*/0),
                         /*hasLogWeight=*/source.logWeights != nullptr,
                         /*hasBias=*/false, /*hasCodes=*/false,
-                        /*hasLocalBias=*/false, /*hasLengths=*/false,
+                        /*hasLocalBias=*/false, hasLengths,
                         /*hasRelative=*/false, /*hasDistanceBias=*/false,
                         /*origin=*/AffineMap(), /*unit=*/0,
                         /*hasListedPositions=*/false, /*hasScore=*/false));
   };
-  if (op.getCausal()) {
-    int64_t length = problem.getBlock();
-    AffineExpr begin = block * length;
-    addSource(makeTokens(keySums), begin - problem.getMemory() * length,
-              begin + length, /*isCausal=*/true);
-    begin = block * numCodes - firstCached * numCodes;
-    addSource(makeCodewords(), begin, begin + numCodes, /*isCausal=*/false);
-  } else {
-    addSource(makeCodewords(), zero, rows, /*isCausal=*/false);
-  }
   const VQWindow &window = problem.window;
+  Values lengths;
+  Value queryLengths;
+  if (isFramed()) {
+    Value numQueries = b.add(rowsBeforeQueries, window.length);
+    queryLengths = fillLengths(numQueries);
+    lengths = {fillLengths(b.add(rowsBeforeTokens, window.numTokens))};
+  }
+  if (op.getCausal()) {
+    int64_t length = problem.getBlock(), memory = problem.getMemory() * length;
+    AffineExpr begin = block * length - (isFramed() ? 0 : memory);
+    addSource(makeTokens(keySums), begin, begin + memory + length,
+              /*isCausal=*/true, /*hasLengths=*/isFramed());
+    // Blocks of frames begin with that of the first query.
+    int64_t first = isFramed() ? 0 : problem.getMemory() + 1;
+    begin = block * numCodes - first * numCodes;
+    addSource(makeCodewords(), begin, begin + numCodes, /*isCausal=*/false,
+              /*hasLengths=*/false);
+  } else {
+    addSource(makeCodewords(), zero, rows, /*isCausal=*/false,
+              /*hasLengths=*/false);
+  }
+  Value dQuery = op.getDQuery();
+  if (isFramed())
+    dQuery =
+        loops.allocate({batches, heads, queryRows}, {width}, getType(dQuery));
   StreamBackwardOp::create(
-      b, /*results=*/TypeRange(), window.queries, keys, values, logWeights,
-      /*biases=*/ValueRange(), /*lengths=*/ValueRange(),
-      /*rowLists=*/ValueRange(), /*sink=*/Value(), /*queryLengths=*/Value(),
-      /*captures=*/ValueRange(), op.getOutput(), clearAbsentLse(),
-      window.dOutputs, op.getDLse(), op.getDQuery(), dKeys, dValues,
-      /*dLogWeights=*/ValueRange(), /*dBiases=*/ValueRange(), /*dSink=*/Value(),
-      /*dCaptures=*/ValueRange(), b.getArrayAttr(sources),
+      b, /*results=*/TypeRange(), frameQueries(window.queries), keys, values,
+      logWeights, /*biases=*/ValueRange(), lengths,
+      /*rowLists=*/ValueRange(), /*sink=*/Value(), queryLengths,
+      /*captures=*/ValueRange(), frameQueries(op.getOutput()),
+      frameNumbers(clearAbsentLse(), -kInfinity), frameQueries(window.dOutputs),
+      frameNumbers(op.getDLse(), 0.0), dQuery, dKeys, dValues,
+      /*dLogWeights=*/ValueRange(), /*dBiases=*/ValueRange(),
+      /*dSink=*/Value(), /*dCaptures=*/ValueRange(), b.getArrayAttr(sources),
       b.getI64IntegerAttr(op.getCausal() ? problem.getBlock() : 0),
       op.getScaleAttr(), /*tiles=*/nullptr, /*scoresCount=*/0);
+  if (isFramed())
+    loops.fillRows(op.getDQuery(), [&](KernelBuilder &k, ValueRange at) {
+      Value row = k.add(at[2], rowsBeforeQueries);
+      return k.loadVector(dQuery, {at[0], at[1], row, at[3]});
+    });
   // Of the tokens of a mean, each gets as much.
   Value dMeans = dValues.back();
   loops.fillRows(dMeans, [&](KernelBuilder &k, ValueRange at) {
@@ -211,4 +349,12 @@ void VQBackwardLoops::emitStream(Value keySums) {
                                    k.broadcast(k.toNumber(row.count)));
     });
   });
+  if (!isFramed())
+    return;
+  // Sums of later blocks begin with the last one that there is.
+  SmallVector<OpFoldResult> offsets(5, b.getIndexAttr(0)),
+      strides(5, b.getIndexAttr(1)),
+      sizes = memref::getMixedSizes(b, b.getLoc(), codeSums);
+  sizes[2] = numGroups;
+  codeSums = memref::SubViewOp::create(b, codeSums, offsets, sizes, strides);
 }

@@ -52,14 +52,13 @@ VQBackwardLoops::VQBackwardLoops(OpBuilder &builder, VQBackwardOp op,
     : op(op), b(op.getLoc(), builder), loops(b, op),
       problem{op, chooseMath(op, lowering.f32), loops.getWindow()},
       usesStream(isStream(lowering.gpu)), width(getWidth(op.getQuery())),
-      valueWidth(getWidth(op.getValue())),
-      // The block after a memory may read the means of a state; without one,
-      // the next is the first that has older tokens.
-      firstCached(problem.getMemory() + (loops.hasState() ? 0 : 1)),
-      batches(b.extent(op.getQuery(), 0)), heads(b.extent(op.getQuery(), 1)),
-      keyHeads(b.extent(op.getValue(), 1)),
+      valueWidth(getWidth(op.getValue())), batches(b.extent(op.getQuery(), 0)),
+      heads(b.extent(op.getQuery(), 1)), keyHeads(b.extent(op.getValue(), 1)),
       // Without heads there are no key heads to divide by.
       headsOfKey(b.max(b.div(heads, b.max(keyHeads, 1)), 1)),
+      // The block after a memory may read the means of a state; without one,
+      // the next is the first that has older tokens.
+      firstCached(b.index(problem.getMemory() + (loops.hasState() ? 0 : 1))),
       distanceSums(b, loops, op) {
   numCodes = problem.getNumCodes();
   Value numTokens = problem.window.numTokens;
@@ -68,6 +67,11 @@ VQBackwardLoops::VQBackwardLoops(OpBuilder &builder, VQBackwardOp op,
   numBlocks = isCausal ? b.ceilDiv(numTokens, block) : b.index(1);
   blockLength = isCausal ? b.index(block) : numTokens;
   tilesOfBlock = b.ceilDiv(blockLength, kTile);
+  queryRows = problem.window.length;
+  tokenRows = numTokens;
+  rowsBeforeQueries = rowsBeforeTokens = b.index(0);
+  if (isFramed())
+    setFrames();
 }
 
 Value VQBackwardLoops::getFirstQuery(KernelBuilder &k, Value token) {
@@ -164,7 +168,7 @@ void VQBackwardLoops::emitQueries() {
                       return next;
                     });
     }
-    hasCache = k.less(k.index(firstCached - 1), at[2]);
+    hasCache = k.less(k.sub(firstCached, k.index(1)), at[2]);
   }
   addRows(zero, k.select(hasCache, k.index(numCodes), zero),
           /*isCache=*/true);
@@ -286,9 +290,9 @@ void VQBackwardLoops::storeValues() {
   auto sumOf = [&](KernelBuilder &k, ValueRange at) {
     Value group = k.index(0), sum = k.scalar(0.0);
     if (op.getCausal()) {
-      group = k.add(k.div(at[2], blockLength),
-                    problem.getMemory() + 1 - firstCached);
-      sum = k.loadScalar(valueSums, at);
+      Value first = k.sub(firstCached, k.index(problem.getMemory() + 1));
+      group = k.sub(k.div(at[2], blockLength), first);
+      sum = k.loadScalar(valueSums, getTokenPlace(k, at));
     }
     Value older = k.select(
         k.less(group, numGroups), k.getStateType(),
@@ -453,22 +457,22 @@ void VQBackwardLoops::emit() {
   loops.gatherTokens(Reduction::Associative);
   Value keySums;
   if (isCausal) {
-    valueSums = loops.allocateRows(valueWidth, number);
+    valueSums = allocateTokens(valueWidth, number);
     bool isDirect = !loops.hasState() && !loops.hasNext();
-    keySums =
-        isDirect ? Value(op.getDKey()) : loops.allocateRows(width, number);
+    keySums = isDirect ? Value(op.getDKey()) : allocateTokens(width, number);
   }
-  numGroups = isCausal ? b.max(b.sub(numBlocks, b.index(firstCached)), 0)
+  numGroups = isCausal ? b.max(b.sub(numBlocks, firstCached), 0)
                        : b.ceilDiv(window.length, kGroupQueries);
   // The last group has what the means of the next state get.
   if (loops.hasNext())
     numGroups = b.max(b.sub(b.div(window.numTokens, problem.getBlock()),
-                            b.index(firstCached - 1)),
+                            b.sub(firstCached, b.index(1))),
                       1);
   if (usesStream)
     numGroups = isCausal ? b.max(numGroups, 1) : b.index(1);
-  codeSums = loops.allocate({batches, keyHeads, numGroups},
-                            {numCodes, valueWidth}, number);
+  codeSums = loops.allocate(
+      {batches, keyHeads, isFramed() ? getMostGroups() : numGroups},
+      {numCodes, valueWidth}, number);
   if (usesStream)
     emitStream(keySums);
   else
@@ -479,7 +483,7 @@ void VQBackwardLoops::emit() {
   else if (keySums != op.getDKey())
     loops.storeTokens(op.getDKey(), /*part=*/1,
                       [&](KernelBuilder &k, ValueRange at) {
-                        return k.loadScalar(keySums, at);
+                        return k.loadScalar(keySums, getTokenPlace(k, at));
                       });
   loops.addLaterSums(codeSums, arith::ConstantIntOp::create(b, 1, /*width=*/1));
   storeValues();

@@ -73,6 +73,7 @@ def large():
     yield "vq, D = 128", "f", artefacts.vq(128, 8192, 512, 512, 8, 2)
     yield "vq_backward, D = 128", "f", artefacts.vq_backward(128, 8192, 512, 512, 8, 2)
     yield "vq_backward with a state", "f", vq_backward("f32", 8, 2, 64, 64, has_state=True)
+    yield "vq_backward with a state, bf16", "f", vq_backward("bf16", 8, 2, 128, 128, has_state=True)
     yield "vq_backward, D = 128, E = 1536", "f", vq_backward("bf16", 1, 1, 128, 1536, has_state=False)
     yield "dense with a bias, D = 128", "f", (
         f"func.func @f(%q: {q}, %k: {k}, %b: tensor<1x8x4096x4096xbf16>, %o: {q}) -> {q} {{\n"

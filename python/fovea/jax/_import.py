@@ -139,6 +139,8 @@ def _make_call(function: Callable[..., Any], examples: Sequence[Any]) -> _Call:
         for number in keys:
             leaves[number] = _drop_key(leaves[number])
         found = program(*map(np.asarray, leaves, types))
+        if found is None:  # of a function without results
+            found = ()
         return unflatten(found if isinstance(found, tuple) else (found,))
 
     return run

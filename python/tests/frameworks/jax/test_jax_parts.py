@@ -50,6 +50,15 @@ def test_solvers_in_between():
     assert second.startswith("svd is computed by JAX: torch-mlir-opt has no linalg for stablehlo.custom_call @lapack_sgesdd")
 
 
+def test_parts_without_results():
+    """Of steps that nobody needs, before one that JAX computes and alone; gradients of lists have some."""
+    agree(lambda x: (jnp.sin(x), jnp.linalg.inv(x + 4 * jnp.eye(8)))[1], X)
+    assert fovea.jax.compile(lambda x: ())(X) == ()
+    q = jnp.asarray(np.random.default_rng(1).standard_normal((1, 2, 8, 8)), jnp.float32)
+    rows = jnp.arange(8, dtype=jnp.int32).reshape(1, 1, 8, 1).repeat(2, 1)
+    agree(jax.grad(lambda q: fovea.jax.selected(q, q, q, rows, causal=False).sum()), q)
+
+
 def test_functions_within():
     """Those of jax.jit, with rules of their own, called twice, of literals, and with results that nobody reads."""
     inner = jax.jit(lambda x, y: (jnp.linalg.inv(x + 4 * jnp.eye(8)), attend(y), x * y))

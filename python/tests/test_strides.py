@@ -10,9 +10,10 @@ import sys
 import numpy as np
 import pytest
 from call_cases import FUNCTIONS, case
-from conftest import TYPES
+from conftest import TYPES, check
 
 import fovea
+from fovea import reference
 
 
 def spread(array):
@@ -122,6 +123,53 @@ def test_many_queries_on_copied_rows(queries, keys, options, type, shapes):
         fovea.set_shapes("auto")
     same(found, expected)
     same(one_copied, expected)
+
+
+def swap(array):
+    """The same numbers in `[B,M,H,D]` memory, which holds NaNs behind the last row."""
+    batch, heads, rows, width = array.shape
+    whole = np.full((batch, rows + 20, heads, width), np.nan).astype(array.dtype)
+    whole[:, :rows] = array.swapaxes(1, 2)
+    return whole[:, :rows].swapaxes(1, 2)
+
+
+# Parts of the keys; heads in several tasks, the last ones fewer; pieces and tiles that are not whole; queries that read nothing;
+# more rows of a head than go through keys together.
+@pytest.mark.parametrize("type", TYPES)
+@pytest.mark.parametrize("batch, heads, group, queries, keys, widths, shapes, options", [
+    (1, 8, 1, 1, 4421, (64, 64), "static", {}),
+    (4, 9, 4, 1, 700, (128, 64), "dynamic", {"causal": True}),
+    (5, 3, 8, 1, 337, (128, 128), "static", {"window": 200}),
+    (4, 19, 1, 3, 131, (20, 72), "dynamic", {"causal": True, "window": 40}),
+    (4, 5, 2, 3, 2, (64, 64), "static", {"causal": True}),
+    (4, 2, 5, 3, 77, (64, 96), "static", {"causal": True}),
+    (5, 4, 3, 2, 300, (64, 64), "dynamic", {"lengths": np.array([300, 0, 19, 7, 150])}),
+])  # fmt: skip
+def test_few_queries_on_heads_between_each_other(batch, heads, group, queries, keys, widths, shapes, options, type):
+    numbers = np.random.default_rng(4)
+
+    def make(heads, rows, width):
+        return numbers.standard_normal((batch, heads, rows, width)).astype(TYPES[type])
+
+    q, k, v = make(heads * group, queries, widths[0]), make(heads, keys, widths[0]), make(heads, keys, widths[1])
+    sink = numbers.standard_normal((1, heads * group)).astype("float64" if type == "float64" else "float32")
+    options = {**options, "sink": sink, "return_lse": True}
+    expected = reference.dense(q, k, v, **options)
+    if queries > 1 and "causal" in options:
+        # Only the last query reads them.
+        v[:, :, -1, 3] = np.inf
+    fovea.set_shapes(shapes)
+    try:
+        first = fovea.dense(q, k, v, **options)
+        for threads in (1, 0):
+            fovea.set_num_threads(threads)
+            same(fovea.dense(q, swap(k), swap(v), **options), first)
+        same(fovea.dense(q, swap(k), v, **options), first)
+    finally:
+        fovea.set_num_threads(0)
+        fovea.set_shapes("auto")
+    read = slice(0, queries if np.isfinite(v.astype(float)).all() else -1)
+    check(tuple(each[:, :, read] for each in first), tuple(each[:, :, read] for each in expected), type)
 
 
 # Packed sequences are the CPU's.

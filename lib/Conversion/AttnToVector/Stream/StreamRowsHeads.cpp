@@ -1,4 +1,4 @@
-//===- StreamRowsHeads.cpp - Key heads that read pages together -----------===//
+//===- StreamRowsHeads.cpp - Key heads that read rows together ------------===//
 //
 // Part of the Fovea Project, under the Apache License v2.0 with LLVM
 // Exceptions. See the LICENSE file for license information.
@@ -8,9 +8,19 @@
 //
 // Pages have rows of several heads beside each other, or one head's rows behind
 // another's. A head alone would read pieces of them, which takes memory twice
-// as long with the prefetchers of a Zen 3: heads that have 4 KB of a row in all
-// are one task and go through it together. CPUs with 32 registers read pages of
-// elements as wide as the state well without that, and narrower ones as slowly.
+// as long with the prefetchers of a Zen 3 or 4: heads that have 4 KB of a row
+// in all are one task and go through it together. Other CPUs with 32 registers
+// read pages of elements as wide as the state well without that, and narrower
+// ones as slowly.
+//
+// Consecutive rows have other heads between them where tokens come first. On a
+// Zen 4 heads go through these together, too, with the parts and the tiles of
+// heads that are alone, so that results have the same bits:
+//
+//   per tile
+//     per 16 keys, per head    score
+//     per head                 exponentiate
+//     per 16 keys, per head    accumulate
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,23 +30,68 @@
 using namespace mlir;
 using namespace fovea::attn;
 
-/// Key heads whose sets are one task, at most.
-int64_t StreamRowsKernel::getHeadBlock() {
-  constexpr int64_t kBytes = 4096;
-  for (const StreamSource &source : op.getSourceList())
-    if (!source.attr.getHasListedPositions() || source.codes ||
-        cast<MemRefType>(source.rowList.getType()).getDimSize(1) != 1)
-      return 1;
+/// Whether rows are those of pages, which all heads read.
+static bool readsPages(const StreamSource &source) {
+  return source.attr.getHasListedPositions() && !source.codes &&
+         cast<MemRefType>(source.rowList.getType()).getDimSize(1) == 1;
+}
+
+/// Whether rows are consecutive, and their products are all there is of scores.
+static bool isPlain(const StreamSource &source) {
+  return !source.rowList && !source.codes && !source.bias &&
+         !source.logWeight && !source.hasValueBlocks();
+}
+
+/// Sets `isPaged`, and the key heads whose sets may be one task.
+void StreamRowsKernel::chooseHeadBlock() {
+  SmallVector<StreamSource> sources = op.getSourceList();
   auto values = cast<MemRefType>(op.getValues().front().getType());
+  isPaged = llvm::all_of(sources, readsPages);
+  headRows =
+      isPaged && usesPairs && maxRows > columnRows ? kAMXRows : kColumnRows;
   bool isNarrow = values.getElementType() != b.getStateType();
-  if ((!hasFewRegisters && !isNarrow) || !op.getScores().empty())
-    return 1;
+  bool isFaster = isPaged ? hasFewRegisters || isNarrow || splitVectors
+                          : splitVectors && !hasAMX && !isLatent() &&
+                                llvm::all_of(sources, isPlain);
+  partHeads = isFaster && op.getScores().empty() ? countHeads(values) : 1;
+  headBlock = isPaged || mayInterleave() ? partHeads : 1;
+}
+
+/// Key heads that have 4 KB of a row in all.
+int64_t StreamRowsKernel::countHeads(MemRefType values) const {
+  constexpr int64_t kBytes = 4096;
   int64_t rowBytes = values.getDimSize(3) *
                      values.getElementType().getIntOrFloatBitWidth() / 8;
   int64_t most = kMaxRows / headRows, heads = values.getDimSize(1);
   if (!ShapedType::isDynamic(heads))
     most = std::clamp<int64_t>(heads, 1, most);
   return std::clamp<int64_t>(kBytes / std::max<int64_t>(rowBytes, 1), 1, most);
+}
+
+/// Whether strides that are known tell of no operand that its heads lie further
+/// apart than its rows.
+bool StreamRowsKernel::mayInterleave() {
+  return llvm::none_of(op.getSourceList(), [](const StreamSource &source) {
+    return llvm::any_of(ArrayRef{source.keys, source.values}, [](Value memref) {
+      auto [strides, offset] =
+          cast<MemRefType>(memref.getType()).getStridesAndOffset();
+      return !ShapedType::isDynamic(strides[1]) &&
+             !ShapedType::isDynamic(strides[2]) && strides[1] >= strides[2];
+    });
+  });
+}
+
+/// Whether the rows of a head lie between those of others, in all operands.
+Value StreamRowsKernel::areInterleaved() {
+  Value all;
+  for (const StreamSource &source : op.getSourceList())
+    for (Value memref : {source.keys, source.values}) {
+      auto strides =
+          memref::ExtractStridedMetadataOp::create(b, memref).getStrides();
+      Value own = b.less(strides[1], strides[2]);
+      all = all ? b.both(all, own) : own;
+    }
+  return all;
 }
 
 /// The view of `memref` without what lies before `first`.
@@ -78,4 +133,43 @@ void StreamRowsKernel::forHeads(function_ref<void()> body) {
   });
   for (auto [value, before] : llvm::zip(changed, saved))
     *value = before;
+}
+
+/// Calls `body` for every 16 keys of a tile and every head, whose scores lie
+/// behind those of the head before.
+void StreamRowsKernel::forPieces(const Tile &tile,
+                                 function_ref<void(const Tile &)> body) {
+  b.loop(b.index(0), tile.count, kHeadsTile, [&](Value begin) {
+    Value count = b.min(b.sub(tile.count, begin), kHeadsTile);
+    forHeads([&] {
+      SourceView own = view(tile.source.operands);
+      Tile piece = {own, b.add(tile.low, begin), count, tile.biasBegin,
+                    tile.isCut};
+      scores.origin = b.add(getScoresOfHead(), begin);
+      body(piece);
+    });
+  });
+}
+
+StreamRowsKernel::Value StreamRowsKernel::getScoresOfHead() {
+  return b.mul(headOfTask, kColumnTile * kColumnRows);
+}
+
+/// `attendTile` for all heads of the task.
+void StreamRowsKernel::attendTogether(const Tile &tile) {
+  goesTogether = true;
+  forPieces(tile, [&](const Tile &piece) {
+    scoreKeys(rowsOf(piece, piece.source.keys), scores);
+    addTerms(piece);
+  });
+  forHeads([&] {
+    scores.origin = getScoresOfHead();
+    weigh(tile);
+  });
+  forPieces(tile, [&](Tile piece) {
+    piece.removesAny = piece.isCut;
+    accumulate(piece);
+  });
+  scores.origin = Value();
+  goesTogether = false;
 }

@@ -23,6 +23,8 @@ using namespace fovea::attn;
 /// Fewer keys are not worth a part of their own, and with so many tasks there
 /// are enough for the threads of a machine.
 static constexpr int64_t kMinPart = 512, kTasks = 16;
+/// Heads of consecutive rows are one task only where so many are left.
+static constexpr int64_t kFewTasks = 4;
 /// Parts begin at multiples of it, so that their tiles are whole.
 static constexpr int64_t kPartStep = 128;
 
@@ -67,7 +69,6 @@ StreamRowsKernel::StreamRowsKernel(StreamOp op, const KernelBuilder &builder,
               alternates && lanes == kAMXRows && isNarrow(op.getQuery()) &&
               isNarrow(op.getOutput());
   columnRows = usesPairs && hasAMX ? kAMXColumnRows : kColumnRows;
-  headRows = usesPairs && maxRows > columnRows ? kAMXRows : kColumnRows;
   // Eight accumulators just cover the latency of two multiply-adds a cycle:
   // with 16 registers twelve accumulate, and four hold operands.
   hasFewRegisters = options.numRegisters < 32;
@@ -75,7 +76,7 @@ StreamRowsKernel::StreamRowsKernel(StreamOp op, const KernelBuilder &builder,
       splitVectors && dotsPairs() && !isLatent() && maxRows > kColumnRows / 2;
   rowTile = usesPairs ? kPairTile : kRowTile;
   rowAccumulators = hasFewRegisters ? 12 : 24;
-  headBlock = getHeadBlock();
+  chooseHeadBlock();
   hasListsOfHeads =
       llvm::any_of(op.getSourceList(), [&](const StreamSource &source) {
         if (!source.rowList)
@@ -109,17 +110,37 @@ StreamRowsKernel::Sets StreamRowsKernel::makeSets() {
   }
   Value rows = b.mul(group, sets.chunkQueries);
   sets.setsPerChunk = b.ceilDiv(rows, mostRows);
-  sets.taskHeads = b.index(1);
-  sets.headTasks = setHeads;
-  if (headBlock != 1) {
-    Value isSmall = b.less(rows, b.index(headRows + 1));
-    sets.taskHeads = b.select(isSmall, b.index(headBlock), b.index(1));
-    Value rest = b.sub(sets.taskHeads, b.index(1));
-    sets.headTasks = b.div(b.add(setHeads, rest), sets.taskHeads);
-  }
-  Value heads = b.mul(b.extent(op.getQuery(), 0), sets.headTasks);
-  sets.number = b.mul(b.mul(heads, sets.chunks), sets.setsPerChunk);
+  sets.partHeads = b.index(1);
+  if (partHeads != 1)
+    sets.partHeads = b.select(b.less(rows, b.index(headRows + 1)),
+                              b.index(partHeads), b.index(1));
+  sets.partNumber = countSets(sets, countHeadTasks(sets.partHeads));
   return sets;
+}
+
+/// Tasks of so many key heads each.
+Value StreamRowsKernel::countHeadTasks(Value heads) {
+  return b.div(b.add(setHeads, b.sub(heads, b.index(1))), heads);
+}
+
+Value StreamRowsKernel::countSets(const Sets &sets, Value headTasks) {
+  Value heads = b.mul(b.extent(op.getQuery(), 0), headTasks);
+  return b.mul(b.mul(heads, sets.chunks), sets.setsPerChunk);
+}
+
+/// Sets how many key heads a task has where their keys have so many parts.
+void StreamRowsKernel::assignHeads(Sets &sets, Value numParts) {
+  sets.taskHeads = b.index(1);
+  if (headBlock != 1 && isPaged)
+    sets.taskHeads = sets.partHeads;
+  else if (headBlock != 1) {
+    Value tasks = b.mul(sets.partNumber, numParts);
+    Value goTogether =
+        b.both(areInterleaved(), b.less(b.index(kFewTasks - 1), tasks));
+    sets.taskHeads = b.select(goTogether, sets.partHeads, b.index(1));
+  }
+  sets.headTasks = countHeadTasks(sets.taskHeads);
+  sets.number = countSets(sets, sets.headTasks);
 }
 
 void StreamRowsKernel::viewSet(const Sets &sets, Value number) {
@@ -214,10 +235,16 @@ Value StreamRowsKernel::getNumParts(const Sets &sets) {
     }
   }
   // Several heads of a task do more for a key, and are fewer tasks.
-  total = b.mul(total, b.min(sets.taskHeads, 2));
-  Value number = b.max(sets.number, 1);
+  Value most = b.div(b.mul(total, b.min(sets.partHeads, 2)), kMinPart);
+  if (partHeads != 1 && !isPaged) {
+    // Heads that are alone have as many parts, each with a state to merge.
+    Value fewer = b.max(b.min(b.div(total, 2 * kMinPart), kFewTasks),
+                        b.div(total, 8 * kMinPart));
+    most = b.select(b.equal(sets.partHeads, b.index(1)), most, fewer);
+  }
+  Value number = b.max(sets.partNumber, 1);
   Value wanted = b.div(b.add(number, kTasks - 1), number);
-  return b.max(b.min(wanted, b.div(total, kMinPart)), 1);
+  return b.max(b.min(wanted, most), 1);
 }
 
 LogicalResult StreamRowsKernel::emit() {
@@ -228,6 +255,7 @@ LogicalResult StreamRowsKernel::emit() {
   Sets sets = makeSets();
   encloseKeys();
   Value numParts = getNumParts(sets);
+  assignHeads(sets, numParts);
   Value isWhole = b.equal(numParts, b.index(1));
   Value rowsPerSet = b.min(b.mul(group, sets.chunkQueries), mostRows);
   Value rowsPerPart = b.mul(rowsPerSet, sets.taskHeads);

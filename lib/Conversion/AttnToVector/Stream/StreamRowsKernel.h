@@ -70,6 +70,9 @@ private:
     Value chunks, setsPerChunk, number;
     /// Sets of so many key heads are one task, but for the last one.
     Value taskHeads, headTasks;
+    /// The heads that may be one task, and the number of sets if they are:
+    /// wherever rows of heads lie, keys have the same parts.
+    Value partHeads, partNumber;
   };
   /// Keys that several sources name by their rows, with their scores.
   struct KeyTable {
@@ -144,6 +147,9 @@ private:
 
   // Sets of rows, and parts of their keys.
   Sets makeSets();
+  Value countHeadTasks(Value heads);
+  Value countSets(const Sets &sets, Value headTasks);
+  void assignHeads(Sets &sets, Value numParts);
   void viewSet(const Sets &sets, Value number);
   Value getNumParts(const Sets &sets);
   SourceLength getLength(const StreamSource &source);
@@ -161,9 +167,14 @@ private:
   void attendAdmitted(Tile tile);
 
   // Key heads of a task (StreamRowsHeads.cpp).
-  int64_t getHeadBlock();
+  void chooseHeadBlock();
+  int64_t countHeads(mlir::MemRefType values) const;
+  bool mayInterleave();
+  Value areInterleaved();
+  /// Whether code is emitted for several heads of a task.
   bool hasSeveralHeads() const {
-    return headBlock != 1 && (alongColumns || usesPairs);
+    return headBlock != 1 &&
+           (isPaged ? alongColumns || usesPairs : goesTogether);
   }
   /// Keys of a tile that several heads go through.
   int64_t getHeadsTile() const {
@@ -171,6 +182,9 @@ private:
   }
   void enterHead(Value head);
   void forHeads(llvm::function_ref<void()> body);
+  void forPieces(const Tile &tile, llvm::function_ref<void(const Tile &)> body);
+  Value getScoresOfHead();
+  void attendTogether(const Tile &tile);
 
   SourceView view(const StreamSource &source);
   void emitSet(Value part, Value numParts);
@@ -282,6 +296,7 @@ private:
   Rows rowsOf(const Tile &tile, Value memref) const;
   Value rowOfKey(const Tile &tile, Value key);
   void attendTile(Tile tile);
+  void weigh(const Tile &tile);
   mlir::LogicalResult finish();
   void computeScores(const Tile &tile);
   void stageTerms(const Tile &tile);
@@ -396,6 +411,11 @@ private:
   /// Key heads whose sets one task has, at most, and rows of a head of several.
   /// They go through a tile of keys one after the other.
   int64_t headBlock, headRows;
+  /// What decides the number of parts: `headBlock`, or what it would be if rows
+  /// of heads lay between each other.
+  int64_t partHeads;
+  bool isPaged; // rows of all sources are those of pages
+  bool goesTogether = false;
   /// What score regions do: of all sources, of each, or none.
   llvm::SmallVector<std::unique_ptr<TileScore>, 1> scoreFunctions;
   /// Rows of a set: what a number of heads or queries gives at most, and what

@@ -37,8 +37,9 @@ void StreamRowsKernel::allocateScratch() {
   int64_t rows = getRowCapacity();
   bool hasManyRows = maxRows > columnRows;
   int64_t pitch = hasManyRows ? rows + getMaxGap() : rows;
-  int64_t tile =
-      std::max(kColumnTile * kColumnRows, hasManyRows ? rowTile * pitch : 0);
+  int64_t planes = isPaged ? 1 : headBlock;
+  int64_t tile = std::max(planes * kColumnTile * kColumnRows,
+                          hasManyRows ? rowTile * pitch : 0);
   packed =
       b.scratch({pitch * paddedWidth}, dotsPairs() ? b.getBF16Type() : state);
   if (hasManyRows && !usesPairs)

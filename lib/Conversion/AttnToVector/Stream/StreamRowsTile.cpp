@@ -71,7 +71,12 @@ void StreamRowsKernel::attendRows(const SourceView &source,
     if (isMasked && !source.attr.getMask().isTrivial())
       tile.isCut = b.either(b.less(first, interval.innerLow),
                             b.less(interval.innerHigh, b.add(first, count)));
-    attendAdmitted(tile);
+    if (headBlock == 1 || !alongColumns)
+      attendAdmitted(tile);
+    else
+      b.ifThenElse(
+          b.less(b.index(1), taskHeads), [&] { attendTogether(tile); },
+          [&] { attendAdmitted(tile); });
     return {};
   });
 }
@@ -108,13 +113,18 @@ void StreamRowsKernel::attendTile(Tile tile) {
     computeScores(tile);
   stageTerms(tile);
   tile.removesAny = addTerms(tile);
+  weigh(tile);
+  accumulate(tile);
+}
+
+/// Weights from scores.
+void StreamRowsKernel::weigh(const Tile &tile) {
   if (!isSoftmax)
     squarePositive(tile);
   else if (alongColumns)
     exponentiateAlongKeys(tile);
   else
     exponentiateAlongRows(tile);
-  accumulate(tile);
 }
 
 //===----------------------------------------------------------------------===//

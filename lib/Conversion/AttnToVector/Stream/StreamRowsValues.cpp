@@ -22,7 +22,7 @@ void StreamRowsKernel::accumulate(const Tile &tile) {
   if (multipliesPairs())
     return accumulateByPairs(tile);
   // Rounding the weights of fewer rows costs more than it saves.
-  if (dotsPairs() && maxRows > kColumnRows / 2 && !hasSeveralHeads())
+  if (dotsPairs() && maxRows > kColumnRows / 2)
     return b.ifThenElse(
         b.equal(paddedRows, b.index(kColumnRows)),
         [&] { accumulateByPairs(tile); }, [&] { accumulateWeighted(tile); });
@@ -120,10 +120,10 @@ void StreamRowsKernel::accumulateRows(const Rows &values, int64_t numRows) {
 }
 
 /// The panels divide the lines of a block of rows among them: in order, or of
-/// listed rows those of each.
+/// listed rows and of several heads those of each.
 void StreamRowsKernel::askOfPanel(const Rows &values, const PanelTurn &turn,
                                   int64_t ahead) {
-  if (values.numbers || values.areShared) {
+  if (values.numbers || values.ofHeads || values.areShared) {
     auto askPart = [&](const Rows &rows, int64_t before) {
       int64_t own = getLinesPerRow(rows.memref);
       int64_t perKey = llvm::divideCeil(own - before, turn.panels);

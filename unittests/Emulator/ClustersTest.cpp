@@ -105,21 +105,33 @@ static std::string replace(std::string text, const std::string &from,
   return text.replace(at, from.size(), to);
 }
 
-static std::string run(const std::string &text, uint32_t seed = 0,
-                       bool eager = false, unsigned numBlocks = 4,
-                       Counters *counters = nullptr) {
+/// Runs as many blocks of `numThreads` threads as there are results for; what
+/// is wrong with the kernel.
+static std::string launchBlocks(const std::string &text, unsigned numThreads,
+                                Buffer<int32_t> &in, Buffer<int32_t> &out,
+                                uint32_t seed = 0, bool eager = false,
+                                Counters *counters = nullptr) {
   auto module = compile(text);
   if (!module)
     return "not compiled";
-  Buffer<int32_t> in(kTiles * kTile), out(numBlocks * kThreads);
-  for (unsigned i = 0; i < in.size(); ++i)
-    in[i] = i * i;
-  Launch launch(*module, {numBlocks}, {kThreads});
+  unsigned numBlocks = out.size() / numThreads;
+  Launch launch(*module, {numBlocks}, {numThreads});
   launch.options.seed = seed;
   launch.options.eager = eager;
   std::string error = launch(in, out);
   if (counters)
     *counters = launch.counters;
+  return error;
+}
+
+static std::string run(const std::string &text, uint32_t seed = 0,
+                       bool eager = false, unsigned numBlocks = 4,
+                       Counters *counters = nullptr) {
+  Buffer<int32_t> in(kTiles * kTile), out(numBlocks * kThreads);
+  for (unsigned i = 0; i < in.size(); ++i)
+    in[i] = i * i;
+  std::string error =
+      launchBlocks(text, kThreads, in, out, seed, eager, counters);
   if (!error.empty())
     return error;
   for (unsigned i = 0; i < out.size(); ++i) {
@@ -289,10 +301,8 @@ define ptx_kernel void @k(ptr addrspace(1) %in, ptr %out) #0 {
 attributes #0 = { "nvvm.cluster_dim"="2,1,1" }
 )";
   auto launchIt = [](const std::string &text) -> std::string {
-    auto module = compile(text);
     Buffer<int32_t> in(1), out(4);
-    Launch launch(*module, {4}, {1});
-    std::string error = launch(in, out);
+    std::string error = launchBlocks(text, /*numThreads=*/1, in, out);
     if (error.empty() && out.values() != std::vector<int32_t>{1, 0, 3, 2})
       return "wrong numbers";
     return error;

@@ -77,6 +77,8 @@ StreamRowsKernel::StreamRowsKernel(StreamOp op, const KernelBuilder &builder,
   rowTile = usesPairs ? kPairTile : kRowTile;
   rowAccumulators = hasFewRegisters ? 12 : 24;
   chooseHeadBlock();
+  if (usesLanes && !isPaged)
+    columnRows = kLaneGroupRows;
   hasListsOfHeads =
       llvm::any_of(op.getSourceList(), [&](const StreamSource &source) {
         if (!source.rowList)
@@ -458,9 +460,13 @@ void StreamRowsKernel::emitSet(Value part, Value numParts) {
   };
   auto attendAlongColumns = [&] {
     alongColumns = true;
-    // One or two rows are multiplied as such, more by fours.
-    paddedRows = b.select(b.less(setRows, b.index(3)), setRows,
-                          b.mul(b.ceilDiv(setRows, 4), 4));
+    // One or two rows are multiplied as such, more by fours or eights.
+    Value padded = b.mul(b.ceilDiv(setRows, 4), 4);
+    if (columnRows > kColumnRows)
+      padded =
+          b.select(b.less(b.index(kColumnRows), setRows),
+                   b.mul(b.ceilDiv(setRows, kColumnRows), kColumnRows), padded);
+    paddedRows = b.select(b.less(setRows, b.index(3)), setRows, padded);
     attend();
     forHeads([&] {
       orderColumns();

@@ -20,10 +20,10 @@
 //       accumulate    O[row][columns] += S value[columns]
 //   merge the parts in their order
 //
-// Scores of up to eight rows, with AMX four, have vectors of columns, whose
-// products are added up across lanes for several keys and rows at once, and
-// then lie as S[row][key]. Scores of more rows have vectors of rows,
-// S[key][row], as blocks of queries have, and so have their outputs
+// Scores of up to eight rows, with AMX four, in lanes 24, have vectors of
+// columns, whose products are added up across lanes for several keys and rows
+// at once, and then lie as S[row][key]. Scores of more rows have vectors of
+// rows, S[key][row], as blocks of queries have, and so have their outputs
 // (StreamRowsColumns.cpp), unless pairs of bf16 are multiplied
 // (StreamRowsPairs.cpp). Outputs of few rows have vectors of columns.
 //
@@ -238,13 +238,16 @@ private:
   void ask(const Rows &rows, Value key, Value firstLine, int64_t count);
 
   void scoreKeys(const Rows &keys, const Plane &target);
-  void scoreAlongColumns(const Rows &keys, const Plane &target, int64_t numRows,
-                         int64_t groups = 1);
+  void scoreAlongColumns(const Rows &keys, const Plane &target, int64_t rows);
   bool spreadsLines(const Rows &keys, int64_t turns);
   // With four rows in each vector (StreamRowsLanes.cpp).
+  /// Whether the rows are eight, or several groups of them.
+  Value areEights() { return b.less(b.index(kColumnRows / 2), paddedRows); }
   Value placeInLanes(Value row, Value column);
   void packLanes();
   void scoreInLanes(const Rows &keys, const Plane &target);
+  void scoreInLanes(const Rows &keys, const Plane &target, Value key,
+                    Value firstRow);
   void scoreAlongRows(const Rows &keys, const Rows &asked, const Plane &target);
   void scoreAlongRows(const Rows &keys, const Rows &asked, const Plane &target,
                       Value key, Value row, int64_t numKeys,
@@ -370,6 +373,9 @@ private:
   static constexpr int64_t kColumnRows = 8;
   /// With AMX, which multiplies 16 rows in the time of one.
   static constexpr int64_t kAMXColumnRows = 4;
+  /// In lanes: for fewer than 32 rows groups of eight take less time than
+  /// vectors of 16 rows in pairs.
+  static constexpr int64_t kLaneGroupRows = 3 * kColumnRows;
   /// Keys of a tile in either layout of the scores, and of pairs: a multiple of
   /// those that all rows are multiplied with in turn.
   static constexpr int64_t kColumnTile = 128, kRowTile = 96, kPairTile = 64;
@@ -427,7 +433,7 @@ private:
   /// or, for what has vectors of columns, too, by vdpbf16ps.
   bool usesPairs, hasAMX;
   /// Whether vectors along the columns have those of four rows where there are
-  /// eight.
+  /// eight, or groups of eight.
   bool usesLanes;
   /// Whether lists differ from query head to query head: then sets have one.
   bool hasListsOfHeads;

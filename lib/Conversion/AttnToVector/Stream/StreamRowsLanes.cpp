@@ -16,8 +16,8 @@
 // sums of four rows. What is left to add lies in one lane: six shuffles for the
 // 16 scores of four keys. Loads of 128 bits lie in one cache line wherever rows
 // begin at multiples of 16 bytes. They are as slow as those of 512, which two
-// products for each hide: eight rows are computed so, not four. f32 gains
-// nothing.
+// products for each hide: eight rows are computed so, not four, and up to
+// three groups of them in turn. f32 gains nothing.
 //
 //===----------------------------------------------------------------------===//
 
@@ -41,9 +41,9 @@ StreamRowsKernel::Value StreamRowsKernel::placeInLanes(Value row,
   return b.add(group, b.mul(lane, kLaneColumns));
 }
 
-/// Eight rows as they are, by fours.
+/// The rows as they are, by fours.
 void StreamRowsKernel::packLanes() {
-  b.loop(b.index(0), b.index(kColumnRows), 1, [&](Value row) {
+  b.loop(b.index(0), paddedRows, 1, [&](Value row) {
     auto [head, query] = locate(row);
     Value at[] = {batch, head, query, Value()};
     b.loop(b.index(0), b.index(width), kLaneColumns, [&](Value column) {
@@ -66,51 +66,62 @@ static Value loadToLanes(KernelBuilder &b, Value memref, ValueRange at) {
 }
 
 void StreamRowsKernel::scoreInLanes(const Rows &keys, const Plane &target) {
+  b.loop(b.index(0), keys.count, kKeys, [&](Value key) {
+    // The keys stay in the first cache level.
+    b.loop(b.index(0), paddedRows, kColumnRows,
+           [&](Value row) { scoreInLanes(keys, target, key, row); });
+  });
+}
+
+/// Scores of eight keys and eight rows. The first rows ask for keys.
+void StreamRowsKernel::scoreInLanes(const Rows &keys, const Plane &target,
+                                    Value key, Value firstRow) {
   constexpr int64_t kVectors = kColumnRows / kLaneRows;
   int64_t ahead = getAhead(keys, kLaneRows);
   // The columns have as many parts as divide the keys to ask for.
   int64_t numParts = std::gcd(width / kLaneColumns, kKeys);
   int64_t partWidth = width / numParts, perPart = kKeys / numParts;
-  b.loop(b.index(0), keys.count, kKeys, [&](Value key) {
-    Values at;
-    for (int64_t i = 0; i < kKeys; ++i)
-      at.push_back(rowOf(keys, b.add(key, i)));
-    auto addColumns = [&](Value column, ValueRange running) {
-      Values rows, next(running);
-      for (int64_t v = 0; v < kVectors; ++v)
-        rows.push_back(vector::LoadOp::create(
-            b, getNarrow(b, kAMXDepth), packed,
-            placeInLanes(b.index(v * kLaneRows), column)));
-      for (int64_t i = 0; i < kKeys; ++i) {
-        Value loaded = loadToLanes(b, keys.memref, {at[i], column});
-        for (auto [v, row] : llvm::enumerate(rows)) {
-          Value &sum = next[v * kKeys + i];
-          sum = dotPairs(b, loaded, row, sum);
-        }
-      }
-      return next;
-    };
-    auto addPart = [&](Value part, ValueRange running) {
-      for (int64_t i = 0; ahead && i < perPart; ++i)
-        askRow(keys, b.add(b.add(key, b.mul(part, perPart)), ahead + i));
-      Value low = b.mul(part, partWidth);
-      return b.loop(low, b.add(low, partWidth), kLaneColumns, running,
-                    addColumns);
-    };
-    Values zeros(kVectors * kKeys, b.splat(0.0));
-    Values sums = b.loop(b.index(0), b.index(numParts), 1, zeros, addPart);
-    // A lane has the sums of so many keys.
-    int64_t perLane = lanes / kLaneRows;
-    for (int64_t first = 0; first < kVectors * kKeys; first += perLane) {
-      Value total = b.sumInLanes(ValueRange(sums).slice(first, perLane));
-      total = b.fmul(total, b.splat(getScoreScale()));
-      for (int64_t lane = 0; lane < kLaneRows; ++lane) {
-        Value part = vector::ExtractStridedSliceOp::create(
-            b, total, lane * perLane, perLane, /*strides=*/1);
-        Value row = b.index(first / kKeys * kLaneRows + lane);
-        vector::StoreOp::create(b, part, target.memref,
-                                target.at(b, b.add(key, first % kKeys), row));
+  Values at;
+  for (int64_t i = 0; i < kKeys; ++i)
+    at.push_back(rowOf(keys, b.add(key, i)));
+  auto addColumns = [&](Value column, ValueRange running) {
+    Values rows, next(running);
+    for (int64_t v = 0; v < kVectors; ++v)
+      rows.push_back(vector::LoadOp::create(
+          b, getNarrow(b, kAMXDepth), packed,
+          placeInLanes(b.add(firstRow, v * kLaneRows), column)));
+    for (int64_t i = 0; i < kKeys; ++i) {
+      Value loaded = loadToLanes(b, keys.memref, {at[i], column});
+      for (auto [v, row] : llvm::enumerate(rows)) {
+        Value &sum = next[v * kKeys + i];
+        sum = dotPairs(b, loaded, row, sum);
       }
     }
-  });
+    return next;
+  };
+  auto addPart = [&](Value part, ValueRange running) {
+    if (ahead)
+      b.ifThen(b.equal(firstRow, b.index(0)), [&] {
+        for (int64_t i = 0; i < perPart; ++i)
+          askRow(keys, b.add(b.add(key, b.mul(part, perPart)), ahead + i));
+      });
+    Value low = b.mul(part, partWidth);
+    return b.loop(low, b.add(low, partWidth), kLaneColumns, running,
+                  addColumns);
+  };
+  Values zeros(kVectors * kKeys, b.splat(0.0));
+  Values sums = b.loop(b.index(0), b.index(numParts), 1, zeros, addPart);
+  // A lane has the sums of so many keys.
+  int64_t perLane = lanes / kLaneRows;
+  for (int64_t first = 0; first < kVectors * kKeys; first += perLane) {
+    Value total = b.sumInLanes(ValueRange(sums).slice(first, perLane));
+    total = b.fmul(total, b.splat(getScoreScale()));
+    for (int64_t lane = 0; lane < kLaneRows; ++lane) {
+      Value part = vector::ExtractStridedSliceOp::create(
+          b, total, lane * perLane, perLane, /*strides=*/1);
+      Value row = b.add(firstRow, first / kKeys * kLaneRows + lane);
+      vector::StoreOp::create(b, part, target.memref,
+                              target.at(b, b.add(key, first % kKeys), row));
+    }
+  }
 }

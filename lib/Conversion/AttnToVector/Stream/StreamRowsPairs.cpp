@@ -287,25 +287,25 @@ void StreamRowsKernel::roundWeights(Value count) {
   });
 }
 
-/// Adds all keys of a tile to the outputs of eight rows, with vectors of
-/// columns: 32 columns are 16 sums. Values become pairs in registers.
+/// Adds all keys of a tile to the outputs of groups of eight rows, with vectors
+/// of columns: 32 columns are 16 sums. Values become pairs in registers. The
+/// first rows ask for values.
 void StreamRowsKernel::accumulatePairs(const Rows &values, bool onlyFinite) {
   constexpr int64_t kPair = 2;
   int64_t ahead = onlyFinite ? 0 : getAhead(values, kColumnRows);
   PanelTurn turn;
   turn.firstKey = b.index(0);
-  // All rows are in one turn.
-  turn.isFirst = arith::ConstantIntOp::create(b, 1, /*width=*/1);
   turn.panels = valueWidth / kAMXDepth;
   turn.numKeys = kPair;
   turn.blockTurns = b.div(tileKeys, kPair);
-  b.loop(b.index(0), b.index(valueWidth), kAMXDepth, [&](Value column) {
+  auto addPanel = [&](Value column, Value firstRow) {
     turn.panel = b.div(column, kAMXDepth);
+    turn.isFirst = b.equal(firstRow, b.index(0));
     Value columns[] = {column, b.add(column, lanes)};
     Values initial;
     for (int64_t row = 0; row < kColumnRows; ++row)
       for (Value at : columns)
-        initial.push_back(b.loadVector(outputs, {b.index(row), at}));
+        initial.push_back(b.loadVector(outputs, {b.add(firstRow, row), at}));
     auto addPair = [&](Value key, ValueRange running) {
       turn.key = key;
       if (ahead)
@@ -315,7 +315,7 @@ void StreamRowsKernel::accumulatePairs(const Rows &values, bool onlyFinite) {
       Values next;
       for (int64_t row = 0; row < kColumnRows; ++row) {
         Value weights =
-            broadcastPair(b, lanes, narrowWeights, {b.index(row), key});
+            broadcastPair(b, lanes, narrowWeights, {b.add(firstRow, row), key});
         for (Value pairs : {even, odd})
           next.push_back(dotPairs(b, weights, pairs, running[next.size()]));
       }
@@ -323,7 +323,11 @@ void StreamRowsKernel::accumulatePairs(const Rows &values, bool onlyFinite) {
     };
     Values totals = b.loop(b.index(0), values.count, kPair, initial, addPair);
     for (auto [i, total] : llvm::enumerate(totals))
-      b.storeVector(total, outputs, {b.index(i / 2), columns[i % 2]});
+      b.storeVector(total, outputs, {b.add(firstRow, i / 2), columns[i % 2]});
+  };
+  b.loop(b.index(0), b.index(valueWidth), kAMXDepth, [&](Value column) {
+    b.loop(b.index(0), paddedRows, kColumnRows,
+           [&](Value row) { addPanel(column, row); });
   });
 }
 

@@ -186,15 +186,15 @@ void StreamRowsKernel::scoreKeys(const Rows &keys, const Plane &target) {
   if (!alongColumns)
     return scoreAlongRows(rows, keys, target);
   auto scoreMany = [&] {
-    if (maxRows <= kGroupRows)
-      return scoreAlongColumns(rows, target, kGroupRows);
+    if (maxRows <= kColumnRows / 2)
+      return scoreAlongColumns(rows, target, kColumnRows / 2);
     b.ifThenElse(
-        b.equal(paddedRows, b.index(kColumnRows)),
+        areEights(),
         [&] {
           usesLanes ? scoreInLanes(rows, target)
-                    : scoreAlongColumns(rows, target, kGroupRows, /*groups=*/2);
+                    : scoreAlongColumns(rows, target, kColumnRows);
         },
-        [&] { scoreAlongColumns(rows, target, kGroupRows); });
+        [&] { scoreAlongColumns(rows, target, kColumnRows / 2); });
   };
   b.ifThenElse(
       b.equal(paddedRows, b.index(1)),
@@ -238,11 +238,12 @@ bool StreamRowsKernel::spreadsLines(const Rows &keys, int64_t turns) {
   return splitVectors && !keys.ofHeads && lines > kFewLines && lines >= turns;
 }
 
-/// Scores of `groups` times `numRows` rows: products along the columns for as
-/// many keys as make a vector of sums of one group.
+/// Scores of so many rows by groups of up to four: products along the columns
+/// for as many keys as make a vector of sums of a group.
 void StreamRowsKernel::scoreAlongColumns(const Rows &keys, const Plane &target,
-                                         int64_t numRows, int64_t groups) {
-  numRows = std::min(numRows, lanes);
+                                         int64_t rows) {
+  int64_t numRows = std::min({rows, kGroupRows, lanes});
+  int64_t groups = rows / numRows;
   // Two keys share what is loaded of the rows. A single row has nothing to
   // share, and a Zen 4 reads long rows faster one by one.
   int64_t numKeys = lanes / numRows;
@@ -331,7 +332,7 @@ void StreamRowsKernel::scoreAlongColumns(const Rows &keys, const Plane &target,
     }
   };
   b.loop(b.index(0), keys.count, numKeys, [&](Value key) {
-    b.loop(b.index(0), b.index(groups * numRows), numRows,
+    b.loop(b.index(0), b.index(rows), numRows,
            [&](Value row) { scoreTile(key, row); });
   });
 }

@@ -38,14 +38,16 @@ void StreamRowsKernel::allocateScratch() {
   bool hasManyRows = maxRows > columnRows;
   int64_t pitch = hasManyRows ? rows + getMaxGap() : rows;
   int64_t planes = isPaged ? 1 : headBlock;
-  int64_t tile = std::max(planes * kColumnTile * kColumnRows,
-                          hasManyRows ? rowTile * pitch : 0);
+  int64_t tile =
+      std::max(kColumnTile * std::max(planes * kColumnRows, columnRows),
+               hasManyRows ? rowTile * pitch : 0);
   packed =
       b.scratch({pitch * paddedWidth}, dotsPairs() ? b.getBF16Type() : state);
   if (hasManyRows && !usesPairs)
     outputColumns = b.scratch({paddedValueWidth * pitch}, state);
   scores.memref = b.scratch({tile}, state);
-  laneSums = b.scratch({headBlock * headRows * lanes}, state);
+  laneSums =
+      b.scratch({std::max(headBlock * headRows, columnRows) * lanes}, state);
   rowFactors = b.scratch({rows}, state);
   if (isMasked)
     queryOf = b.scratch({rows}, b.getI32Type());
@@ -147,8 +149,7 @@ void StreamRowsKernel::packRows() {
     return copyNarrowRows();
   if (dotsPairs())
     return b.ifThenElse(
-        b.equal(paddedRows, b.index(kColumnRows)), [&] { packLanes(); },
-        [&] { copyNarrowRows(); });
+        areEights(), [&] { packLanes(); }, [&] { copyNarrowRows(); });
   double scale = getScoreScale();
   int64_t whole = llvm::alignDown(width, lanes);
   auto at = [&](Value row, Value column) {

@@ -39,8 +39,7 @@ void StreamRowsKernel::startTiles() {
   scores.pitch = alongColumns ? b.index(kColumnTile) : rowPitch;
   tileKeys = b.index(alongColumns ? getColumnTile() : kRowTile);
   if (dotsPairs() && alongColumns)
-    tileKeys = b.select(b.equal(paddedRows, b.index(kColumnRows)),
-                        b.index(kShortPairTile), tileKeys);
+    tileKeys = b.select(areEights(), b.index(kShortPairTile), tileKeys);
   if (multipliesPairs())
     tileKeys = b.select(b.less(b.index(kShortPairRows), paddedRows),
                         b.index(kPairTile), b.index(kShortPairTile));

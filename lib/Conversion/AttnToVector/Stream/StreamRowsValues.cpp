@@ -24,8 +24,8 @@ void StreamRowsKernel::accumulate(const Tile &tile) {
   // Rounding the weights of fewer rows costs more than it saves.
   if (dotsPairs() && maxRows > kColumnRows / 2)
     return b.ifThenElse(
-        b.equal(paddedRows, b.index(kColumnRows)),
-        [&] { accumulateByPairs(tile); }, [&] { accumulateWeighted(tile); });
+        areEights(), [&] { accumulateByPairs(tile); },
+        [&] { accumulateWeighted(tile); });
   accumulateWeighted(tile);
 }
 

@@ -21,6 +21,42 @@ func.func @eight(%q: memref<1x8x1x64xbf16>, %k: memref<1x1x512x64xbf16>, %o: mem
   return
 }
 
+// 20 rows are three groups of eight: each multiplies eight keys before the next
+// eight, and goes through a tile of values. Only the first asks for lines.
+// CHECK-LABEL: func.func @twenty(
+// CHECK: scf.for %{{.+}} step %c8 {
+// CHECK: scf.for %[[GROUP:.+]] = %c0 to %c24 step %c8 {
+// CHECK: %[[FIRST:.+]] = arith.cmpi eq, %[[GROUP]], %c0
+// CHECK: scf.if %[[FIRST]] {
+// CHECK: memref.prefetch
+// CHECK: vector.shuffle %{{.+}} [0, 1, 2, 3, 4, 5, 6, 7, 0, 1, {{.*}}] : vector<8xbf16>, vector<8xbf16>
+// CHECK: scf.for %[[GROUP:.+]] = %c0 to %c24 step %c8 {
+// CHECK: %[[FIRST:.+]] = arith.cmpi eq, %[[GROUP]], %c0
+// CHECK: :16 = scf.for %{{.+}} step %c2 iter_args
+// CHECK: scf.if %[[FIRST]] {
+// CHECK: memref.prefetch
+// CHECK-COUNT-16: x86vector.avx512.dot
+// CHECK: return
+func.func @twenty(%q: memref<1x20x1x64xbf16>, %k: memref<1x1x512x64xbf16>, %o: memref<1x20x1x64xbf16>) {
+  attn.stream query(%q : memref<1x20x1x64xbf16>)
+      source(%k, %k : memref<1x1x512x64xbf16>, memref<1x1x512x64xbf16>) ranges [affine_map<(b)[rows, n] -> (0, rows)>]
+      outs(%o : memref<1x20x1x64xbf16>)
+      {scale = 1.0, tiles = #attn.tiles<query = 16, key = 128, lanes = 16, vectors = 1, keys = 8, columns = 8>}
+  return
+}
+
+// More rows are vectors of rows.
+// CHECK-LABEL: func.func @many(
+// CHECK-NOT: [0, 1, 2, 3, 4, 5, 6, 7, 0, 1,
+// CHECK: return
+func.func @many(%q: memref<1x32x1x64xbf16>, %k: memref<1x1x512x64xbf16>, %o: memref<1x32x1x64xbf16>) {
+  attn.stream query(%q : memref<1x32x1x64xbf16>)
+      source(%k, %k : memref<1x1x512x64xbf16>, memref<1x1x512x64xbf16>) ranges [affine_map<(b)[rows, n] -> (0, rows)>]
+      outs(%o : memref<1x32x1x64xbf16>)
+      {scale = 1.0, tiles = #attn.tiles<query = 16, key = 128, lanes = 16, vectors = 1, keys = 8, columns = 8>}
+  return
+}
+
 // Rows of elements that are not multiplied in pairs are one after the other.
 // CHECK-LABEL: func.func @halves(
 // CHECK-NOT: [0, 1, 2, 3, 4, 5, 6, 7, 0, 1,

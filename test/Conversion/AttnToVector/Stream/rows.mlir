@@ -119,3 +119,16 @@ func.func @columns(%q: memref<1x4x4x16xf32>, %k: memref<1x1x?x16xf32>, %o: memre
       {scale = 1.0, tiles = #attn.tiles<query = 16, key = 128, lanes = 8, vectors = 2, keys = 4, columns = 4>}
   return
 }
+
+// Vectors of two lanes have two rows in a group: eight rows are four groups.
+// CHECK-LABEL: func @two_lanes(
+// CHECK: scf.for %{{.+}} = %c0 to %c8 step %c2 {
+// CHECK: :2 = scf.for %{{.+}} = %c0 to %c4 step %c2
+// CHECK: return
+func.func @two_lanes(%q: memref<1x8x1x4xf64>, %k: memref<1x1x512x4xf64>, %o: memref<1x8x1x4xf64>) {
+  attn.stream query(%q : memref<1x8x1x4xf64>)
+      source(%k, %k : memref<1x1x512x4xf64>, memref<1x1x512x4xf64>) ranges [affine_map<(b)[rows, n] -> (0, rows)>]
+      outs(%o : memref<1x8x1x4xf64>)
+      {scale = 1.0, tiles = #attn.tiles<query = 8, key = 128, lanes = 2, vectors = 1, keys = 8, columns = 8>}
+  return
+}

@@ -57,15 +57,16 @@ void StreamRowsKernel::chooseHeadBlock() {
   headBlock = isPaged || mayInterleave() ? partHeads : 1;
 }
 
-/// Key heads that have 4 KB of a row in all.
+/// Key heads that have 4 KB of a row of pages in all, or 8 KB of consecutive
+/// rows: few heads of wide rows read short pieces of memory.
 int64_t StreamRowsKernel::countHeads(MemRefType values) const {
-  constexpr int64_t kBytes = 4096;
+  const int64_t bytes = isPaged ? 4096 : 8192;
   int64_t rowBytes = values.getDimSize(3) *
                      values.getElementType().getIntOrFloatBitWidth() / 8;
   int64_t most = kMaxRows / headRows, heads = values.getDimSize(1);
   if (!ShapedType::isDynamic(heads))
     most = std::clamp<int64_t>(heads, 1, most);
-  return std::clamp<int64_t>(kBytes / std::max<int64_t>(rowBytes, 1), 1, most);
+  return std::clamp<int64_t>(bytes / std::max<int64_t>(rowBytes, 1), 1, most);
 }
 
 /// Whether strides that are known tell of no operand that its heads lie further

@@ -240,8 +240,8 @@ Value StreamRowsKernel::getNumParts(const Sets &sets) {
   Value most = b.div(b.mul(total, b.min(sets.partHeads, 2)), kMinPart);
   if (partHeads != 1 && !isPaged) {
     // Heads that are alone have as many parts, each with a state to merge.
-    Value fewer = b.max(b.min(b.div(total, 2 * kMinPart), kFewTasks),
-                        b.div(total, 8 * kMinPart));
+    Value few = b.div(b.add(total, 2 * kMinPart - 1), 2 * kMinPart);
+    Value fewer = b.max(b.min(few, kFewTasks), b.div(total, 8 * kMinPart));
     most = b.select(b.equal(sets.partHeads, b.index(1)), most, fewer);
   }
   Value number = b.max(sets.partNumber, 1);

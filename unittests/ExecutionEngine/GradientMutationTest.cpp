@@ -91,6 +91,23 @@ func.func @gradients(%q: !q, %k: !k, %v: !k, %o: !q, %l: !l, %d: !q)
   return %r#0, %r#1, %r#2 : !q, !k, !k
 })"};
 
+/// Where nobody reads dK the kernel for rows sums dV alone. The first of them
+/// have six tiles of either head, which take places again.
+constexpr Example kValueGradients = {330, 330, 2, true, R"(
+!q = tensor<1x2x330x64xf16>
+!k = tensor<1x1x330x64xf16>
+!l = tensor<1x2x330xf32>
+func.func @gradients(%q: !q, %k: !k, %v: !k, %o: !q, %l: !l, %d: !q)
+    -> (!q, !k) {
+  %iq = tensor.empty() : !q
+  %ik = tensor.empty() : !k
+  %r:3 = attn.dense_backward ins(%q, %k, %v : !q, !k, !k)
+      forward(%o, %l : !q, !l) gradient(%d : !q)
+      outs(%iq, %ik, %ik : !q, !k, !k) {mask = #attn.mask<causal>}
+      -> !q, !k, !k
+  return %r#0, %r#2 : !q, !k
+})"};
+
 /// So few rows that three blocks share the queries of each.
 constexpr Example kSharedGradients = {450, 70, 1, true, R"(
 !q = tensor<1x1x450x64xf16>
@@ -320,6 +337,21 @@ TEST_P(GradientsSM90a, EveryBarrierOfGradientsIsMissed) {
   // The tiles of the first head find all places free.
   expectMissed("mbarrier.try_wait", {5});
   expectMissed("mbarrier.arrive");
+}
+
+TEST_P(GradientsSM90a, EveryInstructionOfValueGradientsIsMissed) {
+  example = kValueGradients;
+  // A query that does not read the last keys.
+  spoiledGradients = {150};
+  kernelName = "_kernel_2";
+  expectMissed("barrier.cta");
+  expectMissed("cp.async.bulk");
+  expectMissed("mbarrier.init.shared");
+  expectMissed("mbarrier.try_wait");
+  expectMissed("mbarrier.arrive");
+  expectMissed("wgmma.commit");
+  expectMissed("wgmma.fence");
+  expectMissed("wgmma.wait");
 }
 
 TEST_P(GradientsSM90a, EveryInstructionOfListGradientsIsMissed) {

@@ -92,7 +92,7 @@ class Product:
 class Shape:
     """What a loop computes, from its products: scores have their left factor in shared memory,
     sums of values have it in registers. With two groups of scores it is one of gradients, whose
-    sums are of the tile that scores are of; four tiles are in shared memory then, otherwise two."""
+    sums are of the tile that scores are of."""
 
     keys: int = 0
     width: int = 0
@@ -116,10 +116,6 @@ class Shape:
         if shape.groups > 1:
             shape.value_bytes = 0
         return shape
-
-    @property
-    def stages(self) -> int:
-        return 4 if self.groups > 1 else 2
 
     @property
     def key_bytes(self) -> int:
@@ -165,9 +161,11 @@ class Producer:
 
     def __init__(self, shape: Shape, machine: Machine, is_joint: bool, by_threads: bool, copies: Copies | None,
                  readers: int, cluster: int):
+        # Both operands of gradients come together, as do those that threads copy, for themselves or for sums.
+        stages = 4 if shape.groups > 1 or (is_joint and not copies) else 2
         self.arrival = ARRIVE if cluster == 1 else ARRIVE_THERE
         self.copies, self.left, self.ready, self.keys_arrive = copies, 0, 0.0, 0.0
-        self.machine, self.is_joint, self.readers, self.stages = machine, is_joint, readers, shape.stages
+        self.machine, self.is_joint, self.readers, self.stages = machine, is_joint, readers, stages
         self.bytes = {"keys": shape.key_bytes, "values": shape.value_bytes}
         self.by_threads = by_threads
         self.full: dict[tuple[str, int], float] = {("keys", 0): 0}

@@ -21,6 +21,8 @@
 //                 sum dS X, and P Y if the block has rows of the source,
 //                                               before dS where sums are narrow
 //
+// Where nobody reads dK there is no T, dS or dS X for rows.
+//
 // S and T lie in registers as first operands of the sums do, so weights never
 // go through shared memory. X and Y serve two products each, as they are and
 // transposed. No two blocks add to the same number: sums have one order.
@@ -45,7 +47,7 @@ public:
 
   /// The sums of dS X go to `first`, with those of `earlier` unless it is null;
   /// those of P Y to `second`, which is null for queries, and those of dS to
-  /// `third`, if that is not null.
+  /// `third`, if that is not null. Without `first`, there is `second` alone.
   void emit(Value first, Value second, Value third, Value earlier);
   /// The same for rows, whose sums several blocks may share.
   void emitRows(Value first, Value second, Value third);
@@ -89,6 +91,8 @@ private:
   /// then one multiplies while the other makes weights. Short products leave
   /// gaps that others fill as it comes.
   bool takesTurns();
+  /// What products of a block with what passes take of the block.
+  int64_t getNumOwn() { return sumsGradients ? 2 : 1; }
   Value getParity(const Tile &tile) {
     return k.rem(k.div(tile.number, numStages), 2);
   }
@@ -111,7 +115,8 @@ private:
   /// products are summed: the latency of products with few columns shows. What
   /// lies in registers meanwhile would not fit beside sums of more.
   bool isEarly;
-  bool sumsScores = false; // for the gradient of a log weight
+  bool sumsScores = false;   // for the gradient of a log weight
+  bool sumsGradients = true; // dS X
 };
 
 } // namespace fovea::attn

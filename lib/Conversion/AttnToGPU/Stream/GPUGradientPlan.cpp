@@ -47,6 +47,15 @@ SmallVector<PlannedSource> fovea::attn::planGradients(StreamBackwardOp op,
   return plan;
 }
 
+/// Whether `op` writes a buffer that nobody reads.
+static bool isUnread(StreamBackwardOp op, Value buffer) {
+  return buffer.getDefiningOp<memref::AllocOp>() &&
+         llvm::count(op->getOperands(), buffer) == 1 &&
+         llvm::all_of(buffer.getUsers(), [&](Operation *user) {
+           return user == op || isa<memref::DeallocOp>(user);
+         });
+}
+
 void WarpgroupGradients::emit(const PlannedSource &planned,
                               const StreamSourceGradient &source,
                               const ListsOfRows *listsOfRows, Value earlier,
@@ -68,10 +77,13 @@ void WarpgroupGradients::emit(const PlannedSource &planned,
   if (!planned.joinsNext)
     emitQueryGradients(host, op, narrowed, statistics, earlier, result,
                        getPointer(gathered[0]), getPointer(joined));
-  if (planned.hasWarpgroups[1])
+  if (planned.hasWarpgroups[1]) {
+    // Such as those of keys that are constants.
+    bool sumsKeys = source.logWeight || !isUnread(op, source.keys);
     emitRowGradients(host, op, narrowed, statistics, listsOfRows,
-                     getPointer(gathered[1]), source.keys, source.values,
-                     source.logWeight);
+                     getPointer(gathered[1]), sumsKeys ? source.keys : Value(),
+                     source.values, source.logWeight);
+  }
   if (joined)
     joined->free();
   joined.reset();

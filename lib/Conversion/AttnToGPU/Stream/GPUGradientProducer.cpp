@@ -20,9 +20,11 @@ void GradientWarpgroups::copy(const Operands &operands, int64_t i, Value target,
 
 void GradientWarpgroups::produce() {
   bool hasReaders = ofRows && gathered;
-  w.arriveExpecting(loaded, own.getBytes(ownRows) +
-                                (hasReaders ? getBytesOfReaders(ownRows) : 0));
-  for (int64_t i : {0, 1})
+  int64_t bytes = hasReaders ? getBytesOfReaders(ownRows) : 0;
+  for (int64_t i = 0; i < getNumOwn(); ++i)
+    bytes += getBoxedBytes(ownRows, own.columns[i]);
+  w.arriveExpecting(loaded, bytes);
+  for (int64_t i = 0; i < getNumOwn(); ++i)
     copy(own, i, own.addresses[i], loaded, k.toI32(getOwnHead()), firstOwn,
          ownRows);
   if (hasReaders)

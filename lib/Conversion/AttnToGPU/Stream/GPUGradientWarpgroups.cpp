@@ -89,7 +89,7 @@ void GradientWarpgroups::withJoined(function_ref<void()> body) {
 //===----------------------------------------------------------------------===//
 
 bool GradientWarpgroups::takesTurns() {
-  return numConsumers == 2 &&
+  return numConsumers == 2 && sumsGradients &&
          own.columns[0] + own.columns[1] > kMostEarlyColumns;
 }
 
@@ -135,7 +135,7 @@ Values GradientWarpgroups::hide(const Tile &tile, ValueRange weights,
 /// in flight, which read what is taken out.
 void GradientWarpgroups::clearHidden(const Tile &tile, Values &sums,
                                      Values *products) {
-  int64_t numParts = ofRows ? 2 : 1;
+  int64_t firstPart = sumsGradients ? 0 : 1, numParts = ofRows ? 2 : 1;
   Values carried(sums);
   if (products)
     carried.append(*products);
@@ -147,14 +147,14 @@ void GradientWarpgroups::clearHidden(const Tile &tile, Values &sums,
       Tile own = loadPlace(tile, getStage(tile));
       SmallVector<SharedRows> boxes[2];
       Value isFound = k.i1(false);
-      for (int64_t i = 0; i < numParts; ++i) {
+      for (int64_t i = firstPart; i < numParts; ++i) {
         boxes[i] = getPassingBoxes(i, getStage(tile));
         for (const SharedRows &rows : boxes[i])
           isFound = k.either(isFound, findUnbounded(k, rows));
       }
       changed = changeIf(k, k.anyThread(isFound), sums, [&] {
         Values next;
-        for (int64_t i = 0, first = 0; i < numParts; ++i) {
+        for (int64_t i = firstPart, first = 0; i < numParts; ++i) {
           int64_t count = passing.columns[i] / 2;
           Values part(ValueRange(sums).slice(first, count));
           takeUnbounded(
@@ -164,7 +164,7 @@ void GradientWarpgroups::clearHidden(const Tile &tile, Values &sums,
           first += count;
         }
         k.barrier();
-        for (int64_t i = 0; i < numParts; ++i)
+        for (int64_t i = firstPart; i < numParts; ++i)
           for (const SharedRows &rows : boxes[i])
             clearUnbounded(k, rows);
         w.publishWrites();
@@ -226,12 +226,14 @@ Values GradientWarpgroups::addTile(Tile tile, ValueRange sums) {
   if (turn)
     w.awaitTurn(turn);
   w.beginProducts();
-  Values scores = startProducts(0, stage), products = startProducts(1, stage);
+  Values scores = startProducts(0, stage), products;
+  if (sumsGradients)
+    products = startProducts(1, stage);
   if (turn)
     w.giveTurn(k.rem(k.add(turn, 1), numConsumers));
-  scores = w.waitProducts(1, scores);
+  scores = w.waitProducts(sumsGradients ? 1 : 0, scores);
   Values shifts = loadStatistics(stage, 0), deltas;
-  if (isEarly)
+  if (isEarly && sumsGradients)
     deltas = loadStatistics(stage, 1);
   Value factor = k.scalar(op.getScale().convertToDouble() * softmax::kLog2E);
   Values weights;
@@ -243,41 +245,43 @@ Values GradientWarpgroups::addTile(Tile tile, ValueRange sums) {
   }
   weights = markHidden(tile, weights);
 
-  size_t count = passing.columns[0] / 2;
-  Values next(sums), values, packed;
+  size_t count = sumsGradients ? passing.columns[0] / 2 : 0;
+  Values next(sums), values, packed, sum;
   auto addValues = [&] {
     values = w.multiplyWeights(type, ValueRange(next).drop_front(count), packed,
                                getAddress(1, stage), kTile);
   };
-  if (isEarly) {
-    clearHidden(tile, next, &products);
+  if (isEarly || !sumsGradients) {
+    clearHidden(tile, next, sumsGradients ? &products : nullptr);
     packed = w.packWeights(type, weights);
     w.beginProducts();
     addValues();
     w.commitProducts();
   }
-  products = w.waitProducts(isEarly ? 1 : 0, products);
-  if (!isEarly)
-    deltas = loadStatistics(stage, 1);
-  Values gradients;
-  for (auto [i, product] : llvm::enumerate(products))
-    gradients.push_back(k.fmul(weights[i], k.fsub(product, deltas[i])));
-  gradients = hide(tile, weights, gradients);
-  if (sumsScores)
-    addScores(gradients);
-  Values packedGradients = w.packWeights(type, gradients);
-  if (!isEarly) {
-    if (ofRows)
-      packed = w.packWeights(type, weights);
-    clearHidden(tile, next, /*products=*/nullptr);
+  if (sumsGradients) {
+    products = w.waitProducts(isEarly ? 1 : 0, products);
+    if (!isEarly)
+      deltas = loadStatistics(stage, 1);
+    Values gradients;
+    for (auto [i, product] : llvm::enumerate(products))
+      gradients.push_back(k.fmul(weights[i], k.fsub(product, deltas[i])));
+    gradients = hide(tile, weights, gradients);
+    if (sumsScores)
+      addScores(gradients);
+    Values packedGradients = w.packWeights(type, gradients);
+    if (!isEarly) {
+      if (ofRows)
+        packed = w.packWeights(type, weights);
+      clearHidden(tile, next, /*products=*/nullptr);
+    }
+    w.beginProducts();
+    sum = w.multiplyWeights(type, ValueRange(next).take_front(count),
+                            packedGradients, getAddress(0, stage), kTile);
+    if (ofRows && !isEarly)
+      addValues();
+    w.commitProducts();
   }
-  w.beginProducts();
-  Values sum = w.multiplyWeights(type, ValueRange(next).take_front(count),
-                                 packedGradients, getAddress(0, stage), kTile);
-  if (ofRows && !isEarly)
-    addValues();
   sum.append(values);
-  w.commitProducts();
   sum = w.waitProducts(0, sum);
   k.ifThen(k.equal(k.lane(), k.i32(0)),
            [&] { w.arrive(getBarrier(free, stage)); });
@@ -304,7 +308,8 @@ Values GradientWarpgroups::consume() {
     storeOwn(LogWeight, weights);
     storeOwn(ScoreSum, {k.scalar(0.0), k.scalar(0.0)});
   }
-  int64_t width = passing.columns[0] + (ofRows ? passing.columns[1] : 0);
+  int64_t width = (sumsGradients ? passing.columns[0] : 0) +
+                  (ofRows ? passing.columns[1] : 0);
   Values sums(width / 2, k.scalar(0.0));
   sums.insert(sums.begin(), k.i32(0));
   if (takesTurns())
@@ -351,6 +356,7 @@ Values GradientWarpgroups::addTiles(Value count, ValueRange sums) {
 void GradientWarpgroups::emit(Value first, Value second, Value third,
                               Value earlier) {
   sumsScores = third != nullptr;
+  sumsGradients = first != nullptr;
   begin();
   for (int64_t i : {0, 1}) {
     own.addresses[i] = w.getShared(own.places[i]);
@@ -386,10 +392,11 @@ void GradientWarpgroups::emit(Value first, Value second, Value third,
         w.setRegisters(registers.consumer, /*raises=*/true);
         k.inGroup(0, firstProducer, [&] {
           Values sums = consume();
-          size_t count = passing.columns[0] / 2;
+          size_t count = sumsGradients ? passing.columns[0] / 2 : 0;
           double scale = op.getScale().convertToDouble();
           withKeptNumbers([&] {
-            store(ValueRange(sums).take_front(count), first, scale, earlier);
+            if (first)
+              store(ValueRange(sums).take_front(count), first, scale, earlier);
             if (second)
               store(ValueRange(sums).drop_front(count), second, 1.0,
                     /*earlier=*/Value());
@@ -410,14 +417,13 @@ void GradientWarpgroups::emit(Value first, Value second, Value third,
 }
 
 void GradientWarpgroups::emitRows(Value first, Value second, Value third) {
-  Values results = {first, second}, sums;
-  if (third)
-    results.push_back(third);
+  Values results = {first, second, third}, sums;
   for (Value result : results)
-    sums.push_back(allocateSums(result));
-  emit(sums[0], sums[1], third ? sums[2] : Value(), /*earlier=*/Value());
+    sums.push_back(result ? allocateSums(result) : Value());
+  emit(sums[0], sums[1], sums[2], /*earlier=*/Value());
   for (auto [sum, result] : llvm::zip(sums, results))
-    addUpSums(sum, result);
+    if (result)
+      addUpSums(sum, result);
 }
 
 void fovea::attn::emitQueryGradients(RowBuilder &host, StreamBackwardOp op,

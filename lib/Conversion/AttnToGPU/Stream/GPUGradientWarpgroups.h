@@ -54,7 +54,8 @@ void emitQueryGradients(RowBuilder &host, StreamBackwardOp op,
 /// and for the sums of dS that are the gradient of a log weight, unless
 /// `weightSums` is null; `listsOfRows`, which counts each entry, says who reads
 /// them if it has lists; `gathered`, if not null, has its rows for tiles of
-/// queries.
+/// queries. Without `keySums`, which nobody reads, there is dV alone, and there
+/// are no `weightSums`.
 void emitRowGradients(RowBuilder &host, StreamBackwardOp op,
                       const StreamSource &source, mlir::Value statistics,
                       const ListsOfRows *listsOfRows,

@@ -21,9 +21,6 @@ static std::string makeSingleRows() {
       lists[block] += (entry ? ", " : "") + std::to_string(row);
     }
   return R"(
-!q = tensor<1x1x130x64xf16>
-!k = tensor<1x1x200x64xf16>
-!l = tensor<1x1x130xf32>
 !n = tensor<1x1x2x400xi32>
 func.func @gradients(%q: !q, %k: !k, %v: !k, %o: !q, %l: !l, %d: !q)
     -> (!q, !k, !k) {
@@ -43,11 +40,7 @@ func.func @gradients(%q: !q, %k: !k, %v: !k, %o: !q, %l: !l, %d: !q)
 
 namespace {
 
-/// Gradients of two tiles of queries and of rows, the last ones ragged.
-constexpr Example kGradients = {130, 200, 1, true, R"(
-!q = tensor<1x1x130x64xf16>
-!k = tensor<1x1x200x64xf16>
-!l = tensor<1x1x130xf32>
+constexpr const char *kDense = R"(
 func.func @gradients(%q: !q, %k: !k, %v: !k, %o: !q, %l: !l, %d: !q)
     -> (!q, !k, !k) {
   %iq = tensor.empty() : !q
@@ -57,46 +50,20 @@ func.func @gradients(%q: !q, %k: !k, %v: !k, %o: !q, %l: !l, %d: !q)
       outs(%iq, %ik, %ik : !q, !k, !k) {mask = #attn.mask<causal>}
       -> !q, !k, !k
   return %r#0, %r#1, %r#2 : !q, !k, !k
-})"};
+})";
+
+/// Gradients of two tiles of queries and of rows, the last ones ragged.
+constexpr Example kGradients = {130, 200, 1, true, kDense};
 
 /// Two tiles of each, as few as show what one leaves for the next.
-constexpr Example kSmallGradients = {66, 70, 1, true, R"(
-!q = tensor<1x1x66x64xf16>
-!k = tensor<1x1x70x64xf16>
-!l = tensor<1x1x66xf32>
-func.func @gradients(%q: !q, %k: !k, %v: !k, %o: !q, %l: !l, %d: !q)
-    -> (!q, !k, !k) {
-  %iq = tensor.empty() : !q
-  %ik = tensor.empty() : !k
-  %r:3 = attn.dense_backward ins(%q, %k, %v : !q, !k, !k)
-      forward(%o, %l : !q, !l) gradient(%d : !q)
-      outs(%iq, %ik, %ik : !q, !k, !k) {mask = #attn.mask<causal>}
-      -> !q, !k, !k
-  return %r#0, %r#1, %r#2 : !q, !k, !k
-})"};
+constexpr Example kSmallGradients = {66, 70, 1, true, kDense};
 
 /// So many tiles that the places of some are taken again.
-constexpr Example kManyGradients = {130, 330, 2, true, R"(
-!q = tensor<1x2x130x64xf16>
-!k = tensor<1x1x330x64xf16>
-!l = tensor<1x2x130xf32>
-func.func @gradients(%q: !q, %k: !k, %v: !k, %o: !q, %l: !l, %d: !q)
-    -> (!q, !k, !k) {
-  %iq = tensor.empty() : !q
-  %ik = tensor.empty() : !k
-  %r:3 = attn.dense_backward ins(%q, %k, %v : !q, !k, !k)
-      forward(%o, %l : !q, !l) gradient(%d : !q)
-      outs(%iq, %ik, %ik : !q, !k, !k) {mask = #attn.mask<causal>}
-      -> !q, !k, !k
-  return %r#0, %r#1, %r#2 : !q, !k, !k
-})"};
+constexpr Example kManyGradients = {130, 330, 2, true, kDense};
 
 /// Where nobody reads dK the kernel for rows sums dV alone. The first of them
 /// have six tiles of either head, which take places again.
 constexpr Example kValueGradients = {330, 330, 2, true, R"(
-!q = tensor<1x2x330x64xf16>
-!k = tensor<1x1x330x64xf16>
-!l = tensor<1x2x330xf32>
 func.func @gradients(%q: !q, %k: !k, %v: !k, %o: !q, %l: !l, %d: !q)
     -> (!q, !k) {
   %iq = tensor.empty() : !q
@@ -110,9 +77,6 @@ func.func @gradients(%q: !q, %k: !k, %v: !k, %o: !q, %l: !l, %d: !q)
 
 /// So few rows that three blocks share the queries of each.
 constexpr Example kSharedGradients = {450, 70, 1, true, R"(
-!q = tensor<1x1x450x64xf16>
-!k = tensor<1x1x70x64xf16>
-!l = tensor<1x1x450xf32>
 func.func @gradients(%q: !q, %k: !k, %v: !k, %o: !q, %l: !l, %d: !q)
     -> (!q, !k, !k) {
   %iq = tensor.empty() : !q
@@ -126,9 +90,6 @@ func.func @gradients(%q: !q, %k: !k, %v: !k, %o: !q, %l: !l, %d: !q)
 /// Gradients of a few rows each in far places, gathered in slots: three
 /// stretches for queries, one for rows, whose queries take places again.
 constexpr Example kGatheredGradients = {384, 600, 1, true, R"(
-!q = tensor<1x1x384x64xf16>
-!k = tensor<1x1x600x64xf16>
-!l = tensor<1x1x384xf32>
 func.func @gradients(%q: !q, %k: !k, %v: !k, %o: !q, %l: !l, %d: !q)
     -> (!q, !k, !k) {
   %iq = tensor.empty() : !q
@@ -148,9 +109,6 @@ func.func @gradients(%q: !q, %k: !k, %v: !k, %o: !q, %l: !l, %d: !q)
 /// The same far rows behind near ones: queries have two and three tiles of
 /// those and one of far ones, so that the places of some are taken again.
 constexpr Example kJoinedGradients = {384, 600, 2, true, R"(
-!q = tensor<1x2x384x64xf16>
-!k = tensor<1x1x600x64xf16>
-!l = tensor<1x2x384xf32>
 func.func @gradients(%q: !q, %k: !k, %v: !k, %o: !q, %l: !l, %d: !q)
     -> (!q, !k, !k) {
   %iq = tensor.empty() : !q
@@ -173,9 +131,6 @@ func.func @gradients(%q: !q, %k: !k, %v: !k, %o: !q, %l: !l, %d: !q)
 /// Gradients of rows that lists name: two tiles of each, an entry that names
 /// nothing.
 constexpr Example kListGradients = {130, 200, 1, true, R"(
-!q = tensor<1x1x130x64xf16>
-!k = tensor<1x1x200x64xf16>
-!l = tensor<1x1x130xf32>
 !n = tensor<1x1x3x4xi32>
 func.func @gradients(%q: !q, %k: !k, %v: !k, %o: !q, %l: !l, %d: !q)
     -> (!q, !k, !k) {
@@ -195,9 +150,6 @@ func.func @gradients(%q: !q, %k: !k, %v: !k, %o: !q, %l: !l, %d: !q)
 /// Entries that name whole tiles of rows, some of them twice: so many that the
 /// places of tiles are taken again.
 constexpr Example kNamedTiles = {200, 330, 2, true, R"(
-!q = tensor<1x2x200x64xf16>
-!k = tensor<1x1x330x64xf16>
-!l = tensor<1x2x200xf32>
 !n = tensor<1x1x2x7xi32>
 func.func @gradients(%q: !q, %k: !k, %v: !k, %o: !q, %l: !l, %d: !q)
     -> (!q, !k, !k) {
@@ -216,9 +168,6 @@ func.func @gradients(%q: !q, %k: !k, %v: !k, %o: !q, %l: !l, %d: !q)
 
 /// The gradient of a log weight, which rows sum beside theirs.
 constexpr Example kLogWeights = {130, 200, 1, true, R"(
-!q = tensor<1x1x130x64xf16>
-!k = tensor<1x1x200x64xf16>
-!l = tensor<1x1x130xf32>
 !w = tensor<1x1x200xf32>
 func.func @gradients(%q: !q, %k: !k, %v: !k, %o: !q, %l: !l, %d: !q)
     -> (!q, !k, !k, !w) {
@@ -237,9 +186,6 @@ func.func @gradients(%q: !q, %k: !k, %v: !k, %o: !q, %l: !l, %d: !q)
 
 /// Gradients of what a function of scores reads: a number of each distance.
 constexpr Example kCaptures = {130, 200, 1, true, R"(
-!q = tensor<1x1x130x64xf16>
-!k = tensor<1x1x200x64xf16>
-!l = tensor<1x1x130xf32>
 !t = tensor<40xf32>
 func.func @gradients(%q: !q, %k: !k, %v: !k, %o: !q, %l: !l, %d: !q)
     -> (!q, !k, !k, !t) {

@@ -108,7 +108,15 @@ Kernel KernelMutation::compile() {
   CompileOptions options;
   options.target = Target::GPUEmulator;
   options.chip = GetParam();
-  return compileOrDie(example.text, options);
+  std::string text;
+  raw_string_ostream os(text);
+  os << "!q = tensor<1x" << example.heads << 'x' << example.queries
+     << "x64xf16>\n!k = tensor<1x1x" << example.rows << "x64xf16>\n";
+  if (example.areGradients)
+    os << "!l = tensor<1x" << example.heads << 'x' << example.queries
+       << "xf32>\n";
+  os << example.text;
+  return compileOrDie(text, options);
 }
 
 std::string KernelMutation::run(const Kernel &kernel,

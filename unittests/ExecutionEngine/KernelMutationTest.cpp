@@ -15,8 +15,6 @@ namespace {
 /// Several tiles of keys, of which masks cut two, and two of queries, the last
 /// ones ragged.
 constexpr Example kDense = {130, 530, 1, false, R"(
-!q = tensor<1x1x130x64xf16>
-!k = tensor<1x1x530x64xf16>
 func.func @dense(%q: !q, %k: !k, %v: !k) -> !q {
   %init = tensor.empty() : !q
   %r = attn.dense ins(%q, %k, %v : !q, !k, !k) outs(%init : !q)
@@ -26,8 +24,6 @@ func.func @dense(%q: !q, %k: !k, %v: !k) -> !q {
 
 /// Boxes of rows near a block, listed rows with log weights far away.
 constexpr Example kLists = {130, 450, 1, false, R"(
-!q = tensor<1x1x130x64xf16>
-!k = tensor<1x1x450x64xf16>
 func.func @lists(%q: !q, %k: !k, %v: !k) -> !q {
   %init = tensor.empty() : !q
   %w = arith.constant dense<0.5> : tensor<1x1x450xf32>
@@ -44,8 +40,6 @@ func.func @lists(%q: !q, %k: !k, %v: !k) -> !q {
 
 /// Boxes where listed rows were.
 constexpr Example kListsFirst = {130, 450, 1, false, R"(
-!q = tensor<1x1x130x64xf16>
-!k = tensor<1x1x450x64xf16>
 func.func @lists(%q: !q, %k: !k, %v: !k) -> !q {
   %init = tensor.empty() : !q
   %r = attn.stream query(%q : !q)
@@ -66,8 +60,6 @@ func.func @lists(%q: !q, %k: !k, %v: !k) -> !q {
 /// A function that removes some entries of the first 64 queries alone: one
 /// warpgroup tells another.
 constexpr Example kRemoving = {130, 530, 1, false, R"(
-!q = tensor<1x1x130x64xf16>
-!k = tensor<1x1x530x64xf16>
 func.func @removing(%q: !q, %k: !k, %v: !k) -> !q {
   %init = tensor.empty() : !q
   %r = attn.dense ins(%q, %k, %v : !q, !k, !k) score {
@@ -88,8 +80,6 @@ func.func @removing(%q: !q, %k: !k, %v: !k) -> !q {
 
 /// Listed rows alone, so that the first tile is one: a table of two tiles.
 constexpr Example kListsAlone = {130, 450, 1, false, R"(
-!q = tensor<1x1x130x64xf16>
-!k = tensor<1x1x450x64xf16>
 func.func @lists(%q: !q, %k: !k, %v: !k) -> !q {
   %init = tensor.empty() : !q
   %r = attn.stream query(%q : !q)
@@ -108,8 +98,6 @@ func.func @lists(%q: !q, %k: !k, %v: !k) -> !q {
 /// Rows that lists name, alone: two tiles, the last one with an entry that
 /// names nothing.
 constexpr Example kNamed = {130, 450, 1, false, R"(
-!q = tensor<1x1x130x64xf16>
-!k = tensor<1x1x450x64xf16>
 !l = tensor<1x1x3x6xi32>
 func.func @named(%q: !q, %k: !k, %v: !k) -> !q {
   %init = tensor.empty() : !q
@@ -125,8 +113,6 @@ func.func @named(%q: !q, %k: !k, %v: !k) -> !q {
 /// Two heads that share keys: blocks of a cluster copy halves of tiles for each
 /// other, of which masks cut some, and the last half has no row.
 constexpr Example kClusters = {70, 200, 2, false, R"(
-!q = tensor<1x2x70x64xf16>
-!k = tensor<1x1x200x64xf16>
 func.func @clusters(%q: !q, %k: !k, %v: !k) -> !q {
   %init = tensor.empty() : !q
   %r = attn.stream query(%q : !q) source(%k, %v : !k, !k)
@@ -139,8 +125,6 @@ func.func @clusters(%q: !q, %k: !k, %v: !k) -> !q {
 
 /// So many listed rows that the places of their numbers are taken again.
 constexpr Example kManyNamed = {130, 450, 1, false, R"(
-!q = tensor<1x1x130x64xf16>
-!k = tensor<1x1x450x64xf16>
 !l = tensor<1x1x1x24xi32>
 func.func @named(%q: !q, %k: !k, %v: !k) -> !q {
   %init = tensor.empty() : !q
@@ -156,8 +140,6 @@ func.func @named(%q: !q, %k: !k, %v: !k) -> !q {
 /// One query whose tiles are read in two parts, a key of the last one having no
 /// weight.
 constexpr Example kSingle = {1, 450, 34, false, R"(
-!q = tensor<1x34x1x64xf16>
-!k = tensor<1x1x450x64xf16>
 !w = tensor<1x1x450xf32>
 func.func @single(%q: !q, %k: !k, %v: !k) -> !q {
   %init = tensor.empty() : !q
@@ -173,8 +155,6 @@ func.func @single(%q: !q, %k: !k, %v: !k) -> !q {
 
 /// One query whose tiles are read in nine parts.
 constexpr Example kParts = {1, 2200, 18, false, R"(
-!q = tensor<1x18x1x64xf16>
-!k = tensor<1x1x2200x64xf16>
 func.func @parts(%q: !q, %k: !k, %v: !k) -> !q {
   %init = tensor.empty() : !q
   %r = attn.dense ins(%q, %k, %v : !q, !k, !k) outs(%init : !q) -> !q
@@ -183,8 +163,6 @@ func.func @parts(%q: !q, %k: !k, %v: !k) -> !q {
 
 /// One query whose keys codes name.
 constexpr Example kCoded = {1, 450, 34, false, R"(
-!q = tensor<1x34x1x64xf16>
-!k = tensor<1x1x450x64xf16>
 !z = tensor<1x1x450xi32>
 func.func @coded(%q: !q, %k: !k, %v: !k) -> !q {
   %init = tensor.empty() : !q

@@ -1,7 +1,7 @@
 // Gradients for queries of rows that lists name one by one, by kernels of sm_90a in the emulator.
 
 // REQUIRES: long-tests
-// Minutes of emulated kernels, which sanitizers do not see.
+// Minutes of emulated kernels, which sanitizers do not see; they see such host code in backward.mlir and gradients-vq-state.mlir.
 // UNSUPPORTED: asan
 // RUN: fovea-run %s --entry=few --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s --check-prefixes=CHECK,MORE
 // RUN: env FOVEA_SIMT=seed=8,eager fovea-run %s --entry=few --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s --check-prefixes=CHECK,MORE

@@ -2,8 +2,6 @@
 // copies that end early give the same result.
 
 // REQUIRES: long-tests
-// Minutes of emulated kernels, which sanitizers do not see.
-// UNSUPPORTED: asan
 // RUN: fovea-run %s --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
 // RUN: env FOVEA_SIMT=seed=6 fovea-run %s --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
 // RUN: env FOVEA_SIMT=seed=7,eager fovea-run %s --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s

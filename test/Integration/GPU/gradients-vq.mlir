@@ -2,7 +2,7 @@
 // give the same result.
 
 // REQUIRES: long-tests
-// Minutes of emulated kernels, which sanitizers do not see.
+// Minutes of emulated kernels, which sanitizers do not see; they see such host code in backward.mlir and gradients-vq-state.mlir.
 // UNSUPPORTED: asan
 // RUN: fovea-run %s --entry=causal --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
 // RUN: env FOVEA_SIMT=seed=3 fovea-run %s --entry=causal --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s

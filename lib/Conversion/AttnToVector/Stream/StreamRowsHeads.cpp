@@ -156,7 +156,8 @@ StreamRowsKernel::Value StreamRowsKernel::getScoresOfHead() {
   return b.mul(headOfTask, kColumnTile * kColumnRows);
 }
 
-/// `attendTile` for all heads of the task.
+/// `attendTile` for all heads of the task, of sources without terms: only masks
+/// remove entries.
 void StreamRowsKernel::attendTogether(const Tile &tile) {
   goesTogether = true;
   forPieces(tile, [&](const Tile &piece) {

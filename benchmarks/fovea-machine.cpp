@@ -15,6 +15,7 @@
 #include "fovea/ExecutionEngine/KernelCache.h"
 #include "fovea/Support/Clock.h"
 #include "fovea/Support/OutputFile.h"
+#include "fovea/Support/ToolVersion.h"
 #include "fovea/Tools/Bench/PeakKernel.h"
 #include "fovea_rt/fovea_rt.h"
 #include "llvm/ADT/STLExtras.h"
@@ -151,6 +152,7 @@ int fovea_machine_main(int argc, char **argv) {
   InitLLVM init(argc, argv);
   // The options of LLVM's own libraries are not part of this tool.
   cl::ResetCommandLineParser();
+  setVersionPrinter();
   cl::OptionCategory category("Options of fovea-machine");
   cl::opt<double> seconds("seconds", cl::cat(category), cl::init(0.2),
                           cl::desc("time for each figure"));

@@ -87,6 +87,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--extent", default=[], action="append", metavar="NAME=NUMBER", help="of a model of ONNX: a number for an extent that has a name"
     )
+    parser.add_argument("--version", action="version", version=f"fovea {_fovea.VERSION}")
     options = parser.parse_args(arguments)
     file, _, name = options.source.rpartition(":")
     try:

@@ -54,6 +54,7 @@ def main(arguments: list[str] | None = None) -> int:
     kind.add_argument("--json", action="store_true", help="write a list of objects")
     kind.add_argument("--svg", action="store_true", help="write a picture of time and error; of one attention")
     parser.add_argument("-o", "--output", type=Path, help="file to write (default: standard output)")
+    parser.add_argument("--version", action="version", version=f"fovea {_fovea.VERSION}")
     options = parser.parse_args(arguments)
     try:
         if not 0 <= options.seconds < math.inf:

@@ -8,6 +8,7 @@
 
 #include "fovea/ExecutionEngine/AheadOfTime.h"
 #include "fovea/Support/OutputFile.h"
+#include "fovea/Support/ToolVersion.h"
 #include "llvm/ADT/SmallString.h"
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/InitLLVM.h"
@@ -182,6 +183,7 @@ static int run(const CommandLine &line) {
 
 int fovea_compile_main(int argc, char **argv) {
   InitLLVM init(argc, argv);
+  setVersionPrinter();
   CommandLine line;
   cl::HideUnrelatedOptions(line.category);
   cl::ParseCommandLineOptions(argc, argv,

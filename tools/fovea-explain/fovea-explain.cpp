@@ -9,6 +9,7 @@
 #include "fovea/Emulator/GPUDriver.h"
 #include "fovea/ExecutionEngine/Elements.h"
 #include "fovea/Support/OutputFile.h"
+#include "fovea/Support/ToolVersion.h"
 #include "fovea/Tools/Explain/Explain.h"
 #include "fovea/Tools/Npy/Npy.h"
 #include "fovea/Tools/Shapes/ShapeOptions.h"
@@ -227,6 +228,7 @@ static int run(const CommandLine &line) {
 
 int fovea_explain_main(int argc, char **argv) {
   InitLLVM init(argc, argv);
+  setVersionPrinter();
   simt::registerEmulator();
   CommandLine line;
   cl::HideUnrelatedOptions(line.category);

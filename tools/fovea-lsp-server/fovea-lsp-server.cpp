@@ -10,6 +10,7 @@
 #include "OutputFilter.h"
 #include "fovea/InitAllDialects.h"
 #include "fovea/Support/OutputFile.h"
+#include "fovea/Support/ToolVersion.h"
 #include "fovea/Version.h"
 #include "mlir/IR/Dialect.h"
 #include "mlir/Tools/mlir-lsp-server/MlirLspServerMain.h"
@@ -59,6 +60,7 @@ static int fail(Error error) {
 }
 
 int fovea_lsp_server_main(int argc, char **argv) {
+  fovea::setVersionPrinter();
   mlir::DialectRegistry registry;
   fovea::registerAllDialects(registry);
   return fovea::runWithOutput("fovea-lsp-server", [&] {

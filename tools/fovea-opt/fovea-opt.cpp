@@ -11,6 +11,7 @@
 #include "fovea/InitAllDialects.h"
 #include "fovea/InitAllPasses.h"
 #include "fovea/Support/OutputFile.h"
+#include "fovea/Support/ToolVersion.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Support/FileUtilities.h"
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
@@ -92,6 +93,7 @@ static LogicalResult run(int argc, char **argv, StringRef input,
 }
 
 int fovea_opt_main(int argc, char **argv) {
+  fovea::setVersionPrinter();
   DialectRegistry registry;
   fovea::registerAllDialects(registry);
   fovea::registerAllPasses();

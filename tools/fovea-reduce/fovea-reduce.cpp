@@ -9,6 +9,7 @@
 #include "fovea/InitAllDialects.h"
 #include "fovea/InitAllPasses.h"
 #include "fovea/Support/OutputFile.h"
+#include "fovea/Support/ToolVersion.h"
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/Dialect.h"
 #include "mlir/IR/MLIRContext.h"
@@ -68,6 +69,7 @@ static bool checkOutput(llvm::ArrayRef<char *> arguments) {
 int fovea_reduce_main(int argc, char **argv) {
   if (!checkOutput(llvm::ArrayRef(argv, argc)))
     return 1;
+  fovea::setVersionPrinter();
   mlir::DialectRegistry registry;
   fovea::registerAllDialects(registry);
   fovea::registerAllPasses();

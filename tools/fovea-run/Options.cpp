@@ -7,7 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Options.h"
-#include "fovea/Version.h"
+#include "fovea/Support/ToolVersion.h"
 #include "fovea_rt/fovea_rt.h"
 #include "llvm/Support/CommandLine.h"
 
@@ -32,9 +32,8 @@ Expected<run::Options> run::parseOptions(int argc, char **argv) {
   // The options of LLVM's own libraries are not part of this tool, and some
   // have names that we need.
   cl::ResetCommandLineParser();
+  setVersionPrinter();
   cl::OptionCategory category("Options of fovea-run");
-  cl::SetVersionPrinter(
-      [](raw_ostream &os) { os << "fovea " << FOVEA_VERSION << '\n'; });
   cl::opt<std::string> inputPath(cl::Positional, cl::Required,
                                  cl::cat(category),
                                  cl::desc("<file.mlir, or - for stdin>"));

@@ -43,7 +43,7 @@
 // CHECK-NOT: differs
 
 // These are the kernels that run: two for each source, but one for queries of near and of gathered far rows. A source of which a row
-// has no order of readers, or a bias, keeps those of other chips; so does one
+// has no order of readers keeps those of other chips; so does one
 // with lists that name less than whole tiles of rows, for rows.
 // RUN: fovea-opt %s --attn-nvvm-pipeline="chip=sm_90a host=false" -o %t.mlir
 // RUN: FileCheck %s --check-prefix=KERNELS --input-file=%t.mlir

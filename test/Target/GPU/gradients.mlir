@@ -29,6 +29,10 @@
 // RUN: fovea-compile %s --entry=far --target=nvvm --emit=ptx --chip=sm_90a -o %t.far
 // RUN: not grep -E '\.extern \.func|__nv_|\.local|\.f64|mma\.sync|ldmatrix|cp\.async\.c[ag]' %t.far
 // RUN: FileCheck %s --input-file=%t.far --check-prefix=FAR
+// A mask as a bias, whose gradient nobody reads, has no kernel of other chips.
+// RUN: fovea-compile %s --entry=biased --target=nvvm --emit=ptx --chip=sm_90a -o %t.biased
+// RUN: not grep -E '\.extern \.func|__nv_|\.local|\.f64|mma\.sync|ldmatrix|cp\.async\.c[ag]' %t.biased
+// RUN: FileCheck %s --input-file=%t.biased --check-prefix=BIASED
 
 // HOST-LABEL: llvm.func @vq_window
 // HOST-NOT: call @fovea_rt_gpu_copy
@@ -39,6 +43,9 @@
 // FAR-DAG: cp.async.bulk.shared::cluster.global.mbarrier
 // FAR-DAG: cp.async.bulk.tensor.4d.shared::cluster.global
 // FAR-DAG: wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16
+
+// BIASED-COUNT-2: .reqntid {{384|512}}, 1, 1
+// BIASED-NOT: .reqntid {{384|512}}, 1, 1
 
 // CHECK-DAG: mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32
 // CHECK-DAG: ex2.approx.ftz.f32
@@ -110,4 +117,14 @@ func.func @far(%q: !queries, %k: !summaries, %o: !queries, %l: !sums, %d: !queri
       forward(%o, %l : !queries, !sums) gradient(%d : !queries) outs(%iq, %ik, %ik : !queries, !summaries, !summaries)
       {block = 128 : i64, scale = 0.125 : f64} -> !queries, !summaries, !summaries
   return %r#0, %r#1, %r#2 : !queries, !summaries, !summaries
+}
+
+!scores = tensor<1x8x?x?xbf16>
+
+func.func @biased(%q: !rows, %k: !rows, %v: !rows, %m: !scores, %o: !rows, %l: tensor<1x8x?xf32>, %d: !rows, %i: !rows, %n: index, %e: index)
+    -> (!rows, !rows, !rows) {
+  %im = tensor.empty(%n, %e) : !scores
+  %r:4 = attn.dense_backward ins(%q, %k, %v : !rows, !rows, !rows) bias(%m : !scores) forward(%o, %l : !rows, tensor<1x8x?xf32>)
+      gradient(%d : !rows) outs(%i, %i, %i : !rows, !rows, !rows) d_bias(%im : !scores) -> !rows, !rows, !rows, !scores
+  return %r#0, %r#1, %r#2 : !rows, !rows, !rows
 }

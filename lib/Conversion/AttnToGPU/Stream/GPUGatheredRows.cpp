@@ -42,7 +42,8 @@ std::optional<Layout> GatheredRows::choose(StreamBackwardOp op,
   MemRefType query = getMemRefType(op.getQuery()),
              keys = getMemRefType(source.keys);
   int64_t numQueries = query.getDimSize(2), block = op.getBlock();
-  if (source.rowList || source.lengths || op.getQueryLengths() ||
+  // Slots have no bias.
+  if (source.rowList || source.bias || source.lengths || op.getQueryLengths() ||
       maps.empty() || maps.size() > kMostRanges || !llvm::all_of(maps, ascends))
     return std::nullopt;
   std::optional<StaticRanges> ranges =

@@ -26,7 +26,7 @@ namespace {
 enum Field { FirstRow, NumTiles, WholeBegin, WholeEnd, NumFields };
 
 /// What those who multiply a tile know of it.
-enum TileField { State, TileRow, TileRange, NumTileFields };
+enum TileField { State, TileRow, TileRange, TileHead, NumTileFields };
 enum { IsEnd, IsWhole, IsCut };
 
 /// What a block is for. Sums leave no registers for it.
@@ -306,6 +306,8 @@ void GradientBlock::storeTile(const Tile &tile, Value stage) {
   storeField(stage, State, k.select(tile.isCut, k.i32(IsCut), k.i32(IsWhole)));
   storeField(stage, TileRow, tile.firstRow);
   storeField(stage, TileRange, k.toI32(tile.range));
+  if (ofRows && source.bias)
+    storeField(stage, TileHead, tile.head);
 }
 
 void GradientBlock::storeEnd(Value stage) {
@@ -325,6 +327,8 @@ GradientBlock::Tile GradientBlock::loadPlace(const Tile &tile, Value stage) {
   place.range = k.toIndex(loadField(stage, TileRange));
   place.firstRow = loadField(stage, TileRow);
   place.firstReaders = k.mul(stage, kTile);
+  if (ofRows && source.bias)
+    place.head = loadField(stage, TileHead);
   return place;
 }
 
@@ -431,8 +435,12 @@ Value GradientBlock::reads(const Tile &tile, int64_t half, Value offset) {
   } else {
     isRead = readsByRange(tile, query, row);
   }
-  if (!source.logWeight)
-    return isRead;
-  Value weight = ofRows ? loadOwn(LogWeight)[half] : loadLogWeight(row);
-  return k.both(isRead, k.equal(isMinusInfinity(weight), k.i1(false)));
+  auto leaveOut = [&](Value term) {
+    isRead = k.both(isRead, k.equal(isMinusInfinity(term), k.i1(false)));
+  };
+  if (source.logWeight)
+    leaveOut(ofRows ? loadOwn(LogWeight)[half] : loadLogWeight(row));
+  if (source.bias)
+    leaveOut(loadBias(tile, half, offset));
+  return isRead;
 }

@@ -9,6 +9,7 @@
 #ifndef FOVEA_LIB_CONVERSION_ATTNTOGPU_STREAM_GPUGRADIENTBLOCK_H
 #define FOVEA_LIB_CONVERSION_ATTNTOGPU_STREAM_GPUGRADIENTBLOCK_H
 
+#include "GPUBiasPairs.h"
 #include "GPUGatheredRows.h"
 #include "GPUListsOfRows.h"
 #include "GradientRanges.h"
@@ -137,6 +138,13 @@ protected:
 
   /// The log weight of a row, in base 2; that of the last one behind it.
   Value loadLogWeight(Value row);
+  /// Which entries a bias removes, only those who load it see. Where all
+  /// numbers and products are finite their weights are 0 by themselves; other
+  /// tiles are cut. Whether a tile of a block with own squares is.
+  Value addSquares(Value tiles, Value head, Value first, int64_t rows);
+  Value isCutByBias(const Tile &tile, Value squares);
+  /// The bias of the thread's entries of a tile, in pairs (GPUBiasPairs.h).
+  Values loadBias(const Tile &tile);
   Value isMinusInfinity(Value number);
   /// Whether the query and the row of one of the thread's rows and of row
   /// `offset` of a tile belong together.
@@ -175,6 +183,7 @@ protected:
   const GatheredRows *gathered; // which `source` has, or null
   const GatheredRows *joined;   // of another source, or null
   int64_t readersPlace = 0;
+  Value ownSquares, passingSquares; // of tiles
   std::optional<GradientRanges> ranges;
   Value batch, head, keyHead;
   Value part;     // of the queries
@@ -182,6 +191,9 @@ protected:
 
 private:
   Value readsByRange(const Tile &tile, Value query, Value row);
+  Value clampRow(Value operand, Value row);
+  Value viewBias(const Tile &tile);
+  Value loadBias(const Tile &tile, int64_t half, Value offset);
   void findSpans();
   void findGatheredSpan(const GatheredRows &rows, Value *fields);
   void findSpan(Value range, Value *fields);

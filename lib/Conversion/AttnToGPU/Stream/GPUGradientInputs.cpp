@@ -12,6 +12,7 @@
 #include "fovea/Kernels/GPU/RowAlignment.h"
 #include "fovea/Kernels/SoftmaxAlgebra.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include <limits>
 
 using namespace mlir;
@@ -33,9 +34,11 @@ bool fovea::attn::canUseWarpgroups(StreamBackwardOp op,
                                    const StreamSource &source, bool ofRows) {
   FloatType type = getProductType(op);
   ArrayRef<AffineMap> ranges = source.attr.getRanges();
-  if (type.getWidth() != 16 || !op.getScores().empty() || source.bias ||
-      ranges.empty() || ranges.size() > GradientBlock::kMostRanges ||
+  if (type.getWidth() != 16 || !op.getScores().empty() || ranges.empty() ||
+      ranges.size() > GradientBlock::kMostRanges ||
       !llvm::all_of(ranges, ascends))
+    return false;
+  if (source.rowList && source.bias)
     return false;
   // Other rows are found one by one for queries, but not yet queries for them.
   if (ofRows && source.rowList && !namesTiles(source))
@@ -109,4 +112,52 @@ Value fovea::attn::emitQueryStatistics(RowBuilder &b, StreamBackwardOp op,
           {at[0], at[1], b.div(at[2], kTile), b.index(i), b.rem(at[2], kTile)});
   });
   return statistics;
+}
+
+/// Of products of two rows with squares below this, none is more than 2^120.
+static constexpr double kBounded = 0x1p120;
+
+Value fovea::attn::emitSquaresOfTiles(RowBuilder &b, ValueRange operands,
+                                      ValueRange numbers) {
+  Value extents[3];
+  for (auto [dim, extent] : llvm::enumerate(extents))
+    extent = b.extent(operands.front(), dim);
+  Value squares = b.allocate(extents, {}, b.getF32Type());
+  parallelLoop(b, extents, [&](ValueRange at) {
+    Value sum = b.scalar(0.0);
+    for (Value number : numbers) {
+      Value loaded = b.loadScalar(number, at);
+      Value isNone = arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, loaded,
+                                           b.scalar(-kInfinity));
+      loaded = b.select(isNone, b.scalar(0.0), loaded);
+      sum = b.fma(loaded, loaded, sum);
+    }
+    for (Value operand : operands)
+      sum = b.loop(b.index(0), b.index(getWidth(operand)), 1, {sum},
+                   [&](Value column, ValueRange sum) -> Values {
+                     Value number =
+                         b.loadScalar(operand, {at[0], at[1], at[2], column});
+                     return {b.fma(number, number, sum[0])};
+                   })[0];
+    b.storeScalar(sum, squares, at);
+  });
+  Value rows = extents[2];
+  extents[2] = b.ceilDiv(rows, kTile);
+  Value tiles = b.allocate(extents, {}, b.getF32Type());
+  parallelLoop(b, extents, [&](ValueRange at) {
+    Value first = b.mul(at[2], kTile), end = b.min(b.add(first, kTile), rows);
+    Value sum = b.loop(
+        first, end, 1, {b.scalar(0.0)},
+        [&](Value row, ValueRange sum) -> Values {
+          return {b.fadd(b.loadScalar(squares, {at[0], at[1], row}), sum[0])};
+        })[0];
+    b.storeScalar(sum, tiles, at);
+  });
+  memref::DeallocOp::create(b, squares);
+  return tiles;
+}
+
+Value fovea::attn::isUnbounded(KernelBuilder &b, Value squares) {
+  return arith::CmpFOp::create(b, arith::CmpFPredicate::UGE, squares,
+                               b.scalar(kBounded));
 }

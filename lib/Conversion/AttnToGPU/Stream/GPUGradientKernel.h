@@ -16,12 +16,13 @@
 //               there are places; says what each tile is
 //   consumers   have 64 rows of A and B each; for every tile:
 //                 start S = A X^T and T = B Y^T
-//                 P = 2^(c S - lse)             while T is summed
+//                 P = 2^(c S + bias - lse)      while T is summed
 //                 dS = P (T - delta)
 //                 sum dS X, and P Y if the block has rows of the source,
 //                                               before dS where sums are narrow
 //
-// Where nobody reads dK there is no T, dS or dS X for rows.
+// Where nobody reads dK there is no T, dS or dS X for rows. Beside wide sums of
+// rows and a bias, T starts when P is there.
 //
 // S and T lie in registers as first operands of the sums do, so weights never
 // go through shared memory. X and Y serve two products each, as they are and
@@ -41,8 +42,8 @@ namespace fovea::attn {
 class GradientWarpgroups : GradientBlock {
 public:
   GradientWarpgroups(RowBuilder &host, StreamBackwardOp op,
-                     const StreamSource &source, Value statistics, bool ofRows,
-                     const ListsOfRows *listsOfRows,
+                     const StreamSource &source, const GradientInputs &inputs,
+                     bool ofRows, const ListsOfRows *listsOfRows,
                      const GatheredRows *gathered, const GatheredRows *joined);
 
   /// The sums of dS X go to `first`, with those of `earlier` unless it is null;

@@ -47,8 +47,7 @@ SmallVector<PlannedSource> fovea::attn::planGradients(StreamBackwardOp op,
   return plan;
 }
 
-/// Whether `op` writes a buffer that nobody reads.
-static bool isUnread(StreamBackwardOp op, Value buffer) {
+bool fovea::attn::isUnread(StreamBackwardOp op, Value buffer) {
   return buffer.getDefiningOp<memref::AllocOp>() &&
          llvm::count(op->getOperands(), buffer) == 1 &&
          llvm::all_of(buffer.getUsers(), [&](Operation *user) {
@@ -72,15 +71,24 @@ void WarpgroupGradients::emit(const PlannedSource &planned,
   StreamSource narrowed = source.forward;
   if (!gathered[0] || !gathered[1])
     narrowed = emitNarrowSource(host, op, source.forward, buffers);
-  if (!statistics)
-    statistics = emitQueryStatistics(host, op, deltas);
+  if (!inputs.statistics)
+    inputs.statistics = emitQueryStatistics(host, op, deltas);
+  inputs.squaresOfRows = Value();
+  if (narrowed.bias) {
+    if (!inputs.squaresOfQueries)
+      inputs.squaresOfQueries = emitSquaresOfTiles(
+          host, {op.getQuery(), op.getDOutput()}, {op.getLse(), deltas});
+    inputs.squaresOfRows =
+        emitSquaresOfTiles(host, {narrowed.keys, narrowed.values}, {});
+    buffers.push_back(inputs.squaresOfRows);
+  }
   if (!planned.joinsNext)
-    emitQueryGradients(host, op, narrowed, statistics, earlier, result,
+    emitQueryGradients(host, op, narrowed, inputs, earlier, result,
                        getPointer(gathered[0]), getPointer(joined));
   if (planned.hasWarpgroups[1]) {
     // Such as those of keys that are constants.
     bool sumsKeys = source.logWeight || !isUnread(op, source.keys);
-    emitRowGradients(host, op, narrowed, statistics, listsOfRows,
+    emitRowGradients(host, op, narrowed, inputs, listsOfRows,
                      getPointer(gathered[1]), sumsKeys ? source.keys : Value(),
                      source.values, source.logWeight);
   }
@@ -99,6 +107,7 @@ void WarpgroupGradients::emit(const PlannedSource &planned,
 }
 
 void WarpgroupGradients::free() {
-  if (statistics)
-    memref::DeallocOp::create(host, statistics);
+  for (Value buffer : {inputs.statistics, inputs.squaresOfQueries})
+    if (buffer)
+      memref::DeallocOp::create(host, buffer);
 }

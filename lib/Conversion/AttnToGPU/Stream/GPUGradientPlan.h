@@ -31,6 +31,9 @@ struct PlannedSource {
 llvm::SmallVector<PlannedSource> planGradients(StreamBackwardOp op,
                                                bool warpgroups);
 
+/// Whether `op` writes a buffer that nobody reads.
+bool isUnread(StreamBackwardOp op, mlir::Value buffer);
+
 /// The kernels of warpgroups for sources of attn.stream_backward.
 class WarpgroupGradients {
 public:
@@ -48,7 +51,8 @@ public:
 private:
   RowBuilder &host;
   StreamBackwardOp op;
-  Value deltas, statistics;
+  Value deltas;
+  GradientInputs inputs;
   std::optional<GatheredRows> joined; // to the next source
 };
 

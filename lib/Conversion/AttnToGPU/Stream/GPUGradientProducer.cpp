@@ -32,7 +32,12 @@ void GradientWarpgroups::produce() {
   auto awaitFree = [&](const Tile &tile) {
     w.wait(getBarrier(free, getStage(tile)), k.sub(k.i32(1), getParity(tile)));
   };
-  auto startTile = [&](const Tile &tile) {
+  Value squares;
+  if (source.bias)
+    squares = addSquares(ownSquares, getOwnHead(), firstOwn, ownRows);
+  auto startTile = [&](Tile tile) {
+    if (source.bias)
+      tile.isCut = isCutByBias(tile, squares);
     awaitFree(tile);
     storeTile(tile, getStage(tile));
     copyTile(tile);

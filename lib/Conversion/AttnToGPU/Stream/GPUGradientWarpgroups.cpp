@@ -29,15 +29,15 @@ static constexpr WarpgroupRegisters kRegistersOfOne = {56, 240};
 /// With threads that copy rows one by one.
 static constexpr WarpgroupRegisters kRegistersTogether = {56, 224};
 
-GradientWarpgroups::GradientWarpgroups(RowBuilder &host, StreamBackwardOp op,
-                                       const StreamSource &source,
-                                       Value statistics, bool ofRows,
-                                       const ListsOfRows *listsOfRows,
-                                       const GatheredRows *gathered,
-                                       const GatheredRows *joined)
+GradientWarpgroups::GradientWarpgroups(
+    RowBuilder &host, StreamBackwardOp op, const StreamSource &source,
+    const GradientInputs &inputs, bool ofRows, const ListsOfRows *listsOfRows,
+    const GatheredRows *gathered, const GatheredRows *joined)
     : GradientBlock(host, op, gathered ? gathered->getSource() : source, ofRows,
                     listsOfRows, gathered, joined),
-      type(getProductType(op)), statistics(statistics) {
+      type(getProductType(op)), statistics(inputs.statistics) {
+  ownSquares = ofRows ? inputs.squaresOfRows : inputs.squaresOfQueries;
+  passingSquares = ofRows ? inputs.squaresOfQueries : inputs.squaresOfRows;
   own = getOperands(this->source, /*areRows=*/ofRows, ownRows);
   isEarly = ofRows && own.columns[0] + own.columns[1] <= kMostEarlyColumns;
   passing = getOperands(this->source, /*areRows=*/!ofRows, kTile);
@@ -221,17 +221,24 @@ Values GradientWarpgroups::addTile(Tile tile, ValueRange sums) {
     }
     tile.isCut = k.anyThread(isCut);
   }
+  Values biases;
+  if (source.bias)
+    biases = loadBias(loadPlace(tile, stage));
+  // Wide sums of rows leave registers for either products with gradients or a
+  // bias.
+  bool startsLate = source.bias && ofRows && !isEarly && sumsGradients,
+       startsBoth = sumsGradients && !startsLate;
   // Numbers of barriers take no registers of the loop.
   Value turn = takesTurns() ? k.recompute(getGroup()) : Value();
   if (turn)
     w.awaitTurn(turn);
   w.beginProducts();
   Values scores = startProducts(0, stage), products;
-  if (sumsGradients)
+  if (startsBoth)
     products = startProducts(1, stage);
   if (turn)
     w.giveTurn(k.rem(k.add(turn, 1), numConsumers));
-  scores = w.waitProducts(sumsGradients ? 1 : 0, scores);
+  scores = w.waitProducts(startsBoth ? 1 : 0, scores);
   Values shifts = loadStatistics(stage, 0), deltas;
   if (isEarly && sumsGradients)
     deltas = loadStatistics(stage, 1);
@@ -241,9 +248,16 @@ Values GradientWarpgroups::addTile(Tile tile, ValueRange sums) {
     Value shift = shifts[i];
     if (source.logWeight)
       shift = k.fadd(shift, logWeights[ofRows ? i % 4 / 2 : i / 4 * 2 + i % 2]);
+    if (source.bias)
+      shift =
+          k.fma(getBiasEntry(k, biases, i), k.scalar(softmax::kLog2E), shift);
     weights.push_back(k.exp2(k.fma(score, factor, shift)));
   }
   weights = markHidden(tile, weights);
+  if (startsLate) {
+    w.beginProducts();
+    products = startProducts(1, stage);
+  }
 
   size_t count = sumsGradients ? passing.columns[0] / 2 : 0;
   Values next(sums), values, packed, sum;
@@ -428,20 +442,22 @@ void GradientWarpgroups::emitRows(Value first, Value second, Value third) {
 
 void fovea::attn::emitQueryGradients(RowBuilder &host, StreamBackwardOp op,
                                      const StreamSource &source,
-                                     Value statistics, Value earlier,
-                                     Value result, const GatheredRows *gathered,
+                                     const GradientInputs &inputs,
+                                     Value earlier, Value result,
+                                     const GatheredRows *gathered,
                                      const GatheredRows *joined) {
-  GradientWarpgroups(host, op, source, statistics, /*ofRows=*/false,
+  GradientWarpgroups(host, op, source, inputs, /*ofRows=*/false,
                      /*listsOfRows=*/nullptr, gathered, joined)
       .emit(result, /*second=*/Value(), /*third=*/Value(), earlier);
 }
 
 void fovea::attn::emitRowGradients(RowBuilder &host, StreamBackwardOp op,
-                                   const StreamSource &source, Value statistics,
+                                   const StreamSource &source,
+                                   const GradientInputs &inputs,
                                    const ListsOfRows *listsOfRows,
                                    const GatheredRows *gathered, Value keySums,
                                    Value valueSums, Value weightSums) {
-  GradientWarpgroups(host, op, source, statistics, /*ofRows=*/true, listsOfRows,
+  GradientWarpgroups(host, op, source, inputs, /*ofRows=*/true, listsOfRows,
                      gathered, /*joined=*/nullptr)
       .emitRows(keySums, valueSums, weightSums);
 }

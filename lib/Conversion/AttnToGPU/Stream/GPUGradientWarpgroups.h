@@ -42,13 +42,30 @@ StreamSource emitNarrowSource(RowBuilder &host, StreamBackwardOp op,
 mlir::Value emitQueryStatistics(RowBuilder &host, StreamBackwardOp op,
                                 mlir::Value deltas);
 
+/// The sums of the squares of 64 rows each of two operands [B, H, N, ...], and
+/// of `numbers` of the rows, if any, but for those of minus infinity. The
+/// caller frees them.
+mlir::Value emitSquaresOfTiles(RowBuilder &host, mlir::ValueRange operands,
+                               mlir::ValueRange numbers);
+
+/// Whether rows of which these are the squares have numbers, or products with
+/// each other, that are not finite.
+mlir::Value isUnbounded(KernelBuilder &builder, mlir::Value squares);
+
+/// What kernels of warpgroups take beside the operands.
+struct GradientInputs {
+  mlir::Value statistics; // of queries
+  /// Of tiles of queries and of rows, for sources with a bias.
+  mlir::Value squaresOfQueries, squaresOfRows;
+};
+
 /// Emits the kernel for `dQ = earlier + scale dS K` of one source; nothing is
 /// earlier if it is null. Its rows are `gathered` for queries, if not null;
 /// those that are `joined`, of another source, are added to it, if not null.
 void emitQueryGradients(RowBuilder &host, StreamBackwardOp op,
-                        const StreamSource &source, mlir::Value statistics,
-                        mlir::Value earlier, mlir::Value result,
-                        const GatheredRows *gathered,
+                        const StreamSource &source,
+                        const GradientInputs &inputs, mlir::Value earlier,
+                        mlir::Value result, const GatheredRows *gathered,
                         const GatheredRows *joined);
 /// Emits the kernel for `dK = scale dS^T Q` and `dV = P^T dO` of one source,
 /// and for the sums of dS that are the gradient of a log weight, unless
@@ -57,7 +74,7 @@ void emitQueryGradients(RowBuilder &host, StreamBackwardOp op,
 /// queries. Without `keySums`, which nobody reads, there is dV alone, and there
 /// are no `weightSums`.
 void emitRowGradients(RowBuilder &host, StreamBackwardOp op,
-                      const StreamSource &source, mlir::Value statistics,
+                      const StreamSource &source, const GradientInputs &inputs,
                       const ListsOfRows *listsOfRows,
                       const GatheredRows *gathered, mlir::Value keySums,
                       mlir::Value valueSums, mlir::Value weightSums);

@@ -321,7 +321,6 @@ private:
                  Value offset);
   Values loadDistances(const Tile &tile, const SourceView &source,
                        int64_t number);
-  Value hasAlignedPairs(Value rows);
   Terms loadTerms(const Tile &tile);
   Value addTogether(Value bias, Value distance);
   void addBias(const Tile &tile, const Terms &ahead, double factor,

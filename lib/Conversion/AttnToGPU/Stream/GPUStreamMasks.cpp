@@ -13,14 +13,11 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "GPUBiasPairs.h"
 #include "GPUStreamKernel.h"
-#include "fovea/Kernels/GPU/RowAlignment.h"
 #include "fovea/Kernels/SoftmaxAlgebra.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
-#include "mlir/Dialect/SCF/IR/SCF.h"
-#include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include <limits>
 
 using namespace mlir;
@@ -134,27 +131,6 @@ Values GPUStreamKernel::loadDistances(const Tile &tile,
   return terms;
 }
 
-/// Whether two elements beside each other can be loaded at once, behind an even
-/// number of them: the pointer and the rows must allow it.
-Value GPUStreamKernel::hasAlignedPairs(Value rows) {
-  auto type = cast<MemRefType>(rows.getType());
-  int64_t bytes = type.getElementTypeBitWidth() / 8;
-  if (getCopyBytes(rows, bytes) >= 2 * bytes)
-    return b.i1(true);
-  auto layout = memref::ExtractStridedMetadataOp::create(b, rows);
-  auto toIndex = [&](OpFoldResult number) {
-    return getValueOrCreateConstantIndexOp(b, b.getLoc(), number);
-  };
-  Value pointer = memref::ExtractAlignedPointerAsIndexOp::create(b, rows);
-  Value offset = toIndex(layout.getConstifiedMixedOffset());
-  Value all = b.add(pointer, b.mul(offset, bytes));
-  if (type.getDimSize(0) != 1) {
-    Value step = toIndex(layout.getConstifiedMixedStrides()[0]);
-    all = arith::OrIOp::create(b, all, b.mul(step, bytes));
-  }
-  return b.equal(b.rem(all, 2 * bytes), b.index(0));
-}
-
 /// Loads what a source's biases add, before the scores are there.
 GPUStreamKernel::Terms GPUStreamKernel::loadTerms(const Tile &tile) {
   Terms terms;
@@ -166,55 +142,12 @@ GPUStreamKernel::Terms GPUStreamKernel::loadTerms(const Tile &tile) {
     terms.distances.append(loadDistances(tile, source, number));
   if (!source.bias)
     return terms;
-  auto rows = cast<MemRefType>(source.bias.getType());
-  if (rows.getDimSize(1) == 1 || !rows.isLastDimUnitStride())
-    return terms;
-  Type element = rows.getElementType();
-  auto pair = VectorType::get({2}, element);
-  int64_t halves = rows.getDimSize(0) == 1 ? 1 : 2;
-  Value first = source.attr.getHasLocalBias() ? tile.biasColumn : tile.row;
-  Value isWhole = b.both(b.equal(tile.count, b.i32(keyTile)),
-                         b.equal(b.bitAnd(first, 1), b.i32(0)));
-  isWhole = b.both(isWhole, hasAlignedPairs(source.bias));
-  auto load = [&](bool inPairs) {
-    Value column = b.toIndex(b.add(first, pairColumn));
-    Values pairs;
-    for (int64_t number = 0; number < keyTile / 8; ++number)
-      for (int64_t half = 0; half < halves; ++half) {
-        Value query = b.add(
-            blockQuery, b.min(getOwnRow(half), b.sub(blockQueries, b.i32(1))));
-        Value row = b.broadcastIndex(source.bias, 0, b.toIndex(query));
-        if (inPairs) {
-          Value at[] = {row, b.add(column, number * 8)};
-          auto both = vector::LoadOp::create(b, pair, source.bias, at);
-          both.setAlignment(element.getIntOrFloatBitWidth() / 4);
-          pairs.push_back(both);
-          continue;
-        }
-        Values both;
-        for (int64_t i : {0, 1}) {
-          Value offset = b.min(b.add(pairColumn, number * 8 + i),
-                               b.sub(tile.count, b.i32(1)));
-          Value at[] = {row, b.toIndex(b.add(first, offset))};
-          both.push_back(memref::LoadOp::create(b, source.bias, at));
-        }
-        pairs.push_back(vector::FromElementsOp::create(b, pair, both));
-      }
-    return pairs;
-  };
-  size_t count = halves * keyTile / 8;
-  auto choice = scf::IfOp::create(b, SmallVector<Type>(count, pair), isWhole,
-                                  /*addThenBlock=*/true, /*addElseBlock=*/true);
-  OpBuilder::InsertionGuard guard(b);
-  for (bool inPairs : {true, false}) {
-    b.setInsertionPointToStart(inPairs ? choice.thenBlock()
-                                       : choice.elseBlock());
-    scf::YieldOp::create(b, load(inPairs));
-  }
-  for (int64_t number = 0; number < keyTile / 8; ++number)
-    for (int64_t half : {0, 1})
-      terms.pairs.push_back(
-          choice.getResult(halves * number + (halves == 2 ? half : 0)));
+  BiasTile bias = {source.bias, {}, {}, tile.count, pairColumn, keyTile};
+  for (auto [half, row] : llvm::enumerate(bias.rows))
+    row = b.toIndex(b.add(
+        blockQuery, b.min(getOwnRow(half), b.sub(blockQueries, b.i32(1)))));
+  bias.firstColumn = source.attr.getHasLocalBias() ? tile.biasColumn : tile.row;
+  terms.pairs = loadBiasPairs(b, bias);
   return terms;
 }
 
@@ -258,10 +191,7 @@ void GPUStreamKernel::addBias(const Tile &tile, const Terms &ahead,
                                   : b.fma(score, b.scalar(factor), scaled[i]);
           Value bias;
           if (!ahead.pairs.empty()) {
-            bias = vector::ExtractOp::create(b, ahead.pairs[2 * number + i / 2],
-                                             i % 2);
-            if (!bias.getType().isF32())
-              bias = arith::ExtFOp::create(b, b.getF32Type(), bias);
+            bias = getBiasEntry(b, ahead.pairs, 4 * number + i);
           } else if (source.bias) {
             Value offset = b.add(pairColumn, int64_t(number * 8 + i % 2));
             bias = loadBias(tile, source, getOwnRow(i / 2), offset);

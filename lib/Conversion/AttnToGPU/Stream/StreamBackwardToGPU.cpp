@@ -99,6 +99,7 @@ private:
   template <typename Tile>
   void emitTerm(const Source &source, Value sums, bool isBias);
   template <typename Tile> void emitTerms(const Source &source);
+  template <typename Tile> void emitBiasTerm(const Source &source);
   /// Makes the sums for what score regions read, which are zeros.
   void clearCaptureSums();
   /// Stores 64 columns of a tile from `column` on, added to what is there.
@@ -437,7 +438,13 @@ template <typename Tile>
 void StreamBackwardLoops::emitTerms(const Source &source) {
   if (source.logWeight)
     emitTerm<Tile>(source, getSums(source.logWeight), /*isBias=*/false);
-  if (source.bias)
+  emitBiasTerm<Tile>(source);
+}
+
+/// A bias may be a mask, whose gradient nobody reads.
+template <typename Tile>
+void StreamBackwardLoops::emitBiasTerm(const Source &source) {
+  if (source.bias && !isUnread(op, source.bias))
     emitTerm<Tile>(source, getSums(source.bias), /*isBias=*/true);
 }
 
@@ -468,9 +475,9 @@ void StreamBackwardLoops::emitSource(const PlannedSource &planned,
     warpgroupKernels->emit(planned, source, isListed ? &*listsOfRows : nullptr,
                            isFirst ? Value() : querySums,
                            isLast ? op.getDQuery() : querySums);
-  // With all terms that such a source has.
+  // With the gradient of a log weight.
   if (hasRows)
-    return;
+    return emitBiasTerm<GradientTile>(source);
   auto emitSums = [&](Value keySums, Value valueSums) {
     if (isListed)
       emitListRows(b, op, source.forward, deltas, *listsOfRows, score, math,

@@ -72,6 +72,17 @@ def gradients(width, has_log_weights=False):
             f"  return {results} : {q}, {k}, {k}{types}\n}}\n")
 
 
+def bias_gradients(width, shape, element):
+    """Of scores with a bias, whose own gradient nobody reads."""
+    q, k, l, m = f"tensor<1x8x4096x{width}xbf16>", f"tensor<1x2x4096x{width}xbf16>", "tensor<1x8x4096xf32>", f"tensor<{shape}x{element}>"
+    return (f"func.func @f(%q: {q}, %k: {k}, %v: {k}, %m: {m}, %o: {q}, %l: {l}, %d: {q}) -> ({q}, {k}, {k}) {{\n"
+            f"  %i = tensor.empty() : {m}\n"
+            f"  %r:4 = attn.dense_backward ins(%q, %k, %v : {q}, {k}, {k}) bias(%m : {m})\n"
+            f"      forward(%o, %l : {q}, {l}) gradient(%d : {q}) outs(%q, %k, %v : {q}, {k}, {k}) d_bias(%i : {m})\n"
+            f"      {{mask = #attn.mask<causal>}} -> {q}, {k}, {k}, {m}\n"
+            f"  return %r#0, %r#1, %r#2 : {q}, {k}, {k}\n}}\n")
+
+
 def lists(block, unit, entries):
     """Of which each block of queries has one."""
     q, k, r = "tensor<1x8x4096x128xbf16>", "tensor<1x2x4096x128xbf16>", f"tensor<1x2x{4096 // block}x{entries}xi32>"
@@ -128,6 +139,9 @@ GRADIENTS = {f"gradients for {{}}, dense, causal, D = {width}": gradients(width)
 GRADIENTS |= {f"gradients for {{}}, dense with log weights, D = {width}": gradients(width, has_log_weights=True) for width in (64, 128)}
 GRADIENTS |= {f"gradients for {{}}, lists of blocks of {size} rows for {size} queries, D = 128": list_gradients(size, size, 16)
               for size in (128, 64)}
+GRADIENTS |= {f"gradients for {{}}, dense with a bias, D = {width}": bias_gradients(width, "1x8x4096x4096", "bf16")
+              for width in (64, 128)}
+GRADIENTS["gradients for {}, dense with a bias of padding, D = 128"] = bias_gradients(128, "1x1x1x4096", "f32")
 
 # Of attn.vq_backward, whose other source are the tokens near queries: rows of codewords have log weights.
 CODEWORDS = "gradients for {}, vq, codewords of blocks of 512, D = 128"

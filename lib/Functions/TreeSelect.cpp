@@ -51,8 +51,12 @@ ScoreCall::ScoreCall(const TensorRef &query, const TensorRef &key,
   call.operands({queries, keys});
   call.attribute("scale", check.scale(options.scale, queries.shape[3]));
   call.flag("exponential", options.exponential);
-  call.operandIf(
-      check.operandIf("log_weight", "log_weight", options.logWeight));
+  std::optional<Argument> logWeight =
+      check.operandIf("log_weight", "log_weight", options.logWeight);
+  // The kernel of a gradient is for any extents.
+  if (logWeight)
+    check.match("log_weight", "shape", logWeight->shape, shape);
+  call.operandIf(logWeight);
   TokenMask mask(check, {options.mask, std::nullopt}, queries.shape[0],
                  queries.shape[2], options.target);
   call.operandIf(mask.get());

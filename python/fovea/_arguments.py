@@ -53,6 +53,16 @@ def match(name: str, what: str, found: Any, needed: Any) -> None:
         raise ValueError(f"{name}: found {what} {found}, needed {needed}")
 
 
+def parts(name: str, what: str, values: Any, least: int, most: int | None = None) -> Any:
+    """`values`, a sequence of so many."""
+    needed = f"{least}" if most in (None, least) else f"{least} to {most}"
+    if not isinstance(values, (list, tuple)):
+        raise ValueError(f"{name}: found {type(values).__name__}, needed a sequence of {needed} {what}")
+    if not least <= len(values) <= (least if most is None else most):
+        raise ValueError(f"{name}: found {what} {len(values)}, needed {needed}")
+    return values
+
+
 def tokens(mask: Any, lengths: Any, name: str = "mask") -> tuple[Any, Any]:
     """A mask [B,N] of booleans and lengths [B] of integers, either of which may be None."""
     if mask is not None:

@@ -64,9 +64,12 @@ def calling(names: dict[str, str]) -> Iterator[None]:
 _full = partial(np.full, dtype=np.int32)
 
 
-def _count_tokens(q: Any, tokens: Any, lengths: Any, layout: str, full: Callable[..., Any]) -> Any:
+def _count_tokens(q: Any, name: str, tokens: Any, lengths: Any, layout: str, full: Callable[..., Any]) -> Any:
     """The lengths of sources beside `tokens`: where there are fewer queries, tokens that make no summary yet are known
     from these alone."""
+    for label, array in (("q", q), (name, tokens)):
+        if not hasattr(array, "shape"):
+            raise ValueError(f"{label}: found {type(array).__name__}, needed an array")
     axis = 1 if _layout.is_tokens_first(layout) else 2
     if lengths is not None or not len(q.shape) == len(tokens.shape) == 4 or q.shape[axis] == tokens.shape[axis]:
         return lengths
@@ -77,7 +80,7 @@ def hca_sources(
     q: Any, kv: Any, summaries: Any, window: int, interval: int, lengths: Any, layout: str = "bhnd", full: Callable[..., Any] = _full
 ) -> list[Source]:
     """`full` makes an array of lengths."""
-    lengths = _count_tokens(q, kv, lengths, layout, full)
+    lengths = _count_tokens(q, "kv", kv, lengths, layout, full)
     return [
         Source(kv, kv, causal=True, window=window, lengths=lengths),
         Source(summaries, summaries, causal=True, stride=interval, lengths=lengths),
@@ -105,8 +108,8 @@ def selected_sources(
         raise ValueError(f"{given}: found it without {missing}, needed both or none")
     if rows is None:
         raise ValueError("rows: found None, needed lists of rows")
-    if local is not None and stride != 1:
-        lengths = _count_tokens(q, local[0], lengths, layout, full)
+    if local is not None and check.integer("stride", stride, 1) != 1:
+        lengths = _count_tokens(q, "local[0]", local[0], lengths, layout, full)
     chosen = Source(k, v, causal=causal, stride=stride, rows=rows, unit=unit, lengths=lengths)
     return [chosen] if local is None else [chosen, Source(*local, causal=causal, window=window, lengths=lengths)]
 
@@ -178,8 +181,7 @@ def hca_backward(
     gradient is like what it is for, that of a sink [H] is [1,H]; `gradients` is memory for them."""
     memory = None
     if gradients is not None:
-        check.match("gradients", "parts", len(gradients), 3 if sink is None else 4)
-        d_q, d_kv, d_summaries, *rest = gradients
+        d_q, d_kv, d_summaries, *rest = check.parts("gradients", "parts", gradients, 3 if sink is None else 4)
         memory = (d_q, [SourceGradients(d_kv, None), SourceGradients(d_summaries, None)], *rest)
     with calling(HCA_NAMES):
         d_q, found, *d_sink = stream_backward(
@@ -267,8 +269,12 @@ def selected_backward(
     gradient.  `gradients` is memory for them, arranged like them."""
     memory = None
     if gradients is not None:
-        d_q, d_k, d_v, d_local, d_sink = SelectedGradients(*gradients)
-        parts = [SourceGradients(d_k, d_v), *([] if local is None else [SourceGradients(*(d_local or (None, None)))])]
+        d_q, d_k, d_v, d_local, d_sink = SelectedGradients(*check.parts("gradients", "parts", gradients, 3, 5))
+        for name, memory, array in (("local", d_local, local), ("sink", d_sink, sink)):
+            if memory is not None and array is None:
+                raise ValueError(f"gradients.{name}: found memory, needed None: there is no {name}")
+        d_local = (None, None) if d_local is None else check.parts("gradients.local", "arrays", d_local, 2)
+        parts = [SourceGradients(d_k, d_v), *([] if local is None else [SourceGradients(*d_local)])]
         memory = (d_q, parts, *([] if sink is None else [d_sink]))
     with calling(SELECTED_NAMES):
         d_q, found, *d_sink = stream_backward(

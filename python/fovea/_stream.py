@@ -292,9 +292,10 @@ def _count_gradients(captures: Sequence[Any], numbers: Sequence[int]) -> list[in
 
 def _flatten(gradients: Any, given: list[tuple[str, int]], counts: list[int], has_sink: int) -> list[Any]:
     """The arrays of memory that is arranged like the gradients."""
-    check.match("gradients", "parts", len(gradients), 2 + has_sink + counts[-1])
-    of_sources = gradients[1]
-    check.match("gradients[1]", "sources", len(of_sources), len(counts) - 1)
+    check.parts("gradients", "parts", gradients, 2 + has_sink + counts[-1])
+    of_sources = check.parts("gradients[1]", "sources", gradients[1], len(counts) - 1)
+    for index, each in enumerate(of_sources):
+        check.parts(f"gradients[1][{index}]", "parts", each, 0, len(SourceGradients._fields))
     memory = {(name, index): array for index, each in enumerate(of_sources) for name, array in zip(_ARRAYS, each)}
     for name, index in memory:
         if memory[name, index] is not None and (name, index) not in given:

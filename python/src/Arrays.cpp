@@ -226,6 +226,20 @@ static std::optional<ElementType> convertType(nb::dlpack::dtype type) {
   return std::nullopt;
 }
 
+/// What errors call a type that is none of those.
+static std::string describeType(nb::dlpack::dtype type) {
+  using Code = nb::dlpack::dtype_code;
+  std::string bits = std::to_string(type.bits);
+  if (type.lanes == 1 && Code(type.code) == Code::Complex)
+    return "element type complex" + bits;
+  if (type.lanes == 1 && Code(type.code) == Code::Float)
+    return "element type float" + bits;
+  return "elements of DLPack type " + std::to_string(type.code) + " with " +
+         bits + " bits" +
+         (type.lanes == 1 ? ""
+                          : " and " + std::to_string(type.lanes) + " lanes");
+}
+
 bool python::isGPU(int deviceType) {
   return deviceType == nb::device::cuda::value ||
          deviceType == nb::device::cuda_managed::value;
@@ -372,11 +386,9 @@ void ArrayView::describe(StringRef name,
                          const nb::dlpack::dltensor &described) {
   std::optional<ElementType> type = convertType(described.dtype);
   if (!type)
-    raiseValueError(name + ": found elements of DLPack type " +
-                    Twine(int(described.dtype.code)) + " with " +
-                    Twine(int(described.dtype.bits)) +
-                    " bits, needed bfloat16, float16, float32, float64, bool "
-                    "or an integer");
+    raiseValueError(name + ": found " + describeType(described.dtype) +
+                    ", needed bfloat16, float16, float32, float64, bool or an "
+                    "integer");
   elementType = *type;
   data = static_cast<char *>(described.data) + described.byte_offset;
   shape.assign(described.shape, described.shape + described.ndim);

@@ -317,6 +317,9 @@ const ResultMemory &Reader::getMemory() {
       raiseValueError(name + ": found memory for results of a call that is "
                              "traced, needed none");
     readMemory(object, name);
+    // Else results would be new arrays, without a word.
+    if (memory->getPlaces().empty())
+      raiseValueError(name + ": found no array, needed one for each result");
   }
   return *memory;
 }

@@ -134,7 +134,7 @@ def test_what_is_no_refusal_goes_on():
     (np.zeros((1, 2, 20, 8), np.longdouble), "k: found element type"),
     (np.zeros((), np.float32), "k: found rank 0"),
     (Foreign(np.zeros((), np.float32)), "k: found rank 0"),
-    (Foreign(np.zeros((1, 2, 20, 8), complex)), "k: found elements of DLPack type 5"),
+    (Foreign(np.zeros((1, 2, 20, 8), complex)), "k: found element type complex128, needed bfloat16"),
     (memoryview(b"12"), "k: found element type"),
     (None, "k: found NoneType"),
 ])  # fmt: skip

@@ -4,6 +4,8 @@
 # REQUIRES: long-tests
 """DeepSeek-V4's heavily compressed attention, against a formula and token by token."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from conftest import TYPES, near, refused
@@ -98,3 +100,34 @@ def test_errors():
     refused("^interval: found 0, needed an integer of at least 1", fovea.hca, q, kv, summaries, interval=0)
     refused("^window: found -1", fovea.hca, q, kv, summaries, window=-1)
     refused("^lengths: found 50 for batch entry 1, needed 0 to", fovea.hca, q, kv, summaries, interval=8, lengths=np.array([1, 50]))
+
+
+def test_what_is_no_array_is_named():
+    q, rows = np.zeros((1, 2, 9, 8), np.float32), np.zeros((1, 1, 9, 2), np.int32)
+    for wrong in (None, "x", 1.0, q.tolist()):
+        found = f"found {type(wrong).__name__}, needed an array$"
+        refused(f"^q: {found}", fovea.hca, wrong, q, q)
+        refused(f"^kv: {found}", fovea.hca, q, wrong, q)
+        refused(f"^q: {found}", fovea.hca_backward, q, wrong, q, q, q, q)
+        refused(rf"^local\[0\]: {found}", fovea.selected, q, q, q, rows, stride=2, local=(wrong, q), window=3)
+    refused("^stride: found array", fovea.selected, q, q, q, rows, stride=np.array([2, 2]), local=(q, q), window=3)
+
+
+def test_memory_for_gradients_has_its_parts():
+    q = np.zeros((1, 2, 9, 8), np.float32)
+    lse, rows = q[..., 0].copy(), np.zeros((1, 1, 9, 2), np.int32)
+    hca = partial(fovea.hca_backward, q, q, q, q[:, :, :4], q, lse, interval=2)
+    selected = partial(fovea.selected_backward, q, q, q, q, rows, q, lse)
+    stream = partial(fovea.stream_backward, q, q, [fovea.Source(q, q)], q, lse)
+    for wrong in (3, "x", q, object()):
+        found = f"found {type(wrong).__name__}, needed a sequence of"
+        refused(f"^gradients: {found} 3 parts$", hca, gradients=wrong)
+        refused(f"^gradients: {found} 3 to 5 parts$", selected, gradients=wrong)
+        refused(f"^gradients: {found} 2 parts$", stream, gradients=wrong)
+        refused(rf"^gradients\[1\]: {found} 1 sources$", stream, gradients=(None, wrong))
+        refused(rf"^gradients\[1\]\[0\]: {found} 0 to 5 parts$", stream, gradients=(None, [wrong]))
+    refused("^gradients: found parts 2, needed 3 to 5$", selected, gradients=(q, q))
+    refused("^gradients.sink: found memory, needed None: there is no sink$", selected, gradients=(None, None, None, None, q[0]))
+    refused("^gradients.local: found memory, needed None: there is no local$", selected, gradients=(None, None, None, (q, q)))
+    local = partial(selected, local=(q, q), window=2)
+    refused("^gradients.local: found arrays 1, needed 2$", local, gradients=(None, None, None, (q,)))

@@ -126,6 +126,15 @@ def test_what_is_no_memory():
     fails(r"out\[1\]: found memory that overlaps out\[0\]", memory, return_lse=True)
 
 
+@pytest.mark.parametrize("nothing", [[], (), [[]], [[], []]], ids=repr)
+def test_memory_without_arrays(nothing):
+    """Results would go elsewhere, without a word."""
+    for name in ("dense", "dense_backward"):
+        function, arguments, options = case(name, "float32")
+        memory = gives(function)
+        refused(f"^{memory}: found no array, needed one for each result$", function, *arguments, **options, **{memory: nothing})
+
+
 def test_names_of_gradients():
     function, arguments, options = case("fast_multipole_backward", "float32")
     memory = memory_like(function(*arguments, **options))

@@ -99,3 +99,12 @@ def test_errors(case):
         call(tree)
     assert str(error.value).startswith(text)
     assert np.array_equal(tree.nodes, before)
+
+
+def test_log_weight_of_a_gradient_whose_kernel_is_there():
+    """Kernels of gradients are for any extents, and compare what they read with none of these."""
+    query, key, d_score = C[:, None, :3], C[:, None], np.zeros((1, 16), np.float32)
+    fovea.tree_score_backward(d_score, query, key, log_weight=d_score)
+    for shape in ((1, 15), (1, 17), (0, 16), (2, 16)):
+        with pytest.raises(ValueError, match=rf"^log_weight: found shape \({shape[0]}, {shape[1]}\), needed \(1, 16\)$"):
+            fovea.tree_score_backward(d_score, query, key, log_weight=np.zeros(shape, np.float32))

@@ -70,6 +70,10 @@ def check_tensor(name: str, value: Any) -> None:
     """For callers that ask a tensor something before its operator does."""
     if not isinstance(value, torch.Tensor):
         raise ValueError(f"{name}: found {type(value).__name__}, needed a tensor")
+    if value.is_nested:
+        raise ValueError(f"{name}: found a nested tensor, needed one without: varlen takes sequences of several lengths")
+    if value.layout is not torch.strided:
+        raise ValueError(f"{name}: found a tensor of layout {value.layout}, needed torch.strided")
 
 
 def _check_tensors(function: str, arguments: Sequence[Argument], values: Sequence[Any]) -> None:

@@ -98,3 +98,20 @@ def test_frequencies_of_graphs_are_lists(make):
     with pytest.raises(torch._dynamo.exc.Unsupported, match=r"frequencies: found .*, needed a list .* pass frequencies.tolist\(\)"):
         compiled(x, make(table))
     assert torch.equal(torch.compile(turn, backend="aot_eager")(x, make(table)), expected)
+
+
+def test_layouts_and_types_that_kernels_do_not_read():
+    q = torch.randn(2, 4, 5, 8)
+    wrong = {
+        "a tensor of layout torch.sparse_coo, needed torch.strided": q.to_sparse(),
+        "a tensor of layout torch._mkldnn, needed torch.strided": q.to_mkldnn(),
+        "a nested tensor, needed one without: varlen takes": torch.nested.nested_tensor(
+            [torch.randn(5, 4, 8), torch.randn(7, 4, 8)], layout=torch.jagged
+        ).transpose(1, 2),
+        "element type complex64, needed bfloat16": q.to(torch.complex64),
+    }  # fmt: skip
+    for text, tensor in wrong.items():
+        with pytest.raises(ValueError, match=f"^q: found {text}"):
+            fovea.torch.dense(tensor, q, q)
+        with pytest.raises(ValueError, match=f"^k: found {text}"):
+            fovea.torch.dense(q, tensor, q)

@@ -296,7 +296,7 @@ TEST_P(GradientsSM90a, EveryInstructionOfGradientsIsMissed) {
 /// Threads that have a row add up what they have of it.
 TEST_P(GradientsSM90a, EveryShuffleOfLogWeightsIsMissed) {
   example = kLogWeights;
-  kernelName = "_kernel_2";
+  kernelName = "_kernel_6";
   expectMissed("shfl");
 }
 

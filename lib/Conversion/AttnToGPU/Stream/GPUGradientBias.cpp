@@ -21,6 +21,11 @@ using namespace mlir;
 using namespace fovea::attn;
 using Values = KernelBuilder::Values;
 
+bool GradientBlock::hidesByTerm() {
+  return source.bias ||
+         (source.logWeight && !ofRows && !gathered && !isScattered);
+}
+
 /// Of tiles that have some of these rows.
 Value GradientBlock::addSquares(Value tiles, Value head, Value first,
                                 int64_t rows) {
@@ -35,7 +40,7 @@ Value GradientBlock::addSquares(Value tiles, Value head, Value first,
   return sum;
 }
 
-Value GradientBlock::isCutByBias(const Tile &tile, Value squares) {
+Value GradientBlock::isCutByTerm(const Tile &tile, Value squares) {
   Value passing = addSquares(passingSquares, ofRows ? tile.head : keyHead,
                              tile.firstRow, kTile);
   return k.either(tile.isCut, isUnbounded(k, k.fadd(squares, passing)));

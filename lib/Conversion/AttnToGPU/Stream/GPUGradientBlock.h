@@ -138,11 +138,14 @@ protected:
 
   /// The log weight of a row, in base 2; that of the last one behind it.
   Value loadLogWeight(Value row);
-  /// Which entries a bias removes, only those who load it see. Where all
-  /// numbers and products are finite their weights are 0 by themselves; other
-  /// tiles are cut. Whether a tile of a block with own squares is.
+  /// Whether a term may remove entries which only those see who load it, though
+  /// all share what passes. Where all numbers and products are finite, weights
+  /// of such entries are 0 by themselves: other tiles are cut. So are all tiles
+  /// of gathered rows; who has rows knows their log weights.
+  bool hidesByTerm();
   Value addSquares(Value tiles, Value head, Value first, int64_t rows);
-  Value isCutByBias(const Tile &tile, Value squares);
+  /// Whether a tile is cut, of a block that has these squares.
+  Value isCutByTerm(const Tile &tile, Value squares);
   /// The bias of the thread's entries of a tile, in pairs (GPUBiasPairs.h).
   Values loadBias(const Tile &tile);
   Value isMinusInfinity(Value number);

@@ -74,7 +74,8 @@ void WarpgroupGradients::emit(const PlannedSource &planned,
   if (!inputs.statistics)
     inputs.statistics = emitQueryStatistics(host, op, deltas);
   inputs.squaresOfRows = Value();
-  if (narrowed.bias) {
+  bool isScattered = narrowed.rowList && !namesTiles(narrowed);
+  if (narrowed.bias || (narrowed.logWeight && !gathered[0] && !isScattered)) {
     if (!inputs.squaresOfQueries)
       inputs.squaresOfQueries = emitSquaresOfTiles(
           host, {op.getQuery(), op.getDOutput()}, {op.getLse(), deltas});

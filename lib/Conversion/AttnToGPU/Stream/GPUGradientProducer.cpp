@@ -33,11 +33,11 @@ void GradientWarpgroups::produce() {
     w.wait(getBarrier(free, getStage(tile)), k.sub(k.i32(1), getParity(tile)));
   };
   Value squares;
-  if (source.bias)
+  if (hidesByTerm())
     squares = addSquares(ownSquares, getOwnHead(), firstOwn, ownRows);
   auto startTile = [&](Tile tile) {
-    if (source.bias)
-      tile.isCut = isCutByBias(tile, squares);
+    if (hidesByTerm())
+      tile.isCut = isCutByTerm(tile, squares);
     awaitFree(tile);
     storeTile(tile, getStage(tile));
     copyTile(tile);

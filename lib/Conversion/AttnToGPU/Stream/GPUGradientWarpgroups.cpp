@@ -217,16 +217,21 @@ Values GradientWarpgroups::addTile(Tile tile, ValueRange sums) {
               ? k.max(loadListed(k.mul(stage, kTile), offset, StoredRow), 0)
               : k.add(firstRow, offset);
       logWeights.push_back(loadLogWeight(row));
-      isCut = k.either(isCut, isMinusInfinity(logWeights.back()));
+      if (isScattered)
+        isCut = k.either(isCut, isMinusInfinity(logWeights.back()));
     }
-    tile.isCut = k.anyThread(isCut);
+    // Nobody has looked at rows that are copied one by one.
+    if (isScattered)
+      tile.isCut = k.anyThread(isCut);
   }
   Values biases;
   if (source.bias)
     biases = loadBias(loadPlace(tile, stage));
   // Wide sums of rows leave registers for either products with gradients or a
-  // bias.
-  bool startsLate = source.bias && ofRows && !isEarly && sumsGradients,
+  // bias of each query.
+  bool isPerQuery =
+      source.bias && getMemRefType(source.bias).getDimSize(2) != 1;
+  bool startsLate = isPerQuery && ofRows && !isEarly && sumsGradients,
        startsBoth = sumsGradients && !startsLate;
   // Numbers of barriers take no registers of the loop.
   Value turn = takesTurns() ? k.recompute(getGroup()) : Value();

@@ -55,7 +55,8 @@ mlir::Value isUnbounded(KernelBuilder &builder, mlir::Value squares);
 /// What kernels of warpgroups take beside the operands.
 struct GradientInputs {
   mlir::Value statistics; // of queries
-  /// Of tiles of queries and of rows, for sources with a bias.
+  /// Of tiles of queries and of rows, for sources with terms that may remove
+  /// entries (GradientBlock).
   mlir::Value squaresOfQueries, squaresOfRows;
 };
 

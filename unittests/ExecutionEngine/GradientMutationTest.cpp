@@ -11,12 +11,13 @@
 using namespace fovea::test;
 
 /// Single rows for queries, some of them twice: so many that the places of
-/// tiles are taken again, and a whole tile that nobody reads.
+/// tiles are taken again, a whole tile that nobody reads, and one whose first
+/// entry names nothing.
 static std::string makeSingleRows() {
   std::string lists[2];
   for (int64_t block : {0, 1})
     for (int64_t entry = 0; entry < 400; ++entry) {
-      bool isNamed = entry < 64 || entry >= 128;
+      bool isNamed = entry < 64 || (entry >= 128 && entry != 256);
       int64_t row = isNamed ? (entry * (block ? 37 : 101) + 5) % 200 : -1;
       lists[block] += (entry ? ", " : "") + std::to_string(row);
     }
@@ -376,6 +377,28 @@ TEST_P(GradientsSM90a, EveryInstructionOfListedRowsIsMissed) {
   expectMissed("mbarrier.arrive");
   expectMissed("cp.async");
   expectMissed("fence.proxy", {0});
+}
+
+/// Parts of gradients of rows from the queries of each list, and their sums.
+TEST_P(GradientsSM90a, EveryInstructionOfRowsOfListsIsMissed) {
+  std::string text = makeSingleRows();
+  example = {130, 200, 3, true, text.c_str()};
+  // Not all queries read it, and one that does not read all rows.
+  spoiledKeys = {100};
+  spoiledGradients = {70};
+  kernelName = "_kernel_8";
+  expectMissed("barrier.cta");
+  expectMissed("mbarrier.init.shared");
+  // The tiles of the first two heads find all places free.
+  expectMissed("mbarrier.try_wait", {1, 2});
+  expectMissed("mbarrier.arrive");
+  expectMissed("cp.async");
+  // That mbarriers are there another fence says, too.
+  expectMissed("fence.proxy", {0});
+  for (const char *kernel : {"_kernel_9", "_kernel_10"}) {
+    kernelName = kernel;
+    expectMissed("barrier.cta");
+  }
 }
 
 /// Which part of the queries a block has, and what adds the parts up. No place

@@ -1,4 +1,4 @@
-// Gradients for queries of rows that lists name one by one, by kernels of sm_90a in the emulator.
+// Gradients of rows that lists name one by one, by kernels of sm_90a in the emulator.
 
 // REQUIRES: long-tests
 // Minutes of emulated kernels, which sanitizers do not see; they see such host code in backward.mlir and gradients-vq-state.mlir.
@@ -13,13 +13,15 @@
 // RUN: env FOVEA_SIMT=seed=4,eager fovea-run %s --entry=lengths --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
 // RUN: fovea-run %s --entry=pages --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
 // RUN: env FOVEA_SIMT=seed=6 fovea-run %s --entry=pages --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
+// RUN: fovea-run %s --entry=passes --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
+// RUN: env FOVEA_SIMT=seed=2,eager fovea-run %s --entry=passes --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
 // CHECK-COUNT-3: agrees with the reference
 // MORE: agrees with the reference
 // CHECK-NOT: differs
 
-// Each has one kernel of warpgroups; others are for rows.
+// Each has a kernel of warpgroups for queries and one for rows.
 // RUN: fovea-opt %s --attn-nvvm-pipeline="chip=sm_90a host=false" | FileCheck %s --check-prefix=KERNELS
-// KERNELS-COUNT-5: nvvm.reqntid = array<i32: {{256|384}}, 1, 1>
+// KERNELS-COUNT-12: nvvm.reqntid = array<i32: {{256|384}}, 1, 1>
 // KERNELS-NOT: nvvm.reqntid = array<i32: {{256|384|512}}, 1, 1>
 
 // Entries of 8 rows, some named twice or later than a query reads, some not there; a list is empty. Two ranges. Rows have log weights,
@@ -119,4 +121,45 @@ func.func @pages(%q: !pq, %k: !pk, %o: !pq, %l: !pl, %d: !pq) -> (!pq, !pk, !pk)
       forward(%o, %l : !pq, !pl) gradient(%d : !pq) outs(%iq, %ik, %ik : !pq, !pk, !pk)
       {scale = 3.125e-02 : f64} -> !pq, !pk, !pk
   return %r#0, %r#1, %r#2 : !pq, !pk, !pk
+}
+
+// Lists of so many entries that their parts of gradients do not have room at once: five lists, and two. Entries between the first and
+// the last ones name nothing, others name rows again, and nobody rows 60 to 69.
+!mq = tensor<2x8x400x16xbf16>
+!mk = tensor<2x4x130x16xbf16>
+!ml = tensor<2x8x400xf32>
+!mn = tensor<1x1x7x900xi32>
+func.func @passes(%q: !mq, %k: !mk, %v: !mk, %o: !mq, %l: !ml, %d: !mq) -> (!mq, !mk, !mk) {
+  %lists = tensor.generate {
+  ^bb0(%i: index, %j: index, %block: index, %entry: index):
+    %c11 = arith.constant 11 : index
+    %c37 = arith.constant 37 : index
+    %c61 = arith.constant 61 : index
+    %c60 = arith.constant 60 : index
+    %c70 = arith.constant 70 : index
+    %c80 = arith.constant 80 : index
+    %c850 = arith.constant 850 : index
+    %one = arith.constant 1 : index
+    %none = arith.constant -1 : index
+    %a = arith.muli %block, %c37 : index
+    %b = arith.muli %entry, %c11 : index
+    %c = arith.addi %a, %b : index
+    %r = arith.remui %c, %c61 : index
+    %low = arith.subi %r, %one : index
+    %x = arith.remui %r, %c60 : index
+    %high = arith.addi %x, %c70 : index
+    %isFirst = arith.cmpi ult, %entry, %c80 : index
+    %isLast = arith.cmpi uge, %entry, %c850 : index
+    %y = arith.select %isLast, %high, %none : index
+    %z = arith.select %isFirst, %low, %y : index
+    %n = arith.index_cast %z : index to i32
+    tensor.yield %n : i32
+  } : !mn
+  %iq = tensor.empty() : !mq
+  %ik = tensor.empty() : !mk
+  %r:3 = attn.stream_backward query(%q : !mq)
+      source(%k, %v : !mk, !mk) rows(%lists : !mn) unit = 1 ranges [affine_map<(b)[rows, n] -> (0, rows)>]
+      forward(%o, %l : !mq, !ml) gradient(%d : !mq) outs(%iq, %ik, %ik : !mq, !mk, !mk)
+      {block = 64 : i64, scale = 6.25e-02 : f64} -> !mq, !mk, !mk
+  return %r#0, %r#1, %r#2 : !mq, !mk, !mk
 }

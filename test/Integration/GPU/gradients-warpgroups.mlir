@@ -43,11 +43,10 @@
 // CHECK-NOT: differs
 
 // These are the kernels that run: two for each source, but one for queries of near and of gathered far rows. A source of which a row
-// has no order of readers keeps those of other chips; so does one
-// with lists that name less than whole tiles of rows, for rows.
+// has no order of readers keeps those of other chips.
 // RUN: fovea-opt %s --attn-nvvm-pipeline="chip=sm_90a host=false" -o %t.mlir
 // RUN: FileCheck %s --check-prefix=KERNELS --input-file=%t.mlir
-// KERNELS-COUNT-45: nvvm.reqntid = array<i32: {{256|384|512}}, 1, 1>
+// KERNELS-COUNT-46: nvvm.reqntid = array<i32: {{256|384|512}}, 1, 1>
 // KERNELS-NOT: nvvm.reqntid = array<i32: {{256|384|512}}, 1, 1>
 
 // Narrow sums for queries leave registers for three consumers.
@@ -374,7 +373,7 @@ func.func @one_list(%q: !aq, %k: !ak, %o: !aq, %l: !al, %d: !aq) -> (!aq, !ak, !
   return %r#0, %r#1, %r#3 : !aq, !ak, !ak
 }
 
-// Lists of 64 rows with log weights, and of 32 rows: a kernel of other chips for these, one of warpgroups for their queries.
+// Lists of 64 rows with log weights, and of 32 rows.
 func.func @others(%q: !aq, %k: !ak, %o: !aq, %l: !al, %d: !aq, %w: tensor<1x1x500xf32>) -> (!aq, !ak) {
   %lists = arith.constant dense<[[[[2, 0, 1]]]]> : !an
   %iq = tensor.empty() : !aq

@@ -57,13 +57,18 @@ static int64_t getNumConsumers(StreamBackwardOp op, const StreamSource &source,
   if (gathered)
     together =
         ofRows ? gathered->getLayout().slots : gathered->getLayout().queries;
-  while ((source.rowList || gathered) &&
+  bool hasListRows = ofRows && isScattered;
+  while ((source.rowList || gathered) && !hasListRows &&
          together % (most * kWarpgroupRows) != 0)
     --most;
   Value own = ofRows ? source.keys : op.getQuery();
   int64_t rows = getMemRefType(own).getDimSize(2);
+  if (hasListRows)
+    rows = getMemRefType(source.rowList).getDimSize(3);
   if (ShapedType::isDynamic(rows))
     return most;
+  if (hasListRows)
+    rows *= source.attr.getUnit();
   int64_t groups = llvm::divideCeil(rows, kWarpgroupRows);
   // Two blocks of two are better than three and one.
   return std::clamp<int64_t>(groups == 4 ? 2 : groups, 1, most);
@@ -95,7 +100,10 @@ GradientBlock::GradientBlock(RowBuilder &host, StreamBackwardOp op,
       numParts(gathered ? 1 : getNumParts(op, source, ofRows)),
       k(op.getLoc(), host, (numConsumers + 1) * kWarpgroupSize), w(k),
       isScattered(source.rowList && !namesTiles(source)), gathered(gathered),
-      joined(joined), joinedRange(getNumRanges()), listsOfRows(listsOfRows) {}
+      joined(joined), joinedRange(getNumRanges()), listsOfRows(listsOfRows) {
+  if (hasListRows())
+    passes.emplace(host, op, source, *listsOfRows);
+}
 
 int64_t GradientBlock::place(int64_t bytes) {
   int64_t offset = sharedBytes;
@@ -117,9 +125,22 @@ SmallVector<SharedRows> GradientBlock::getBoxes(int64_t place, FloatType type,
   return boxes;
 }
 
+SmallVector<SharedRows>
+GradientBlock::getOwnBoxes(int64_t place, FloatType type, int64_t columns) {
+  int64_t perBox = kBoxBytes / 2;
+  SharedMatrix matrix = k.sharedMatrix(
+      place, getBoxedBytes(ownRows, columns) / kBoxBytes, perBox, type);
+  SmallVector<SharedRows> boxes;
+  for (int64_t first = 0; first < columns; first += perBox)
+    boxes.push_back({matrix, k.i32(first / perBox * ownRows), ownRows,
+                     std::min(perBox, columns - first)});
+  return boxes;
+}
+
 void GradientBlock::begin() {
+  k.restoreInsertionPoint(host.saveInsertionPoint());
   int64_t numRanges = joinedRange + (joined ? 1 : 0);
-  int64_t tablePlace = isListed() ? 0 : place(numRanges * NumFields * 4),
+  int64_t tablePlace = needsEnd() ? 0 : place(numRanges * NumFields * 4),
           numbersPlace = place(NumBlockNumbers * 4);
   Value own = ofRows ? source.keys : op.getQuery();
   Value batches = host.extent(op.getQuery(), 0),
@@ -130,6 +151,14 @@ void GradientBlock::begin() {
   Value headsOfKey = host.max(host.div(heads, host.max(keyHeads, 1)), 1);
   Values extents = {batches, ofRows ? keyHeads : heads, blocks,
                     host.index(numParts)};
+  Value headsOfOwn = headsOfKey;
+  if (passes) {
+    blocks = host.ceilDiv(passes->getListRows(), ownRows);
+    headsOfOwn = passes->getHeadsOfList();
+    extents = {batches, passes->getListHeads(), blocks, passes->getNumLists()};
+    // The rows of a list one after the other, whose queries are the same.
+    std::swap(extents[2], extents[3]);
+  }
   // Blocks that share queries take very different times: the longest ones of
   // all heads go first. Others go head by head, which read the same rows.
   Value *goesFirst = extents.begin() + 2;
@@ -138,14 +167,18 @@ void GradientBlock::begin() {
   Values at = beginBlocks(k, extents, sharedBytes);
   if (numParts > 1)
     std::rotate(at.begin(), at.begin() + 1, at.begin() + 3);
+  if (passes)
+    std::swap(at[2], at[3]);
   part = at[3];
   batch = at[0];
   head = at[1];
-  keyHead = ofRows ? at[1] : k.div(at[1], headsOfKey);
+  keyHead = !ofRows  ? k.div(at[1], headsOfKey)
+            : passes ? k.div(at[1], passes->getListHeadsOfKey())
+                     : at[1];
   if (ofRows) {
-    Value first = k.mul(keyHead, headsOfKey);
+    Value first = k.mul(head, headsOfOwn);
     firstHead = k.toI32(first);
-    endHead = k.toI32(k.min(k.add(first, headsOfKey), heads));
+    endHead = k.toI32(k.min(k.add(first, headsOfOwn), heads));
   }
   // Under a causal mask the last queries take the longest, and of summaries the
   // last rows, those of the longest intervals.
@@ -164,10 +197,12 @@ void GradientBlock::begin() {
   if (ofRows && source.logWeight)
     ownNumbers = k.sharedBuffer(
         ownNumbersPlace, {2 * ownRows, 2 * NumOwnNumbers}, k.getF32Type());
-  if (!isListed()) {
+  if (!needsEnd())
     table = k.sharedBuffer(tablePlace, {numRanges, NumFields}, k.getI32Type());
+  if (hasListRows())
+    findListRows();
+  else if (!needsEnd())
     findSpans();
-  }
   keepNumbers();
 }
 
@@ -241,6 +276,14 @@ void GradientBlock::findSpan(Value range, Value *fields) {
   fields[NumTiles] = k.ceilDiv(count(rows.end), kTile);
   fields[WholeBegin] = k.ceilDiv(count(common.begin), kTile);
   fields[WholeEnd] = k.div(count(common.end), kTile);
+}
+
+/// One thread does, of a range that all threads have looked at.
+void GradientBlock::storeSpan(Value range, ValueRange fields) {
+  k.ifThen(k.equal(k.thread(), k.i32(0)), [&] {
+    for (auto [i, field] : llvm::enumerate(fields))
+      k.storeIndex(field, table, {range, k.index(i)});
+  });
 }
 
 /// Leaves the numbers of the block in shared memory.
@@ -348,11 +391,11 @@ Value GradientBlock::countTiles() {
 Value GradientBlock::findTiles(function_ref<void(const Tile &)> body) {
   Value none = k.i32(0);
   if (!ofRows)
-    return isListed() ? forListedRows(none, body)
+    return needsEnd() ? forListedRows(none, body)
                       : forSpans(k.toI32(head), none, body);
   return k.loop(firstHead, endHead, 1, {none},
                 [&](Value head, ValueRange number) -> Values {
-                  return {isListed() ? forListedQueries(head, number[0], body)
+                  return {needsEnd() ? forListedQueries(head, number[0], body)
                                      : forSpans(head, number[0], body)};
                 })[0];
 }
@@ -428,6 +471,8 @@ Value GradientBlock::reads(const Tile &tile, int64_t half, Value offset) {
                                      ValueRange{k.toIndex(slot), k.index(i)});
     isRead = k.both(k.less(query, bounds[1]),
                     k.less(k.sub(bounds[0], k.i32(1)), query));
+  } else if (hasListRows()) {
+    isRead = readsByRange(tile, query, loadOwnListed(row, Position));
   } else if (isScattered) {
     row = loadListed(tile.firstReaders, offset, StoredRow);
     Value position = loadListed(tile.firstReaders, offset, Position);

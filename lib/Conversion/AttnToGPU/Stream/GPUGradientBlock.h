@@ -11,7 +11,7 @@
 
 #include "GPUBiasPairs.h"
 #include "GPUGatheredRows.h"
-#include "GPUListsOfRows.h"
+#include "GPUListPasses.h"
 #include "GradientRanges.h"
 #include "fovea/Kernels/GPU/GPUKernelBuilder.h"
 #include "fovea/Kernels/GPU/GPUUnbounded.h"
@@ -84,12 +84,16 @@ protected:
   /// for none, and where it stands.
   enum ListedField { StoredRow, Position, NumListedFields };
   Value loadListed(Value first, Value row, ListedField field);
-  /// Copies the rows of a tile of keys or values to where boxes would lie.
+  /// Copies rows of keys or values to where boxes would lie: those that are
+  /// listed from `first` on.
   void copyListedRows(Value memref, llvm::ArrayRef<SharedRows> boxes,
-                      Value stage);
-  /// The boxes of a stage, side by side, of what begins at `place`.
+                      Value first);
+  /// The boxes of a stage, side by side, of what begins at `place`, and those
+  /// of what the block has.
   llvm::SmallVector<SharedRows> getBoxes(int64_t place, mlir::FloatType type,
                                          int64_t columns, Value stage);
+  llvm::SmallVector<SharedRows> getOwnBoxes(int64_t place, mlir::FloatType type,
+                                            int64_t columns);
   /// The same of joined rows, whose tiles count from `number` on.
   Value findJoinedTiles(Value number,
                         llvm::function_ref<void(const Tile &)> body) {
@@ -98,7 +102,7 @@ protected:
   void storeTile(const Tile &tile, Value stage);
   /// How many tiles there are is not known before all of them are found: then
   /// there is one that says so.
-  bool needsEnd() const { return isListed(); }
+  bool needsEnd() const { return isListed() && !hasListRows(); }
   Value countTiles();
   Value countJoinedTiles() { return loadNumTiles(k.i32(joinedRange)); }
   void storeEnd(Value stage);
@@ -126,6 +130,8 @@ protected:
   void storeScores(Value memref);
   /// Sums of parts lie behind one another.
   Value getPlaceOfSums() {
+    if (passes)
+      return passes->getPlace(k, batch, part);
     return numParts > 1 ? k.add(k.mul(batch, numParts), part) : batch;
   }
 
@@ -162,8 +168,16 @@ protected:
   Value getStage(const Tile &tile) { return k.rem(tile.number, numStages); }
   Value getGroup() { return k.div(k.thread(), kWarpgroupSize); }
   /// The head whose rows or queries the block has.
-  Value getOwnHead() { return ofRows ? keyHead : head; }
+  Value getOwnHead() { return ofRows && !passes ? keyHead : head; }
   bool isListed() const { return source.rowList != nullptr; }
+  /// Whether the block has rows of one list, and what passes are its queries.
+  bool hasListRows() const { return ofRows && isScattered; }
+  /// Whether threads copy the rows that pass.
+  bool passesRows() const { return !ofRows && isScattered; }
+  /// Row `row` of the block, of 32 bits, where it is stored or stands.
+  Value loadOwnListed(Value row, ListedField field) {
+    return loadListed(k.sub(row, firstOwn), k.i32(0), field);
+  }
   /// Gathered rows are one range for all of their queries.
   int64_t getNumRanges() const {
     return gathered ? 1 : source.attr.getRanges().size();
@@ -187,10 +201,11 @@ protected:
   const GatheredRows *joined;   // of another source, or null
   int64_t readersPlace = 0;
   Value ownSquares, passingSquares; // of tiles
+  std::optional<ListPasses> passes; // of rows of lists
   std::optional<GradientRanges> ranges;
-  Value batch, head, keyHead;
-  Value part;     // of the queries
-  Value firstOwn; // of 32 bits
+  Value batch, head, keyHead; // or the list head for rows of lists
+  Value part;                 // of the queries, or a list of the pass
+  Value firstOwn;             // of 32 bits
 
 private:
   Value readsByRange(const Tile &tile, Value query, Value row);
@@ -198,8 +213,10 @@ private:
   Value viewBias(const Tile &tile);
   Value loadBias(const Tile &tile, int64_t half, Value offset);
   void findSpans();
+  void findListRows();
   void findGatheredSpan(const GatheredRows &rows, Value *fields);
   void findSpan(Value range, Value *fields);
+  void storeSpan(Value range, ValueRange fields);
   Value loadNumTiles(Value range);
   void keepNumbers();
   Value forSpans(Value head, Value number,

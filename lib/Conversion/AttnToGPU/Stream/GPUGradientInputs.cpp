@@ -40,9 +40,6 @@ bool fovea::attn::canUseWarpgroups(StreamBackwardOp op,
     return false;
   if (source.rowList && source.bias)
     return false;
-  // Other rows are found one by one for queries, but not yet queries for them.
-  if (ofRows && source.rowList && !namesTiles(source))
-    return false;
   // The queries of a warpgroup have one block.
   if (op.getBlock() % kWarpgroupRows != 0)
     return false;

@@ -67,9 +67,12 @@ private:
     }
   };
 
+  void emitPasses(mlir::ValueRange sums);
   Operands getOperands(const StreamSource &source, bool areRows, int64_t rows);
   /// Runs `body`, which emits code for tiles of the rows that are joined.
   void withJoined(llvm::function_ref<void()> body);
+  void copyOwn();
+  void copyOwnListed();
   void produce();
   void copyTile(const Tile &tile);
   void produceRows();

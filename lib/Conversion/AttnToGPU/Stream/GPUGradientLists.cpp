@@ -17,12 +17,17 @@
 // queries. It has in shared memory where each row is stored, and where it
 // stands.
 //
+// For rows, a block of threads has rows of entries of one list that follow each
+// other, which all of its threads copy, and the queries of the list pass. What
+// it sums are parts of gradients (GPUListPasses.cpp).
+//
 //===----------------------------------------------------------------------===//
 
 #include "GPUGradientBlock.h"
 #include "fovea/Kernels/GPU/GPURowCopies.h"
 #include "fovea/Kernels/GPU/RowAlignment.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include <limits>
 
 using namespace mlir;
 using namespace fovea::attn;
@@ -127,7 +132,7 @@ static constexpr int64_t kNowhere = -1;
 void GradientBlock::placeListedRows(int64_t numStages) {
   if (!isScattered)
     return;
-  numListed = numStages * kTile;
+  numListed = ofRows ? ownRows : numStages * kTile;
   listedPlace = place(numListed * NumListedFields * 4);
 }
 
@@ -198,16 +203,66 @@ Value GradientBlock::findListedRows(function_ref<void(const Tile &)> await,
   return k.loop(zero, ranges->getNumRanges(), 1, {k.i32(0)}, forRange)[0];
 }
 
+/// Of rows: those of a list from `firstOwn` on, and which of its queries read
+/// them. Masks compare positions of all queries alike: tiles are whole if all
+/// queries of the list read all rows.
+void GradientBlock::findListRows() {
+  int64_t size = op.getBlock(), unit = source.attr.getUnit();
+  // More than there are stands for all.
+  int64_t count = size ? size : std::numeric_limits<int32_t>::max();
+  Value block = k.add(passes->getFirstList(), part), none = k.index(-1);
+  Value list =
+      getListOf(k, op, source.rowList, batch, k.toIndex(firstHead), block);
+  Value first = k.mul(block, size), all = ranges->getNumQueries();
+  Value queries =
+      k.max(k.sub(size ? k.min(all, k.add(first, size)) : all, first), 0);
+  Value thread = k.toIndex(k.thread());
+  Value entry = k.add(k.toIndex(firstOwn), thread);
+  Value isOwn = k.less(k.thread(), k.i32(ownRows));
+  Value exists = k.both(isOwn, k.less(entry, passes->getListRows()));
+  bool hasListedPositions = source.attr.getHasListedPositions();
+  Value row = k.select(
+      exists, k.getIndexType(),
+      [&] {
+        Value listed = k.loadIndex(list, k.div(entry, unit));
+        Value row = k.add(k.mul(listed, unit), k.rem(entry, unit));
+        Value isRow =
+            k.both(k.less(none, listed), k.less(row, k.extent(source.keys, 2)));
+        return k.select(isRow, row, none);
+      },
+      [&] { return none; });
+  Value isRow = k.less(none, row);
+  Value position =
+      k.select(isRow, hasListedPositions ? entry : row, k.index(kNowhere));
+  k.ifThen(isOwn, [&] {
+    for (auto [field, found] : llvm::enumerate(Values{row, position}))
+      k.storeIndex(found, listedRows, {thread, k.index(field)});
+  });
+  auto isIn = [&](const Span &span) {
+    return k.both(isRow, k.both(k.less(k.sub(span.begin, k.index(1)), position),
+                                k.less(position, span.end)));
+  };
+  k.loop(k.index(0), ranges->getNumRanges(), 1, [&](Value range) {
+    Value isRead = isIn(ranges->getRowsOfTile(range, first, count));
+    Value isWhole = isIn(ranges->getCommonRows(range, first, count));
+    Value isAny = k.anyThread(isRead);
+    Value isCut = k.anyThread(k.both(isOwn, k.equal(isWhole, k.i1(false))));
+    Value zero = k.index(0);
+    storeSpan(range, {first, k.select(isAny, k.ceilDiv(queries, kTile), zero),
+                      zero, k.select(isCut, zero, k.div(queries, kTile))});
+  });
+}
+
 /// The depth of products is a multiple of 16 columns.
 void GradientBlock::copyListedRows(Value memref, ArrayRef<SharedRows> boxes,
-                                   Value stage) {
+                                   Value listed) {
   Value rows = k.rowView(memref, {k.broadcastIndex(memref, 0, batch), keyHead});
   int64_t first = 0, width = getWidth(memref), depth = llvm::alignTo(width, 16);
   for (const SharedRows &box : boxes) {
     int64_t count = std::min(box.getWidth(), depth - first);
-    copyRows(k, rows, box.matrix, box.row, kTile, {k.i32(first), count, width},
-             kChunkBytes, [&](Value row) {
-               Value stored = loadListed(k.mul(stage, kTile), row, StoredRow);
+    copyRows(k, rows, box.matrix, box.row, box.rows,
+             {k.i32(first), count, width}, kChunkBytes, [&](Value row) {
+               Value stored = loadListed(listed, row, StoredRow);
                return std::pair(Value(k.max(stored, 0)),
                                 Value(k.less(k.i32(-1), stored)));
              });

@@ -18,7 +18,7 @@ void GradientWarpgroups::copy(const Operands &operands, int64_t i, Value target,
   w.copyBoxes(target, operands.maps[i], barrier, at, rows, operands.columns[i]);
 }
 
-void GradientWarpgroups::produce() {
+void GradientWarpgroups::copyOwn() {
   bool hasReaders = ofRows && gathered;
   int64_t bytes = hasReaders ? getBytesOfReaders(ownRows) : 0;
   for (int64_t i = 0; i < getNumOwn(); ++i)
@@ -29,6 +29,23 @@ void GradientWarpgroups::produce() {
          ownRows);
   if (hasReaders)
     copyReaders(w.getShared(readersPlace), loaded, firstOwn, ownRows);
+}
+
+/// By all threads of the block, which wait for it: the producer alone has no
+/// registers for that beside two consumers. They have voted since it is known
+/// which rows these are.
+void GradientWarpgroups::copyOwnListed() {
+  for (int64_t i = 0; i < getNumOwn(); ++i)
+    copyListedRows(own.memrefs[i],
+                   getOwnBoxes(own.places[i], type, own.columns[i]), k.i32(0));
+  k.commitCopies();
+  k.waitCopies(0);
+  w.publishWrites();
+}
+
+void GradientWarpgroups::produce() {
+  if (!hasListRows())
+    copyOwn();
   auto awaitFree = [&](const Tile &tile) {
     w.wait(getBarrier(free, getStage(tile)), k.sub(k.i32(1), getParity(tile)));
   };
@@ -78,7 +95,8 @@ void GradientWarpgroups::produceRows() {
     Value stage = getStage(tile);
     asLeader([&] { storeTile(tile, stage); });
     for (int64_t i : {0, 1})
-      copyListedRows(passing.memrefs[i], getPassingBoxes(i, stage), stage);
+      copyListedRows(passing.memrefs[i], getPassingBoxes(i, stage),
+                     k.mul(stage, kTile));
     arrive(stage);
   });
   awaitFree(end);

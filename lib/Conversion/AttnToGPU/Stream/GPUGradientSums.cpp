@@ -47,7 +47,7 @@ void GradientBlock::store(ValueRange sums, Value memref, double factor,
           Value at[] = {place, getOwnHead(), row, k.add(column, i)};
           Value sum = k.fmul(sums[number * 4 + 2 * half + i], k.scalar(factor));
           // What lengths leave out is 0, whatever it would be.
-          if (source.lengths || op.getQueryLengths())
+          if ((source.lengths || op.getQueryLengths()) && !passes)
             sum = k.select(exists, sum, k.scalar(0.0));
           if (earlier)
             sum = k.fadd(k.loadScalar(earlier, at), sum);
@@ -119,9 +119,10 @@ void GradientBlock::storeScores(Value memref) {
     Value isThere = k.less(row, k.extent(memref, 2));
     k.ifThen(k.both(isThere, k.equal(getPairColumn(), k.i32(0))), [&] {
       // What lengths leave out is 0, whatever it would be.
-      Value exists = k.less(row, ranges->getLength().rows);
-      k.storeScalar(k.select(exists, total, k.scalar(0.0)), memref,
-                    {getPlaceOfSums(), keyHead, row});
+      if (!passes)
+        total = k.select(k.less(row, ranges->getLength().rows), total,
+                         k.scalar(0.0));
+      k.storeScalar(total, memref, {getPlaceOfSums(), getOwnHead(), row});
     });
   }
 }
@@ -157,7 +158,9 @@ static Value allocateLike(RowBuilder &host, Value batches, Value keys,
 }
 
 Value GradientBlock::allocateSums(Value result) {
-  if (numParts == 1 && !gathered && !isShared(result))
+  // Passes add to what is there, in f32.
+  bool isRounded = passes && !getMemRefType(result).getElementType().isF32();
+  if (numParts == 1 && !gathered && !isShared(result) && !isRounded)
     return result;
   Value batches = host.mul(host.extent(op.getQuery(), 0), numParts);
   return allocateLike(host, batches, source.keys, result);

@@ -308,7 +308,8 @@ Values GradientWarpgroups::addTile(Tile tile, ValueRange sums) {
 }
 
 Values GradientWarpgroups::consume() {
-  w.wait(loaded, k.i32(0));
+  if (!hasListRows())
+    w.wait(loaded, k.i32(0));
   if (!ofRows)
     for (int64_t half : {0, 1}) {
       Value last = k.sub(k.mul(k.extent(statistics, 2), kTile), k.index(1));
@@ -320,8 +321,12 @@ Values GradientWarpgroups::consume() {
     }
   if (ofRows && source.logWeight) {
     Values weights;
-    for (int64_t half : {0, 1})
-      weights.push_back(loadLogWeight(getOwnRow(half)));
+    for (int64_t half : {0, 1}) {
+      Value row = getOwnRow(half);
+      if (hasListRows())
+        row = k.max(loadOwnListed(row, StoredRow), 0);
+      weights.push_back(loadLogWeight(row));
+    }
     hasHidden = k.anyThread(
         k.either(isMinusInfinity(weights[0]), isMinusInfinity(weights[1])));
     storeOwn(LogWeight, weights);
@@ -363,7 +368,7 @@ Values GradientWarpgroups::addTiles(Value count, ValueRange sums) {
         if (count)
           awaitTile(number);
         // What threads copied, products read.
-        if (isScattered)
+        if (passesRows())
           w.publishWrites();
         tile.isCut = isCut(getStage(tile));
         Values next = {k.add(number, 1)};
@@ -388,20 +393,23 @@ void GradientWarpgroups::emit(Value first, Value second, Value third,
   full = w.advance(loaded, 8);
   free = w.advance(full, 8 * numStages);
   k.ifThen(k.equal(k.thread(), k.i32(0)), [&] {
-    w.initBarrier(loaded, 1);
+    if (!hasListRows())
+      w.initBarrier(loaded, 1);
     for (int64_t stage = 0; stage < numStages; ++stage) {
       // One arrival of who starts copies, or of every warp that writes the
       // tile, and of every thread that copies its rows.
       w.initBarrier(w.advance(full, 8 * stage),
-                    isScattered ? kWarpgroupSize + 4 : 1);
+                    passesRows() ? kWarpgroupSize + 4 : 1);
       // One arrival of every warp that reads the tile.
       w.initBarrier(w.advance(free, 8 * stage), numConsumers * 4);
     }
     w.publishBarriers();
   });
+  if (hasListRows())
+    copyOwnListed();
   k.barrier();
   int64_t firstProducer = numConsumers * kWarpgroupSize;
-  WarpgroupRegisters registers = isScattered         ? kRegistersTogether
+  WarpgroupRegisters registers = passesRows()        ? kRegistersTogether
                                  : numConsumers == 3 ? kRegistersOfThree
                                  : numConsumers == 2 ? kRegistersAlone
                                                      : kRegistersOfOne;
@@ -427,7 +435,7 @@ void GradientWarpgroups::emit(Value first, Value second, Value third,
       [&] {
         w.setRegisters(registers.producer, /*raises=*/false);
         k.inGroup(firstProducer, kWarpgroupSize, [&] {
-          if (isScattered)
+          if (passesRows())
             produceRows();
           else
             k.ifThen(k.equal(k.thread(), k.i32(0)), [&] { produce(); });
@@ -435,11 +443,32 @@ void GradientWarpgroups::emit(Value first, Value second, Value third,
       });
 }
 
+/// The kernel for lists of each pass, and those that add up their parts.
+void GradientWarpgroups::emitPasses(ValueRange sums) {
+  Values parts;
+  for (Value sum : sums)
+    parts.push_back(sum ? passes->allocateParts(sum) : Value());
+  int64_t ofOperands = sharedBytes;
+  passes->forEach([&] {
+    sharedBytes = ofOperands;
+    emit(parts[0], parts[1], parts[2], /*earlier=*/Value());
+    for (auto [part, sum] : llvm::zip(parts, sums))
+      if (sum)
+        passes->addUp(part, sum);
+  });
+  for (Value part : parts)
+    if (part)
+      memref::DeallocOp::create(host, part);
+}
+
 void GradientWarpgroups::emitRows(Value first, Value second, Value third) {
   Values results = {first, second, third}, sums;
   for (Value result : results)
     sums.push_back(result ? allocateSums(result) : Value());
-  emit(sums[0], sums[1], sums[2], /*earlier=*/Value());
+  if (passes)
+    emitPasses(sums);
+  else
+    emit(sums[0], sums[1], sums[2], /*earlier=*/Value());
   for (auto [sum, result] : llvm::zip(sums, results))
     if (result)
       addUpSums(sum, result);

@@ -70,10 +70,10 @@ void emitQueryGradients(RowBuilder &host, StreamBackwardOp op,
                         const GatheredRows *joined);
 /// Emits the kernel for `dK = scale dS^T Q` and `dV = P^T dO` of one source,
 /// and for the sums of dS that are the gradient of a log weight, unless
-/// `weightSums` is null; `listsOfRows`, which counts each entry, says who reads
-/// them if it has lists; `gathered`, if not null, has its rows for tiles of
-/// queries. Without `keySums`, which nobody reads, there is dV alone, and there
-/// are no `weightSums`.
+/// `weightSums` is null; `listsOfRows`, of each entry or its block, says who
+/// reads them if it has lists; `gathered`, if not null, has its rows for tiles
+/// of queries. Without `keySums`, which nobody reads, there is dV alone, and
+/// there are no `weightSums`.
 void emitRowGradients(RowBuilder &host, StreamBackwardOp op,
                       const StreamSource &source, const GradientInputs &inputs,
                       const ListsOfRows *listsOfRows,

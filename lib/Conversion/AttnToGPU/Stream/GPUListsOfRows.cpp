@@ -12,7 +12,7 @@
 //           that name tiles of its own, which are each kNumThreads apart
 //   chunks  a thread for each tile: how many lists of earlier chunks name it
 //   tiles   a block for each head: where the lists of a tile begin
-//   sort    as `count`: each thread puts the lists there
+//   sort    as `count`: each thread puts the lists there, or their entries
 //
 // Threads take lists in order, and no two write to the same place: so the order
 // is always the same, without atomic operations.
@@ -55,23 +55,24 @@ int64_t ListsOfRows::getMostTiles() {
 }
 
 ListsOfRows::ListsOfRows(RowBuilder &host, StreamBackwardOp op,
-                         const StreamSource &source, bool countsEntries)
-    : b(host), op(op), source(source), countsEntries(countsEntries),
-      lists(source.rowList), batches(b.extent(lists, 0)),
-      heads(b.extent(lists, 1)),
+                         const StreamSource &source, Of what)
+    : b(host), op(op), source(source), what(what), lists(source.rowList),
+      batches(b.extent(lists, 0)), heads(b.extent(lists, 1)),
       tiles(b.ceilDiv(b.extent(source.keys, 2), kTile)) {
   int64_t block = op.getBlock();
   blocks = block ? b.ceilDiv(b.extent(op.getQuery(), 2), block) : b.index(1);
-  chunk = b.max(b.ceilDiv(blocks, kMostChunks), kFewestLists);
+  // Who goes through chunks takes memory for the lists of each.
+  chunk = b.max(b.ceilDiv(blocks, kMostChunks),
+                what == Of::Entries ? 1 : kFewestLists);
   numChunks = b.div(b.add(blocks, b.sub(chunk, b.index(1))), chunk);
   counts = b.allocate({batches, heads, numChunks, tiles}, {}, b.getI32Type());
   last = b.allocate({batches, heads, numChunks, tiles}, {}, b.getI32Type());
   ends = b.allocate({batches, heads, b.add(tiles, 1)}, {}, b.getI64Type());
   Value mostTiles = b.mul(b.extent(lists, 3), getMostTiles());
-  if (!countsEntries)
+  if (what == Of::Blocks)
     mostTiles = b.min(mostTiles, tiles);
-  sorted = b.allocate({batches, heads, b.mul(blocks, mostTiles)}, {},
-                      b.getI32Type());
+  Type type = what == Of::Entries ? b.getI64Type() : b.getI32Type();
+  sorted = b.allocate({batches, heads, b.mul(blocks, mostTiles)}, {}, type);
   countLists();
   addUpChunks();
   addUpTiles();
@@ -113,14 +114,17 @@ void ListsOfRows::forChunks(
       k.loop(k.add(begin, k.rem(behind, numThreads)),
              k.select(isRow, end, zero), kNumThreads, [&](Value tile) {
                Values place = placeOf(tile);
-               Value isKnown = countsEntries
-                                   ? k.i1(false)
-                                   : k.equal(k.loadIndex(last, place), block);
+               Value isKnown = what == Of::Blocks
+                                   ? k.equal(k.loadIndex(last, place), block)
+                                   : k.i1(false);
                k.ifThen(k.equal(isKnown, k.i1(false)), [&] {
                  Value count = k.loadIndex(counts, place);
                  k.storeIndex(block, last, place);
                  k.storeIndex(k.add(count, 1), counts, place);
-                 body(k, at, block, tile, count);
+                 Value sorted = block;
+                 if (what == Of::Entries)
+                   sorted = k.add(k.mul(block, k.extent(lists, 3)), number);
+                 body(k, at, sorted, tile, count);
                });
              });
     });
@@ -177,10 +181,10 @@ void ListsOfRows::addUpTiles() {
 
 void ListsOfRows::sortLists() {
   forChunks(
-      [&](GPUKernelBuilder &k, ValueRange at, Value block, Value tile,
+      [&](GPUKernelBuilder &k, ValueRange at, Value number, Value tile,
           Value count) {
         Value begin = k.loadIndex(ends, {at[0], at[1], tile});
-        k.storeIndex(block, sorted, {at[0], at[1], k.add(begin, count)});
+        k.storeIndex(number, sorted, {at[0], at[1], k.add(begin, count)});
       },
       /*clears=*/false);
 }
@@ -203,6 +207,28 @@ Value ListsOfRows::loadBlock(KernelBuilder &k, Value batch, Value head,
                              Value number) const {
   auto [ofBatch, ofHead] = getListPlace(k, batch, head);
   return k.loadIndex(sorted, {ofBatch, ofHead, number});
+}
+
+std::pair<Value, Value> ListsOfRows::getNumbersOfChunks(KernelBuilder &k,
+                                                        Value batch, Value head,
+                                                        Value firstRow,
+                                                        Value firstChunk,
+                                                        Value endChunk) const {
+  Value tile = k.div(firstRow, k.index(kTile));
+  auto [ofBatch, ofHead] = getListPlace(k, batch, head);
+  Value begin = k.loadIndex(ends, {ofBatch, ofHead, tile});
+  // Once sorted, each chunk has counted its own and those before.
+  auto countBefore = [&, ofBatch = ofBatch, ofHead = ofHead](Value chunk) {
+    return k.select(
+        k.less(k.index(0), chunk), k.getIndexType(),
+        [&] {
+          return k.loadIndex(counts,
+                             {ofBatch, ofHead, k.sub(chunk, k.index(1)), tile});
+        },
+        [&] { return k.index(0); });
+  };
+  return {k.add(begin, countBefore(firstChunk)),
+          k.add(begin, countBefore(endChunk))};
 }
 
 Values

@@ -24,11 +24,15 @@ public:
   using ValueRange = mlir::ValueRange;
   using Values = KernelBuilder::Values;
 
+  /// What is there of a list that names a tile: its block once, its block as
+  /// often as it does, or the number of each entry that does, counted through
+  /// all blocks.
+  enum class Of { Blocks, BlocksOfEntries, Entries };
+
   /// Emits the kernels that sort the lists of `source`. What they leave is in
-  /// buffers of the host's code, which `free` gives back. A list that names a
-  /// tile more than once is there once, or as often if they count each entry.
+  /// buffers of the host's code, which `free` gives back.
   ListsOfRows(RowBuilder &host, StreamBackwardOp op, const StreamSource &source,
-              bool countsEntries);
+              Of what);
   void free();
 
   /// Runs `body` for each block of queries whose list, for a head, names some
@@ -36,11 +40,21 @@ public:
   Values forBlocks(KernelBuilder &k, Value batch, Value head, Value firstRow,
                    ValueRange sums,
                    llvm::function_ref<Values(Value, ValueRange)> body) const;
-  /// The same one by one: which numbers they have, and a block by its number.
+  /// The same one by one: which numbers they have, and a block, or an entry, by
+  /// its number.
   std::pair<Value, Value> getNumbers(KernelBuilder &k, Value batch, Value head,
                                      Value firstRow) const;
   Value loadBlock(KernelBuilder &k, Value batch, Value head,
                   Value number) const;
+
+  /// Blocks are sorted in chunks of so many, the last one of fewer.
+  Value getChunk() const { return chunk; }
+  Value getNumChunks() const { return numChunks; }
+  /// Of the numbers above, those of some chunks of blocks.
+  std::pair<Value, Value> getNumbersOfChunks(KernelBuilder &k, Value batch,
+                                             Value head, Value firstRow,
+                                             Value firstChunk,
+                                             Value endChunk) const;
 
 private:
   std::pair<Value, Value> getListPlace(KernelBuilder &k, Value batch,
@@ -49,7 +63,7 @@ private:
   /// Goes through the lists of a chunk, in order, and calls `body` for those
   /// tiles of the thread that a list names, with how many lists did before.
   void forChunks(llvm::function_ref<void(GPUKernelBuilder &, ValueRange at,
-                                         Value block, Value tile, Value count)>
+                                         Value number, Value tile, Value count)>
                      body,
                  bool clears);
   void countLists();
@@ -60,13 +74,13 @@ private:
   RowBuilder &b;
   StreamBackwardOp op;
   StreamSource source;
-  bool countsEntries;
+  Of what;
   Value lists;                   // [B', H', blocks', entries]
   Value batches, heads, blocks;  // of lists
   Value tiles, chunk, numChunks; // of rows; blocks of a chunk
   Value counts, last;            // [B', H', chunks, tiles]
   Value ends;                    // [B', H', 1 + tiles]
-  Value sorted;                  // [B', H', ..], blocks by tile
+  Value sorted;                  // [B', H', ..], numbers by tile
 };
 
 /// The list that a head of a block of queries has.

@@ -539,7 +539,10 @@ void StreamBackwardLoops::emit() {
     }
     if (source.forward.rowList)
       listsOfRows.emplace(b, op, source.forward,
-                          /*countsEntries=*/planned.hasWarpgroups[1]);
+                          !planned.hasWarpgroups[1] ? ListsOfRows::Of::Blocks
+                          : namesTiles(source.forward)
+                              ? ListsOfRows::Of::BlocksOfEntries
+                              : ListsOfRows::Of::Entries);
     emitSource(planned, source, querySums, /*isFirst=*/&planned == first,
                /*isLast=*/&planned == &plan.back());
     if (!captureSums.empty())

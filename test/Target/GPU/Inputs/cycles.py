@@ -142,12 +142,10 @@ GRADIENTS |= {f"gradients for {{}}, lists of blocks of {size} rows for {size} qu
 GRADIENTS |= {f"gradients for {{}}, dense with a bias, D = {width}": bias_gradients(width, "1x8x4096x4096", "bf16")
               for width in (64, 128)}
 GRADIENTS["gradients for {}, dense with a bias of padding, D = 128"] = bias_gradients(128, "1x1x1x4096", "f32")
-
+GRADIENTS |= {f"gradients for {{}}, lists of {rows} for 128 queries, D = 128": list_gradients(128, unit, 1024 // unit)
+              for rows, unit in (("blocks of 16 rows", 16), ("single rows", 1))}
 # Of attn.vq_backward, whose other source are the tokens near queries: rows of codewords have log weights.
 CODEWORDS = "gradients for {}, vq, codewords of blocks of 512, D = 128"
-
-LISTED = {f"gradients for queries, lists of {rows} for 128 queries, D = 128": list_gradients(128, unit, 1024 // unit)
-          for rows, unit in (("blocks of 16 rows", 16), ("single rows", 1))}
 
 
 def single(is_coded):
@@ -199,7 +197,6 @@ def measure(name, text, count):
 measured = [(name, *measure(name, text, 1)) for name, text in KERNELS.items()]
 for name, text in GRADIENTS.items():
     measured += [(name.format(part), kernel) for part, kernel in zip(("queries", "rows"), measure(name, text, 2))]
-measured += [(name, *measure(name, text, 1)) for name, text in LISTED.items()]
 # For rows far away, for queries, and for rows nearby.
 measured.append((JOINED, measure(JOINED, artefacts.multipole_backward(128, 8192, 128, 4, 8, 2), 3)[1]))
 # Kernels for queries and for rows of tokens, then of codewords.

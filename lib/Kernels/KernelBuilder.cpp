@@ -8,6 +8,7 @@
 
 #include "fovea/Kernels/KernelBuilder.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
@@ -82,6 +83,17 @@ Value KernelBuilder::lengthOf(Value lengths, Value batch, Value all) {
 
 Value KernelBuilder::extent(Value memref, int64_t dim) {
   return createOrFold<memref::DimOp>(memref, dim);
+}
+
+Value KernelBuilder::hide(Value index) {
+  Value number = arith::IndexCastOp::create(*this, getI64Type(), index);
+  auto same = LLVM::InlineAsmOp::create(
+      *this, TypeRange(getI64Type()), number, /*asm_string=*/"",
+      /*constraints=*/"=r,0", /*has_side_effects=*/false,
+      /*is_align_stack=*/false, LLVM::tailcallkind::TailCallKind::None,
+      LLVM::AsmDialectAttr::get(getContext(), LLVM::AsmDialect::AD_ATT),
+      /*operand_attrs=*/ArrayAttr());
+  return arith::IndexCastOp::create(*this, getIndexType(), same.getResult(0));
 }
 
 Value KernelBuilder::rowView(Value memref, ValueRange leading) {

@@ -80,6 +80,9 @@ public:
   /// The number for a batch entry among `lengths` [B], which may be null: then
   /// `all`.
   mlir::Value lengthOf(mlir::Value lengths, mlir::Value batch, mlir::Value all);
+  /// The same index, of which LLVM no longer knows what it is: loads at both
+  /// remain two.
+  mlir::Value hide(mlir::Value index);
   /// The size of a dimension of a memref.
   mlir::Value extent(mlir::Value memref, int64_t dim);
   /// The view of `memref` with its leading dimensions fixed at `leading`.

@@ -335,7 +335,7 @@ private:
   void accumulateRows(const Rows &values, int64_t numRows);
   void accumulatePanel(const Rows &values, Value firstKey, Value endKey,
                        Value row, int64_t numRows, Value column,
-                       int64_t numVectors);
+                       int64_t numVectors, bool readsMemory);
   /// A turn of `numKeys` keys of the loop of one of `panels` panels, which has
   /// `blockTurns` for the block of keys from `firstKey` on. The first rows ask
   /// for lines.
@@ -371,6 +371,8 @@ private:
   /// Rows whose scores have vectors along the columns, at most: for more,
   /// adding up across lanes is no longer worth what it saves.
   static constexpr int64_t kColumnRows = 8;
+  /// Rows of a register tile with vectors of columns, at most.
+  static constexpr int64_t kGroupRows = 4;
   /// With AMX, which multiplies 16 rows in the time of one.
   static constexpr int64_t kAMXColumnRows = 4;
   /// In lanes: for fewer than 32 rows groups of eight take less time than

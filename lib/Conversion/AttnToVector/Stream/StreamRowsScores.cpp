@@ -28,8 +28,6 @@ using namespace fovea::attn;
 static constexpr int64_t kAheadBytes = 1 << 14, kShortAheadBytes = 1 << 11,
                          kShortRowBytes = 256;
 static constexpr int64_t kLineBytes = 64;
-/// Rows of a register tile with vectors of columns, at most.
-static constexpr int64_t kGroupRows = 4;
 
 static int64_t getElementBytes(Value memref) {
   return getElementTypeOrSelf(memref).getIntOrFloatBitWidth() / 8;

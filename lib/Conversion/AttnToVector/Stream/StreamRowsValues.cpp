@@ -43,7 +43,7 @@ void StreamRowsKernel::accumulateWeighted(const Tile &tile) {
           b.ifThenElse(
               b.equal(paddedRows, b.index(2)),
               [&] { accumulateRows(values, 2); },
-              [&] { accumulateRows(values, 4); });
+              [&] { accumulateRows(values, kGroupRows); });
         });
   };
   if (!tile.removesAny)
@@ -108,9 +108,15 @@ void StreamRowsKernel::accumulateRows(const Rows &values, int64_t numRows) {
   b.loop(b.index(0), values.count, block, [&](Value first) {
     Value end = b.min(b.add(first, block), values.count);
     auto accumulateColumns = [&](Value column, int64_t numVectors) {
-      b.loop(b.index(0), paddedRows, numRows, [&](Value row) {
-        accumulatePanel(values, first, end, row, numRows, column, numVectors);
-      });
+      auto accumulateFrom = [&](Value row, bool readsMemory) {
+        accumulatePanel(values, first, end, row, numRows, column, numVectors,
+                        readsMemory);
+      };
+      accumulateFrom(b.index(0), /*readsMemory=*/true);
+      if (std::min(numRows, maxRows) < kGroupRows)
+        return; // there are no others
+      b.loop(b.index(numRows), paddedRows, numRows,
+             [&](Value row) { accumulateFrom(row, /*readsMemory=*/false); });
     };
     b.loop(b.index(0), b.index(full), step,
            [&](Value column) { accumulateColumns(column, numVectors); });
@@ -151,11 +157,21 @@ void StreamRowsKernel::askOfPanel(const Rows &values, const PanelTurn &turn,
 }
 
 /// Adds the keys `[firstKey, endKey)` to some rows and columns of the outputs.
-/// The first rows ask for values.
+/// The first rows read them from memory, and ask for those that follow.
+///
+/// There a Zen 4 takes a tenth less time where each product has its operand
+/// from memory: loads to registers run so far ahead that no buffers are left
+/// for the lines that are asked for.
 void StreamRowsKernel::accumulatePanel(const Rows &values, Value firstKey,
                                        Value endKey, Value row, int64_t numRows,
-                                       Value column, int64_t numVectors) {
-  int64_t ahead = getAhead(values, numRows);
+                                       Value column, int64_t numVectors,
+                                       bool readsMemory) {
+  int64_t ahead = readsMemory ? getAhead(values, numRows) : 0;
+  bool isWide = getElementTypeOrSelf(values.memref) == b.getStateType();
+  Values columns(numRows, column);
+  if (splitVectors && manageCache && readsMemory && isWide)
+    for (int64_t r = 1; r < numRows; ++r)
+      columns[r] = b.hide(columns[r - 1]);
   // A Zen 4 takes lines that are asked for evenly.
   int64_t numKeys = splitVectors ? 1 : 2;
   Values initial;
@@ -166,11 +182,14 @@ void StreamRowsKernel::accumulatePanel(const Rows &values, Value firstKey,
   auto addKey = [&](Value key, ValueRange running) {
     Values loaded, next;
     Value valueRow = values.at(b, key);
-    for (int64_t v = 0; v < numVectors; v += getColumnVectors())
-      llvm::append_range(
-          loaded,
-          loadColumns(values.memref, {valueRow, b.add(column, v * lanes)}));
     for (int64_t r = 0; r < numRows; ++r) {
+      if (r == 0 || columns[r] != columns[r - 1]) {
+        loaded.clear();
+        for (int64_t v = 0; v < numVectors; v += getColumnVectors())
+          llvm::append_range(
+              loaded, loadColumns(values.memref,
+                                  {valueRow, b.add(columns[r], v * lanes)}));
+      }
       Value weight = b.broadcast(
           b.loadScalar(scores.memref, scores.at(b, key, b.add(row, r))));
       for (int64_t v = 0; v < numVectors; ++v)

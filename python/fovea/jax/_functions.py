@@ -162,6 +162,8 @@ def _convert_named(bound: dict[str, Any], name: str) -> Any:
 def _convert(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return make_constant(value)
+    if isinstance(value, jax.Array) and jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key):
+        raise ValueError(f"found element type {value.dtype}, needed an array of numbers")
     if jax.export.is_symbolic_dim(value):
         return jnp.full((1,), value, jnp.int32)
     if hasattr(value, "__dlpack__") and not is_array(value):

@@ -15,17 +15,22 @@ import jax.numpy as jnp
 from .._declarations import ASKS, FUNCTIONS, Declaration, has_gradient
 from ._call import is_array, run, vary_like
 
+#: In the place of an array.
+_ARRAY = object()
+
 
 def _split(arguments: Sequence[Any]) -> tuple[list[Any], Any]:
     """The arrays of arguments, and a function that puts others in their places."""
     leaves, tree = jax.tree.flatten(tuple(arguments), is_leaf=lambda each: each is None)
-    places = [place for place, leaf in enumerate(leaves) if is_array(leaf)]
+    found = [leaf for leaf in leaves if is_array(leaf)]
+    # JAX keeps the function: with the arrays of a call it would keep these, too, and leak tracers.
+    others = [_ARRAY if is_array(leaf) else leaf for leaf in leaves]
 
     def merge(arrays: Sequence[Any]) -> tuple[Any, ...]:
-        others = dict(zip(places, arrays))
-        return jax.tree.unflatten(tree, [others.get(place, leaf) for place, leaf in enumerate(leaves)])
+        rest = iter(arrays)
+        return jax.tree.unflatten(tree, [next(rest) if leaf is _ARRAY else leaf for leaf in others])
 
-    return [leaves[place] for place in places], merge
+    return found, merge
 
 
 def apply(name: str, arguments: Sequence[Any]) -> list[jax.Array]:

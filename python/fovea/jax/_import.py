@@ -35,9 +35,17 @@ def _name_inputs(examples: Sequence[Any]) -> list[str]:
 _COMPLEX = "complex"
 
 
+def _type_of(each: Any) -> Any:
+    """That which JAX holds it in."""
+    try:
+        return jnp.result_type(each)
+    except TypeError:
+        raise ValueError(f"found {type(each).__name__} among arguments and results, needed arrays") from None
+
+
 def _key_impl(each: Any) -> Any:
     """The generator of a key, or of an array of keys, or of what has the type of one; None of all but complex numbers."""
-    if jnp.issubdtype(jnp.result_type(each) if not hasattr(each, "dtype") else each.dtype, jnp.complexfloating):
+    if jnp.issubdtype(each.dtype if hasattr(each, "dtype") else _type_of(each), jnp.complexfloating):
         return _COMPLEX
     if not jax.dtypes.issubdtype(getattr(each, "dtype", np.float32), jax.dtypes.prng_key):
         return None
@@ -162,14 +170,24 @@ def _make_parts(function: Callable[..., Any], examples: Sequence[Any], reason: s
     return lambda leaves: jax.tree_util.tree_unflatten(results, run(*leaves))
 
 
+def _take_names(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same of a tuple of arguments and a dictionary of those that are given by name."""
+
+    def call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return function(*args, **kwargs)
+
+    call.__name__ = getattr(function, "__name__", type(function).__name__)
+    return call
+
+
 def compile(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function, compiled by Fovea instead of XLA, for the CPU; its attention is raised.
 
         fast = fovea.jax.compile(model)
         logits = fast(parameters, tokens)
 
-    Arguments and results are trees of arrays; there is a program for each tree of shapes and
-    types.  What the function closes over is as it was at the first call with them.  Operations
+    Arguments, also by name, and results are trees of arrays; there is a program for each tree of
+    shapes and types.  What the function closes over is as it was at the first call with them.  Operations
     that have no program, such as solvers, are computed by JAX between programs of the rest:
     `explain_fallbacks` lists them, with the reason.  It needs torch-mlir, whose torch-mlir-opt
     legalises StableHLO, and is called outside of `jax.jit`.
@@ -181,18 +199,20 @@ def compile(function: Callable[..., Any]) -> Callable[..., Any]:
     array_type = type(jnp.zeros(()))
 
     @functools.wraps(function)
-    def call(*args: Any) -> Any:
-        leaves, tree = jax.tree_util.tree_flatten(args)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        given = (args, kwargs) if kwargs else args
+        leaves, tree = jax.tree_util.tree_flatten(given)
         if any(isinstance(each, jax.core.Tracer) for each in leaves if type(each) is not array_type):
             raise ValueError("fovea.jax.compile: found a tracer of JAX, needed arrays: call it outside of jax.jit and jax.grad")
-        key = tree, tuple(
-            (each.shape, each.dtype) if type(each) is array_type else (jnp.shape(each), jnp.result_type(each)) for each in leaves
+        key = bool(kwargs), tree, tuple(
+            (each.shape, each.dtype) if type(each) is array_type else (jnp.shape(each), _type_of(each)) for each in leaves
         )
         if key not in programs:
+            called = _take_names(function) if kwargs else function
             try:
-                programs[key] = _make_call(function, args)
+                programs[key] = _make_call(called, given)
             except _fovea.FoveaError as error:
-                programs[key] = _make_parts(function, args, str(error))
+                programs[key] = _make_parts(called, given, str(error))
         return programs[key](leaves)
 
     return call

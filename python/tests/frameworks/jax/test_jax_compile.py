@@ -212,3 +212,43 @@ def test_tool_is_missing(monkeypatch, tmp_path):
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     with pytest.raises(ValueError, match="pip install torch-mlir"):
         fovea.jax.compile(lambda x: x + 1)(jnp.ones(3))
+
+
+@needs_tool
+def test_arguments_by_name():
+    def model(parameters, x, *, shift=None, scale=2.0):
+        return jnp.tanh(x @ parameters["w"]) * scale + (0 if shift is None else shift["by"])
+
+    fast = fovea.jax.compile(model)
+    parameters, x, shift = {"w": normal(0, (4, 5))}, normal(1, (3, 4)), {"by": normal(2, (5,))}
+    for given in {}, {"shift": shift}, {"scale": jnp.float32(3)}, {"shift": shift, "scale": 0.5}:
+        near(fast(parameters, x, **given), model(parameters, x, **given))
+    near(fast(x=x, parameters=parameters), model(parameters, x))
+    # The same tree by places is another call.
+    either = fovea.jax.compile(lambda first, second=None, *, x=None: first if x is None else first[0] + x)
+    near(either((x,), {"x": x}), (x,))
+    near(either((x,), x=x), 2 * x)
+
+
+@needs_tool
+def test_operations_without_a_program_take_arguments_by_name():
+    def whiten(x, *, shift):
+        return jax.nn.gelu(jnp.linalg.qr(jax.nn.softmax(x @ x.T) @ x)[0]) + shift
+
+    x = normal(0, (8, 4))
+    near(fovea.jax.compile(whiten)(x, shift=x), whiten(x, shift=x), 1e-4)
+    (fallback,) = fovea.jax.explain_fallbacks(clear=True)
+    assert fallback.caller == "fovea.jax.compile(whiten)"
+
+
+@needs_tool
+def test_what_is_no_array_is_named():
+    x = normal(0, (3,))
+    for wrong in ("text", object()):
+        found = f"^found {type(wrong).__name__} among arguments and results, needed arrays"
+        with pytest.raises(ValueError, match=found):
+            fovea.jax.compile(lambda x: x)([x, wrong])
+        with pytest.raises(ValueError, match=found):
+            fovea.jax.compile(lambda x, wrong=wrong: (x, wrong))(x)
+        with pytest.raises(ValueError, match=found):
+            fovea.import_jax(lambda x: x, [x, wrong])

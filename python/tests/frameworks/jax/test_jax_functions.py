@@ -448,6 +448,31 @@ def test_arrays_of_others():
         fovea.jax.dense(*[torch.zeros(1, 1, 4, 8)] * 3)
 
 
+def test_keys_of_random_numbers_are_no_numbers():
+    x = random("float32", 1, 1, 4, 4)
+    keys = jax.random.split(jax.random.key(0), (1, 1, 4, 4))
+    for given in {"q": jax.random.key(0), "k": x, "v": x}, {"q": x, "k": keys, "v": x}:
+        name = "q" if given["k"] is x else "k"
+        for call in fovea.jax.dense, jax.jit(fovea.jax.dense):
+            with pytest.raises(ValueError, match=f"^{name}: found element type key<fry>, needed an array of numbers"):
+                call(**given)
+
+
+@pytest.mark.parametrize("function", ["dense", "vq", "fast_multipole", "quantize"])
+def test_no_tracers_are_kept(function):
+    case = next(each for each in CASES.values() if each.function == function)
+    arrays = case.arrays("float32")
+
+    def loss(arrays):
+        results = jax.tree.leaves(getattr(fovea.jax, function)(**arrays, **case.options))
+        return sum(each.sum() for each in results if each.dtype == jnp.float32)
+
+    with jax.checking_leaks():
+        value = jax.jit(lambda arrays: loss(arrays))(arrays)
+        gradient = jax.jit(jax.grad(lambda smooth: loss({**arrays, **smooth})))({name: arrays[name] for name in case.smooth})
+    jax.block_until_ready((value, gradient))
+
+
 def test_errors_of_values():
     """They are found when a program runs."""
     arrays = {**multipole("float32", "key", "value"), "lengths": np.array([22, 3], np.int32)}

@@ -176,6 +176,9 @@ class Shortcut:
 def set_abstract_array(type: type) -> None:
     """Sets the class of arrays whose values are not known; calls on them give others."""
 
+def xla_end() -> None:
+    """Waits for calls of XLA that run, and refuses others."""
+
 def xla_handlers() -> dict[str, Any]:
     """What computes calls of XLA, by the name of its platform, in capsules."""
 

@@ -20,8 +20,11 @@
 #include "llvm/ADT/SmallVectorExtras.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/Twine.h"
+#include <atomic>
+#include <chrono>
 #include <functional>
 #include <numeric>
+#include <thread>
 
 namespace nb = nanobind;
 using namespace llvm;
@@ -349,12 +352,27 @@ static bool describeHandler(const xla::Frame &frame) {
   return true;
 }
 
+/// A thread that waits for an interpreter which ends is ended by Python, and
+/// the process with it: from then on no call begins, and those that run are
+/// waited for.
+static std::atomic<bool> isEnding = false;
+static std::atomic<unsigned> numRunning = 0;
+
+static void endCalls() {
+  isEnding = true;
+  nb::gil_scoped_release release;
+  while (numRunning)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+}
+
 /// `function` computes what a frame asks for. No exception passes XLA.
 template <typename Function>
 static xla::Error *handle(const xla::Frame &frame, Function function) {
   if (describeHandler(frame) || frame.stage != xla::Stage::Execute)
     return nullptr;
-  if (!nb::is_alive())
+  ++numRunning;
+  scope_exit end([] { --numRunning; });
+  if (isEnding || !nb::is_alive())
     return makeError(frame, xla::ErrorCode::Cancelled,
                      "the interpreter of Python has ended");
   nb::gil_scoped_acquire acquire;
@@ -399,6 +417,7 @@ static xla::Error *runOnGPU(xla::Frame *frame) {
 }
 
 void python::defineXLA(nb::module_ &m) {
+  m.def("xla_end", &endCalls);
   m.def("xla_handlers", [] {
     nb::dict handlers;
     handlers["cpu"] = nb::capsule(reinterpret_cast<void *>(runOnCPU));

@@ -11,6 +11,7 @@ operands.  XLA lends the memory of results.
 from __future__ import annotations
 
 import ast
+import atexit
 import functools
 import operator
 from collections.abc import Iterator, Sequence
@@ -29,6 +30,14 @@ from ._symbols import Symbols
 
 for _platform, _handler in _fovea.xla_handlers().items():
     jax.ffi.register_ffi_target(TARGET, _handler, platform=_platform)
+
+
+@atexit.register
+def _end() -> None:
+    """Programs whose results nobody has waited for may still run; effects of theirs happen."""
+    jax.effects_barrier()
+    _fovea.xla_end()
+
 
 #: Functions that write to an argument, a tuple of arrays, whose values after a call are the last
 #: results: its place, from the end.

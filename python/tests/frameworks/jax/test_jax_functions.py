@@ -3,6 +3,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """What holds of every function of fovea.jax."""
 
+import os
+import subprocess
+import sys
 from typing import NamedTuple
 
 import jax
@@ -558,3 +561,16 @@ def test_programs_for_gpus():
     assert exported.platforms == ("cuda",) and exported.mlir_module().count("@fovea(") == 2
     with pytest.raises(ValueError, match="cpu"):
         exported.call(*qkv("float32").values())
+
+
+def test_a_process_ends_while_programs_run():
+    program = (
+        "import jax, numpy as np, fovea.jax\n"
+        "q = np.ones((2, 4, 21, 8), np.float32)\n"
+        "loss = lambda q: sum(x.sum() for x in fovea.jax.dense(q, q, q, causal=True, return_lse=True))\n"
+        "jax.jit(loss)(q)\n"
+        "jax.jit(jax.grad(loss))(q)\n"
+    )
+    environment = {**os.environ, "FOVEA_CACHE_DIR": ""}
+    found = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
+    assert (found.returncode, found.stdout, found.stderr) == (0, "", "")

@@ -145,6 +145,18 @@ void StreamRowsKernel::assignHeads(Sets &sets, Value numParts) {
   sets.number = countSets(sets, sets.headTasks);
 }
 
+/// Which set is the `number`-th of those that the runtime hands out from the
+/// last to the first: heads go in the order of memory, as do their parts. So
+/// the lines that one asks for behind its end are those of the next. The last
+/// queries of a head, which may take the longest, stay first.
+StreamRowsKernel::Value StreamRowsKernel::orderHeads(const Sets &sets,
+                                                     Value number) {
+  Value ofHead = b.mul(sets.chunks, sets.setsPerChunk);
+  Value heads = b.div(sets.number, ofHead);
+  Value head = b.sub(b.sub(heads, b.index(1)), b.div(number, ofHead));
+  return b.add(b.mul(head, ofHead), b.rem(number, ofHead));
+}
+
 void StreamRowsKernel::viewSet(const Sets &sets, Value number) {
   Value set = b.rem(number, sets.setsPerChunk);
   number = b.div(number, sets.setsPerChunk);
@@ -275,7 +287,12 @@ LogicalResult StreamRowsKernel::emit() {
       b.freeScratch();
     };
     if (!op->getParentOfType<scf::ForallOp>())
-      return b.forAll(bounds, emitTask);
+      return b.forAll(bounds, [&](ValueRange at) {
+        Values ordered = {orderHeads(sets, at[0])};
+        if (at.size() > 1)
+          ordered.push_back(b.sub(b.sub(numParts, b.index(1)), at[1]));
+        emitTask(ordered);
+      });
     b.loop(b.index(0), bounds[0], 1,
            [&](Value set) { emitTask({set, b.index(0)}); });
   };

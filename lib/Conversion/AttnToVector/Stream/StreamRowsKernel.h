@@ -150,6 +150,7 @@ private:
   Value countHeadTasks(Value heads);
   Value countSets(const Sets &sets, Value headTasks);
   void assignHeads(Sets &sets, Value numParts);
+  Value orderHeads(const Sets &sets, Value number);
   void viewSet(const Sets &sets, Value number);
   Value getNumParts(const Sets &sets);
   SourceLength getLength(const StreamSource &source);

@@ -26,12 +26,13 @@ folder=${1:-dist}
 root=${FOVEA_ROOT:-build-root-deb}
 inside() { chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin DEBIAN_FRONTEND=noninteractive "$@"; }
 
+utils/minimal-debian.sh "$root"
+
 rm -f "$folder"/fovea_*.deb
 cpack --config build/CPackConfig.cmake -B "$folder"
 rm -rf "$folder/_CPack_Packages"
 ls -l "$folder"/fovea_*.deb
 
-utils/minimal-debian.sh "$root"
 # LLVM 22 came to Debian 12 later.
 if [ ! -e "$root/etc/apt/sources.list.d/later.list" ]; then
   sed -n 's/^deb \(.*\) bookworm main$/deb \1 bookworm-updates main\ndeb \1-security bookworm-security main/p' \

@@ -15,7 +15,7 @@
 #include "fovea/ExecutionEngine/KernelCache.h"
 #include "fovea/Support/Clock.h"
 #include "fovea/Support/OutputFile.h"
-#include "fovea/Support/ToolVersion.h"
+#include "fovea/ToolVersion.h"
 #include "fovea/Tools/Bench/PeakKernel.h"
 #include "fovea_rt/fovea_rt.h"
 #include "llvm/ADT/STLExtras.h"

@@ -8,7 +8,7 @@
 
 #include "fovea/ExecutionEngine/AheadOfTime.h"
 #include "fovea/Support/OutputFile.h"
-#include "fovea/Support/ToolVersion.h"
+#include "fovea/ToolVersion.h"
 #include "llvm/ADT/SmallString.h"
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/InitLLVM.h"

@@ -9,7 +9,7 @@
 #include "fovea/Emulator/GPUDriver.h"
 #include "fovea/ExecutionEngine/Elements.h"
 #include "fovea/Support/OutputFile.h"
-#include "fovea/Support/ToolVersion.h"
+#include "fovea/ToolVersion.h"
 #include "fovea/Tools/Explain/Explain.h"
 #include "fovea/Tools/Npy/Npy.h"
 #include "fovea/Tools/Shapes/ShapeOptions.h"

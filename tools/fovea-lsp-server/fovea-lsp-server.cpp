@@ -10,7 +10,7 @@
 #include "OutputFilter.h"
 #include "fovea/InitAllDialects.h"
 #include "fovea/Support/OutputFile.h"
-#include "fovea/Support/ToolVersion.h"
+#include "fovea/ToolVersion.h"
 #include "fovea/Version.h"
 #include "mlir/IR/Dialect.h"
 #include "mlir/Tools/mlir-lsp-server/MlirLspServerMain.h"

@@ -11,7 +11,7 @@
 #include "fovea/InitAllDialects.h"
 #include "fovea/InitAllPasses.h"
 #include "fovea/Support/OutputFile.h"
-#include "fovea/Support/ToolVersion.h"
+#include "fovea/ToolVersion.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Support/FileUtilities.h"
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"

@@ -7,7 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Options.h"
-#include "fovea/Support/ToolVersion.h"
+#include "fovea/ToolVersion.h"
 #include "fovea_rt/fovea_rt.h"
 #include "llvm/Support/CommandLine.h"
 

@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef FOVEA_SUPPORT_TOOLVERSION_H
-#define FOVEA_SUPPORT_TOOLVERSION_H
+#ifndef FOVEA_TOOLVERSION_H
+#define FOVEA_TOOLVERSION_H
 
 namespace fovea {
 
@@ -18,4 +18,4 @@ void setVersionPrinter();
 
 } // namespace fovea
 
-#endif // FOVEA_SUPPORT_TOOLVERSION_H
+#endif // FOVEA_TOOLVERSION_H

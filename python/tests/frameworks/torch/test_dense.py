@@ -200,7 +200,7 @@ def test_bad_input_names_the_argument():
         fovea.torch.dense(q, k, v, target="tpu")
     with pytest.raises(ValueError, match="^q: found element type"):
         fovea.torch.dense(q.int(), k.int(), v.int())
-    with pytest.raises(NotImplementedError, match="fovea::dense.*Sparse"):
+    with pytest.raises(ValueError, match="^q: found a tensor of layout torch.sparse_coo, needed torch.strided"):
         fovea.torch.dense(q.to_sparse(), k, v)
 
 

@@ -1,5 +1,4 @@
-//===- GPUListPasses.h - Sums of listed rows, some lists at a time --*- C++
-//-*-//
+//===- GPUListPasses.h - Sums of listed rows by passes ----------*- C++ -*-===//
 //
 // Part of the Fovea Project, under the Apache License v2.0 with LLVM
 // Exceptions. See the LICENSE file for license information.

@@ -38,15 +38,12 @@ using DeviceCode = fovea::simt::Module;
 // Options
 //===----------------------------------------------------------------------===//
 
-static Options readEnvironment() {
-  Options options;
-  const char *text = getenv("FOVEA_SIMT");
-  if (!text)
-    return options;
-  for (StringRef part : split(text, ',')) {
+Expected<Options> fovea::simt::parseEmulatorOptions(StringRef list,
+                                                    Options options) {
+  for (StringRef part : split(list, ',')) {
+    if (part.empty())
+      continue;
     auto [name, value] = part.split('=');
-    uint32_t number = 1;
-    (void)value.getAsInteger(10, number);
     bool *flag = StringSwitch<bool *>(name)
                      .Case("eager", &options.eager)
                      .Case("races", &options.races)
@@ -54,23 +51,46 @@ static Options readEnvironment() {
                      .Case("transforms", &options.transforms)
                      .Case("products", &options.products)
                      .Default(nullptr);
-    if (flag)
-      *flag = number;
-    else if (name == "seed")
-      options.seed = number;
-    else if (name == "chip")
+    if (flag) {
+      if (part.contains('=') && value != "0" && value != "1")
+        return createStringError("option '" + name +
+                                 "' of the emulator is 0 or 1, but got '" +
+                                 part + "'");
+      *flag = value != "0";
+    } else if (name == "seed") {
+      if (value.getAsInteger(10, options.seed))
+        return createStringError("option 'seed' of the emulator is a number "
+                                 "of 32 bits, but got '" +
+                                 part + "'");
+    } else if (name == "chip") {
       options.chip = value.str();
-    else
-      fprintf(stderr, "fovea: FOVEA_SIMT has no option '%s'\n",
-              part.str().c_str());
+    } else {
+      return createStringError(
+          "the emulator has no option '" + part +
+          "'; expected seed, eager, races, banks, transforms, products or "
+          "chip");
+    }
   }
   return options;
 }
 
 namespace {
 struct Settings {
+  Settings() {
+    const char *text = getenv("FOVEA_SIMT");
+    if (!text)
+      return;
+    Expected<Options> parsed = parseEmulatorOptions(text);
+    if (parsed)
+      options = std::move(*parsed);
+    else
+      mistake = "FOVEA_SIMT: " + toString(parsed.takeError());
+  }
+
   std::mutex lock;
-  Options options = readEnvironment();
+  Options options;
+  /// What is wrong with the environment variable.
+  std::string mistake;
   LaunchObserver observer;
   ModuleEditor editor;
 };
@@ -124,7 +144,9 @@ static fovea_rt_status countDevices(int32_t *count, char *) {
   return FOVEA_RT_OK;
 }
 
-static fovea_rt_status openDevice(int32_t, void **device, char *) {
+static fovea_rt_status openDevice(int32_t, void **device, char *text) {
+  if (const std::string &mistake = getSettings().mistake; !mistake.empty())
+    return report(text, FOVEA_RT_INVALID_ARGUMENT, mistake);
   static int theDevice;
   *device = &theDevice;
   return FOVEA_RT_OK;

@@ -67,7 +67,7 @@ fovea::simt::Module::create(llvm::Module &module) {
   if (!host)
     return host.takeError();
   // Most emulated kernels run once: compiling them takes longer than running.
-  host->setCodeGenOptLevel(CodeGenOptLevel::Less);
+  host->setCodeGenOptLevel(CodeGenOptLevel::None);
   auto machine = host->createTargetMachine();
   if (!machine)
     return machine.takeError();

@@ -24,6 +24,8 @@ EXAMPLES:
     fovea-run dense.mlir --arg q.npy --arg k.npy --arg v.npy --out out.npy
   Time it on one thread for three seconds:
     fovea-run dense.mlir --random --threads=1 --bench=3
+  Look for mistakes of synchronisation in GPU kernels, on the CPU:
+    fovea-run dense.mlir --random --target=gpu-sim --schedule=seed=3 --schedule=seed=8,eager
   Check against results from elsewhere:
     fovea-run dense.mlir --arg q.npy --arg k.npy --arg v.npy --expect out.npy
 )";
@@ -91,6 +93,12 @@ Expected<run::Options> run::parseOptions(int argc, char **argv) {
                "when results differ by more than the bound of their "
                "type"),
       cl::value_desc("target"));
+  cl::list<std::string> schedules(
+      "schedule", cl::cat(category),
+      cl::desc("on gpu-sim, also run the kernels in another order of threads "
+               "and copies, and fail when any bit of a result differs; a "
+               "list as in FOVEA_SIMT"),
+      cl::value_desc("seed=3,eager"));
   cl::list<std::string> expected(
       "expect", cl::cat(category),
       cl::desc("file that a result must agree with, in order"),
@@ -140,6 +148,11 @@ Expected<run::Options> run::parseOptions(int argc, char **argv) {
     return createStringError("--chip and --f32 are for GPUs: expected --target "
                              "of gpu or gpu-sim, but got " +
                              targetName);
+  if (!schedules.empty() && *target != Target::GPUEmulator)
+    return createStringError("--schedule is for the emulator: expected "
+                             "--target=gpu-sim, but got " +
+                             targetName);
+  options.schedules = std::move(schedules);
   options.compile.target = *target;
   options.compile.cpu = cpuName;
   options.compile.chip = chipName;

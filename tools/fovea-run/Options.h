@@ -27,6 +27,8 @@ struct Options {
   /// Zero for the default.
   int numThreads = 0;
   bool comparesReference = false;
+  /// Options of the emulator under which results have to be the same.
+  std::vector<std::string> schedules;
   std::optional<double> tolerance;
   std::optional<double> benchSeconds;
   Clock benchClock = Clock::Wall;

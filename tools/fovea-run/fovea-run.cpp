@@ -16,6 +16,7 @@
 #include "fovea/Tools/Npy/Npy.h"
 #include "fovea/Tools/Shapes/ShapeOptions.h"
 #include "fovea_rt/fovea_rt.h"
+#include "llvm/ADT/ScopeExit.h"
 #include "llvm/Support/Format.h"
 #include "llvm/Support/InitLLVM.h"
 #include "llvm/Support/JSON.h"
@@ -128,6 +129,10 @@ public:
   void check(size_t index, const OwnedTensor &found,
              const OwnedTensor &expected, StringRef against);
 
+  /// Every schedule of the emulator has to give the same bits.
+  void checkBits(ArrayRef<OwnedTensor> found, ArrayRef<OwnedTensor> expected,
+                 StringRef schedule);
+
   /// Comparing nothing is a failure.
   void expectElements(int64_t before, StringRef against) {
     if (numCompared > before)
@@ -187,6 +192,24 @@ void Checker::check(size_t index, const OwnedTensor &found,
   os << (agrees ? ": agrees with " : ": differs from ") << against << '\n';
 }
 
+void Checker::checkBits(ArrayRef<OwnedTensor> found,
+                        ArrayRef<OwnedTensor> expected, StringRef schedule) {
+  bool agrees = true;
+  for (auto [index, one, other] : enumerate(found, expected)) {
+    if (one.getShape() == other.getShape() &&
+        std::memcmp(one.getData(), other.getData(), one.getNumBytes()) == 0)
+      continue;
+    agrees = false;
+    errs() << "fovea-run: error: result " << index
+           << " depends on the order of threads and copies: schedule '"
+           << schedule << "' gives other bits\n";
+  }
+  allAgree &= agrees;
+  report.push_back(json::Object{{"schedule", schedule}, {"agrees", agrees}});
+  if (!options.asJSON && agrees)
+    outs() << "schedule '" << schedule << "' gives the same bits\n";
+}
+
 static Error writeResults(const Kernel &kernel, ArrayRef<OwnedTensor> results) {
   for (auto [path, result] : zip(options.outputs, results))
     if (Error error = writeNpy(path, result.getRef()))
@@ -206,18 +229,13 @@ invoke(const Kernel &kernel, ArrayRef<TensorRef> inputs) {
   return std::move(results);
 }
 
-/// The results of the reference, which leaves the inputs alone even where the
-/// function writes to them.
+/// The results of a call that leaves the inputs alone even where the function
+/// writes to them.
 static Expected<SmallVector<OwnedTensor, 2>>
-runReference(StringRef text, ArrayRef<TensorRef> inputs) {
-  CompileOptions reference = options.compile;
-  reference.target = Target::Reference;
-  Expected<Kernel> oracle = compile(text, reference);
-  if (!oracle)
-    return oracle.takeError();
+invokeOnCopies(const Kernel &kernel, ArrayRef<TensorRef> inputs) {
   SmallVector<OwnedTensor> copies;
   SmallVector<TensorRef> refs(inputs);
-  for (auto [ref, spec] : zip(refs, oracle->getSignature().arguments)) {
+  for (auto [ref, spec] : zip(refs, kernel.getSignature().arguments)) {
     if (!spec.isWritten)
       continue;
     Expected<OwnedTensor> copy = allocateTensor(ref.elementType, ref.shape);
@@ -227,7 +245,30 @@ runReference(StringRef text, ArrayRef<TensorRef> inputs) {
     ref.data = copy->getData();
     copies.push_back(std::move(*copy));
   }
-  return invoke(*oracle, refs);
+  return invoke(kernel, refs);
+}
+
+static Expected<SmallVector<OwnedTensor, 2>>
+runReference(StringRef text, ArrayRef<TensorRef> inputs) {
+  CompileOptions reference = options.compile;
+  reference.target = Target::Reference;
+  Expected<Kernel> oracle = compile(text, reference);
+  if (!oracle)
+    return oracle.takeError();
+  return invokeOnCopies(*oracle, inputs);
+}
+
+/// The results under a schedule of the emulator.
+static Expected<SmallVector<OwnedTensor, 2>>
+runSchedule(const Kernel &kernel, ArrayRef<TensorRef> inputs,
+            StringRef schedule) {
+  simt::Options usual = simt::getEmulatorOptions();
+  Expected<simt::Options> changed = simt::parseEmulatorOptions(schedule, usual);
+  if (!changed)
+    return createStringError("--schedule: " + toString(changed.takeError()));
+  simt::setEmulatorOptions(*changed);
+  scope_exit restore([&] { simt::setEmulatorOptions(usual); });
+  return invokeOnCopies(kernel, inputs);
 }
 
 /// Compares the results with everything that the command line names.
@@ -334,7 +375,7 @@ static int runMain() {
   SmallVector<TensorRef> refs;
   for (const OwnedTensor &input : *inputs)
     refs.push_back(input.getRef());
-  // The reference goes first, because the kernel may write to its arguments.
+  // The last call may write to its arguments; those before it get copies.
   SmallVector<OwnedTensor, 2> referenceResults;
   if (options.comparesReference) {
     Expected<SmallVector<OwnedTensor, 2>> results =
@@ -342,6 +383,14 @@ static int runMain() {
     if (!results)
       return fail(results.takeError());
     referenceResults = std::move(*results);
+  }
+  SmallVector<SmallVector<OwnedTensor, 2>, 0> scheduledResults;
+  for (StringRef schedule : options.schedules) {
+    Expected<SmallVector<OwnedTensor, 2>> results =
+        runSchedule(*kernel, refs, schedule);
+    if (!results)
+      return fail(results.takeError());
+    scheduledResults.push_back(std::move(*results));
   }
   Expected<SmallVector<OwnedTensor, 2>> results = invoke(*kernel, refs);
   if (!results)
@@ -352,6 +401,8 @@ static int runMain() {
   Checker checker(inspection);
   if (Error error = checkAll(*kernel, *results, referenceResults, checker))
     return fail(std::move(error));
+  for (auto [schedule, other] : zip(options.schedules, scheduledResults))
+    checker.checkBits(other, *results, schedule);
   if (Error error = writeResults(*kernel, *results))
     return fail(std::move(error));
   json::Object report{

@@ -10,6 +10,8 @@
 #define FOVEA_EMULATOR_GPUDRIVER_H
 
 #include "fovea/Emulator/Runtime/Launch.h"
+#include "llvm/ADT/StringRef.h"
+#include "llvm/Support/Error.h"
 #include <functional>
 
 namespace llvm {
@@ -22,9 +24,14 @@ namespace fovea::simt {
 /// to do that compile for Target::GPUEmulator. May be called more than once.
 void registerEmulator();
 
+/// `options` with the changes that a list such as "seed=5,eager,races=0,banks"
+/// names. An error names the entry that is unknown or has no such value.
+llvm::Expected<Options> parseEmulatorOptions(llvm::StringRef list,
+                                             Options options = {});
+
 /// How launches through the runtime run from now on. At first as the
-/// environment variable FOVEA_SIMT says, a list such as
-/// "seed=5,eager,races=0,banks".
+/// environment variable FOVEA_SIMT says, such a list; if it has mistakes, the
+/// device cannot be opened.
 void setEmulatorOptions(const Options &options);
 Options getEmulatorOptions();
 

@@ -2,8 +2,7 @@
 // log weight, on the emulated GPU. Any order of threads gives the same result.
 
 // REQUIRES: long-tests
-// RUN: fovea-run %s --entry=gradient --target=gpu-sim --random --compare=reference | FileCheck %s
-// RUN: env FOVEA_SIMT=seed=3 fovea-run %s --entry=gradient --target=gpu-sim --random --compare=reference | FileCheck %s
+// RUN: fovea-run %s --entry=gradient --target=gpu-sim --random --compare=reference --schedule=seed=3 | FileCheck %s
 // CHECK-COUNT-6: agrees with the reference
 // CHECK-NOT: differs
 

@@ -3,16 +3,11 @@
 // give the same result.
 
 // REQUIRES: long-tests
-// RUN: env FOVEA_GPU_CLUSTER=2 fovea-run %s --entry=causal --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
-// RUN: env FOVEA_GPU_CLUSTER=2 FOVEA_SIMT=seed=3 fovea-run %s --entry=causal --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
-// RUN: env FOVEA_GPU_CLUSTER=2 FOVEA_SIMT=seed=8,eager fovea-run %s --entry=causal --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
-// RUN: env FOVEA_GPU_CLUSTER=2 fovea-run %s --entry=four --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
-// RUN: env FOVEA_GPU_CLUSTER=2 FOVEA_SIMT=seed=5 fovea-run %s --entry=four --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
-// RUN: env FOVEA_GPU_CLUSTER=2 fovea-run %s --entry=window --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
-// RUN: env FOVEA_GPU_CLUSTER=2 FOVEA_SIMT=seed=4,eager fovea-run %s --entry=window --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
+// RUN: env FOVEA_GPU_CLUSTER=2 fovea-run %s --entry=causal --target=gpu-sim --chip=sm_90a --random --compare=reference --schedule=seed=3 --schedule=seed=8,eager | FileCheck %s
+// RUN: env FOVEA_GPU_CLUSTER=2 fovea-run %s --entry=four --target=gpu-sim --chip=sm_90a --random --compare=reference --schedule=seed=5 | FileCheck %s
+// RUN: env FOVEA_GPU_CLUSTER=2 fovea-run %s --entry=window --target=gpu-sim --chip=sm_90a --random --compare=reference --schedule=seed=4,eager | FileCheck %s
 // RUN: env FOVEA_GPU_CLUSTER=2 fovea-run %s --entry=written --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
-// RUN: env FOVEA_GPU_CLUSTER=2 fovea-run %s --entry=blocks --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
-// RUN: env FOVEA_GPU_CLUSTER=2 FOVEA_SIMT=seed=6 fovea-run %s --entry=blocks --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
+// RUN: env FOVEA_GPU_CLUSTER=2 fovea-run %s --entry=blocks --target=gpu-sim --chip=sm_90a --random --compare=reference --schedule=seed=6 | FileCheck %s
 // RUN: env FOVEA_GPU_CLUSTER=2 fovea-run %s --entry=lengths --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
 // RUN: env FOVEA_GPU_CLUSTER=2 fovea-run %s --entry=single --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
 // RUN: env FOVEA_GPU_CLUSTER=2 fovea-run %s --entry=fused --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s

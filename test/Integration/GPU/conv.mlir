@@ -3,9 +3,7 @@
 // gives the same result.
 
 // REQUIRES: long-tests
-// RUN: fovea-run %s --entry=whole --target=gpu-sim --random --compare=reference | FileCheck %s
-// RUN: env FOVEA_SIMT=seed=3 fovea-run %s --entry=whole --target=gpu-sim --random --compare=reference | FileCheck %s
-// RUN: env FOVEA_SIMT=seed=8,eager fovea-run %s --entry=whole --target=gpu-sim --random --compare=reference | FileCheck %s
+// RUN: fovea-run %s --entry=whole --target=gpu-sim --random --compare=reference --schedule=seed=3 --schedule=seed=8,eager | FileCheck %s
 // RUN: fovea-run %s --entry=groups --target=gpu-sim --random --compare=reference | FileCheck %s
 // RUN: env FOVEA_SIMT=seed=5 fovea-run %s --entry=apply --target=gpu-sim --random --compare=reference | FileCheck %s
 // RUN: fovea-run %s --entry=apply --target=gpu-sim --f32=exact --random --compare=reference | FileCheck %s

@@ -1,18 +1,13 @@
 // Gradients of log weights by the kernels of sm_90a for rows, in the emulator.
 
 // REQUIRES: long-tests
-// RUN: fovea-run %s --entry=rows --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
-// RUN: env FOVEA_SIMT=seed=8,eager fovea-run %s --entry=rows --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
-// RUN: fovea-run %s --entry=wide --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
-// RUN: env FOVEA_SIMT=seed=3 fovea-run %s --entry=wide --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
+// RUN: fovea-run %s --entry=rows --target=gpu-sim --chip=sm_90a --random --compare=reference --schedule=seed=8,eager | FileCheck %s
+// RUN: fovea-run %s --entry=wide --target=gpu-sim --chip=sm_90a --random --compare=reference --schedule=seed=3 | FileCheck %s
 // RUN: fovea-run %s --entry=shared --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
 // RUN: fovea-run %s --entry=one --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
-// RUN: fovea-run %s --entry=parts --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
-// RUN: env FOVEA_SIMT=seed=7,eager fovea-run %s --entry=parts --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
-// RUN: fovea-run %s --entry=gathered --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
-// RUN: env FOVEA_SIMT=seed=5,eager fovea-run %s --entry=gathered --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
-// RUN: fovea-run %s --entry=lists --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
-// RUN: env FOVEA_SIMT=seed=4 fovea-run %s --entry=lists --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
+// RUN: fovea-run %s --entry=parts --target=gpu-sim --chip=sm_90a --random --compare=reference --schedule=seed=7,eager | FileCheck %s
+// RUN: fovea-run %s --entry=gathered --target=gpu-sim --chip=sm_90a --random --compare=reference --schedule=seed=5,eager | FileCheck %s
+// RUN: fovea-run %s --entry=lists --target=gpu-sim --chip=sm_90a --random --compare=reference --schedule=seed=4 | FileCheck %s
 // CHECK-COUNT-4: agrees with the reference
 // CHECK-NOT: differs
 

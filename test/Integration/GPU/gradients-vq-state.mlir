@@ -2,9 +2,7 @@
 // copies that end early give the same result.
 
 // REQUIRES: long-tests
-// RUN: fovea-run %s --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
-// RUN: env FOVEA_SIMT=seed=6 fovea-run %s --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
-// RUN: env FOVEA_SIMT=seed=7,eager fovea-run %s --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
+// RUN: fovea-run %s --target=gpu-sim --chip=sm_90a --random --compare=reference --schedule=seed=6 --schedule=seed=7,eager | FileCheck %s
 // CHECK-COUNT-6: agrees with the reference
 // CHECK-NOT: differs
 

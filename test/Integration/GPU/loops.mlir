@@ -7,8 +7,7 @@
 // CHECK-COUNT-4: agrees with the reference
 // CHECK-NOT: differs
 
-// RUN: fovea-run %s --entry=prefix --target=gpu-sim --random --compare=reference | FileCheck %s --check-prefix=PREFIX
-// RUN: env FOVEA_SIMT=seed=3 fovea-run %s --entry=prefix --target=gpu-sim --random --compare=reference | FileCheck %s --check-prefix=PREFIX
+// RUN: fovea-run %s --entry=prefix --target=gpu-sim --random --compare=reference --schedule=seed=3 | FileCheck %s --check-prefix=PREFIX
 // PREFIX-COUNT-2: agrees with the reference
 // PREFIX-NOT: differs
 

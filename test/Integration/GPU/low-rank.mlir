@@ -3,9 +3,7 @@
 // the same result.
 
 // REQUIRES: long-tests
-// RUN: fovea-run %s --entry=causal --target=gpu-sim --random --compare=reference | FileCheck %s
-// RUN: env FOVEA_SIMT=seed=3 fovea-run %s --entry=causal --target=gpu-sim --random --compare=reference | FileCheck %s
-// RUN: env FOVEA_SIMT=seed=8,eager fovea-run %s --entry=causal --target=gpu-sim --random --compare=reference | FileCheck %s
+// RUN: fovea-run %s --entry=causal --target=gpu-sim --random --compare=reference --schedule=seed=3 --schedule=seed=8,eager | FileCheck %s
 // RUN: fovea-run %s --entry=causal --target=gpu-sim --f32=exact --random --compare=reference | FileCheck %s
 // RUN: env FOVEA_SIMT=seed=5 fovea-run %s --entry=interval --target=gpu-sim --random --compare=reference | FileCheck %s
 // RUN: env FOVEA_SIMT=seed=6 fovea-run %s --entry=changes --target=gpu-sim --random --compare=reference | FileCheck %s

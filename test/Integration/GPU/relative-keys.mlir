@@ -1,15 +1,11 @@
 // Relative keys in kernels of sm_90a, in the emulator: products of tensor cores, shifted by the distance.
 
 // REQUIRES: long-tests
-// RUN: fovea-run %s --entry=causal --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
-// RUN: env FOVEA_SIMT=seed=3 fovea-run %s --entry=causal --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
-// RUN: env FOVEA_SIMT=seed=8,eager fovea-run %s --entry=causal --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
+// RUN: fovea-run %s --entry=causal --target=gpu-sim --chip=sm_90a --random --compare=reference --schedule=seed=3 --schedule=seed=8,eager | FileCheck %s
 // RUN: fovea-run %s --entry=window --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
 // RUN: fovea-run %s --entry=short --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
-// RUN: fovea-run %s --entry=segments --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
-// RUN: env FOVEA_SIMT=seed=5,eager fovea-run %s --entry=segments --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
-// RUN: fovea-run %s --entry=sources --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
-// RUN: env FOVEA_SIMT=seed=2 fovea-run %s --entry=sources --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
+// RUN: fovea-run %s --entry=segments --target=gpu-sim --chip=sm_90a --random --compare=reference --schedule=seed=5,eager | FileCheck %s
+// RUN: fovea-run %s --entry=sources --target=gpu-sim --chip=sm_90a --random --compare=reference --schedule=seed=2 | FileCheck %s
 // RUN: fovea-run %s --entry=before --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
 // RUN: fovea-run %s --entry=weighted --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
 // RUN: fovea-run %s --entry=shifted --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s

@@ -20,9 +20,7 @@
 // RUN: fovea-run %s --entry=causal_region --target=gpu-sim --random --compare=reference | FileCheck %s
 // RUN: fovea-run %s --entry=window_region --target=gpu-sim --random --compare=reference | FileCheck %s
 // RUN: fovea-run %s --entry=causal_region --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
-// RUN: fovea-run %s --entry=window_region --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
-// RUN: env FOVEA_SIMT=seed=3 fovea-run %s --entry=window_region --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
-// RUN: env FOVEA_SIMT=seed=8,eager fovea-run %s --entry=window_region --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
+// RUN: fovea-run %s --entry=window_region --target=gpu-sim --chip=sm_90a --random --compare=reference --schedule=seed=3 --schedule=seed=8,eager | FileCheck %s
 // RUN: fovea-run %s --entry=nothing --target=gpu-sim --random --compare=reference | FileCheck %s
 // RUN: fovea-run %s --entry=nothing --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
 // CHECK: result 0: {{.*}} agrees with the reference

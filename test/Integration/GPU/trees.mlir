@@ -6,13 +6,11 @@
 // RUN: fovea-run %s --entry=update --target=gpu-sim --random --compare=reference | FileCheck %s
 // RUN: fovea-run %s --entry=slices --target=gpu-sim --random --compare=reference | FileCheck %s
 // RUN: fovea-run %s --entry=tall --target=gpu-sim --random --compare=reference | FileCheck %s
-// RUN: fovea-run %s --entry=select --target=gpu-sim --random --compare=reference | FileCheck %s
-// RUN: fovea-run %s --entry=lengths --target=gpu-sim --random --compare=reference | FileCheck %s
-// RUN: env FOVEA_SIMT=seed=6 fovea-run %s --entry=lengths --target=gpu-sim --random --compare=reference | FileCheck %s
+// RUN: fovea-run %s --entry=select --target=gpu-sim --random --compare=reference --schedule=seed=5 | FileCheck %s
+// RUN: fovea-run %s --entry=lengths --target=gpu-sim --random --compare=reference --schedule=seed=6 | FileCheck %s
 // RUN: fovea-run %s --entry=lengths --target=cpu --random --compare=reference | FileCheck %s
 // RUN: fovea-run %s --entry=none --target=gpu-sim --random --compare=reference | FileCheck %s
 // RUN: fovea-run %s --entry=none --target=cpu --random --compare=reference | FileCheck %s
-// RUN: env FOVEA_SIMT=seed=5 fovea-run %s --entry=select --target=gpu-sim --random --compare=reference | FileCheck %s
 // CHECK: agrees with the reference
 // CHECK-NOT: differs
 

@@ -1,13 +1,11 @@
 // Biases and functions of scores in kernels of sm_90a, in the emulator.
 
 // REQUIRES: long-tests
-// RUN: fovea-run %s --entry=soft_cap --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
-// RUN: env FOVEA_SIMT=seed=3 fovea-run %s --entry=soft_cap --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
+// RUN: fovea-run %s --entry=soft_cap --target=gpu-sim --chip=sm_90a --random --compare=reference --schedule=seed=3 | FileCheck %s
 // RUN: fovea-run %s --entry=alibi --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
 // RUN: fovea-run %s --entry=temperature --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
 // RUN: fovea-run %s --entry=table --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
-// RUN: fovea-run %s --entry=whole --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
-// RUN: env FOVEA_SIMT=seed=8,eager fovea-run %s --entry=whole --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
+// RUN: fovea-run %s --entry=whole --target=gpu-sim --chip=sm_90a --random --compare=reference --schedule=seed=8,eager | FileCheck %s
 // RUN: fovea-run %s --entry=odd --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
 // RUN: fovea-run %s --entry=padding --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
 // RUN: fovea-run %s --entry=own_columns --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s

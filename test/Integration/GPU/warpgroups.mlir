@@ -3,23 +3,17 @@
 
 // REQUIRES: long-tests
 // RUN: fovea-run %s --entry=full --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
-// RUN: fovea-run %s --entry=causal --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
-// RUN: env FOVEA_SIMT=seed=3 fovea-run %s --entry=causal --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
-// RUN: env FOVEA_SIMT=seed=8,eager fovea-run %s --entry=causal --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
+// RUN: fovea-run %s --entry=causal --target=gpu-sim --chip=sm_90a --random --compare=reference --schedule=seed=3 --schedule=seed=8,eager | FileCheck %s
 // RUN: fovea-run %s --entry=window --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
 // RUN: fovea-run %s --entry=broad --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
 // RUN: fovea-run %s --entry=blocks --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
-// RUN: fovea-run %s --entry=near_and_far --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
-// RUN: env FOVEA_SIMT=seed=5 fovea-run %s --entry=near_and_far --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
+// RUN: fovea-run %s --entry=near_and_far --target=gpu-sim --chip=sm_90a --random --compare=reference --schedule=seed=5 | FileCheck %s
 // RUN: env FOVEA_SIMT=seed=6,eager,chip=sm_90a fovea-run %s --entry=near_and_far --target=gpu-sim --random --compare=reference | FileCheck %s
-// RUN: fovea-run %s --entry=coded --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
-// RUN: env FOVEA_SIMT=seed=7 fovea-run %s --entry=coded --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
+// RUN: fovea-run %s --entry=coded --target=gpu-sim --chip=sm_90a --random --compare=reference --schedule=seed=7 | FileCheck %s
 // RUN: fovea-run %s --entry=squared --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
 // RUN: fovea-run %s --entry=prefix --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
 // RUN: fovea-run %s --entry=lengths --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
-// RUN: fovea-run %s --entry=named --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
-// RUN: env FOVEA_SIMT=seed=5 fovea-run %s --entry=named --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
-// RUN: env FOVEA_SIMT=seed=6,eager fovea-run %s --entry=named --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
+// RUN: fovea-run %s --entry=named --target=gpu-sim --chip=sm_90a --random --compare=reference --schedule=seed=5 --schedule=seed=6,eager | FileCheck %s
 // CHECK: result 0: {{.*}} agrees with the reference
 // CHECK-NOT: differs
 

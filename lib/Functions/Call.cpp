@@ -362,6 +362,12 @@ Error Call::place(bool isOpen) {
 Expected<SmallVector<OwnedTensor>> Call::describe() const {
   if (Error error = checkShapes())
     return error;
+  if (FlopScope *scope = FlopScope::getActive()) {
+    Expected<double> flops = countFlops();
+    if (!flops)
+      return flops.takeError();
+    scope->flops += *flops;
+  }
   SmallVector<OwnedTensor> results;
   for (const Destination &destination : destinations)
     if (!destination.isUpdated)

@@ -288,6 +288,11 @@ private:
   /// A kernel for any lengths if `isOpen`.
   llvm::Expected<Kernel> getKernel(const CompileOptions &options,
                                    bool isOpen) const;
+  /// The function, in a module; for any lengths if `isOpen`.
+  llvm::Expected<mlir::OwningOpRef<mlir::ModuleOp>>
+  buildFunction(mlir::MLIRContext &context, bool isOpen) const;
+  /// The work that the function asks for.
+  llvm::Expected<double> countFlops() const;
   /// Compiles the function for a key that has no kernel yet.
   llvm::Expected<Kernel> compileFunction(const CompileOptions &options,
                                          bool isOpen) const;

@@ -8,6 +8,7 @@
 
 #include "Call.h"
 #include "CallText.h"
+#include "fovea/Analysis/UsefulFlops.h"
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Bufferization/IR/Bufferization.h"
@@ -236,14 +237,17 @@ Call::buildBody(OpBuilder &b, bool isOpen, ValueRange functionArguments,
       buildOp(b, op, operands, sizes, inits, named, regions)->getResults());
 }
 
-llvm::Expected<Kernel> Call::compileFunction(const CompileOptions &options,
-                                             bool isOpen) const {
-  MLIRContext context(MLIRContext::Threading::DISABLED);
+/// The dialects of the functions of calls.
+static void loadDialects(MLIRContext &context) {
   context
       .loadDialect<arith::ArithDialect, attn::AttnDialect,
                    bufferization::BufferizationDialect, cf::ControlFlowDialect,
                    func::FuncDialect, linalg::LinalgDialect, math::MathDialect,
                    scf::SCFDialect, tensor::TensorDialect>();
+}
+
+llvm::Expected<OwningOpRef<ModuleOp>> Call::buildFunction(MLIRContext &context,
+                                                          bool isOpen) const {
   OpBuilder b(&context);
   llvm::Expected<SmallVector<std::unique_ptr<Region>>> regions =
       buildScoreRegions(&context);
@@ -326,5 +330,29 @@ llvm::Expected<Kernel> Call::compileFunction(const CompileOptions &options,
     store.setWritable(true);
   }
   func::ReturnOp::create(b, loc, returned);
-  return compile(*module, options);
+  return std::move(module);
+}
+
+llvm::Expected<Kernel> Call::compileFunction(const CompileOptions &options,
+                                             bool isOpen) const {
+  MLIRContext context(MLIRContext::Threading::DISABLED);
+  loadDialects(context);
+  llvm::Expected<OwningOpRef<ModuleOp>> module = buildFunction(context, isOpen);
+  if (!module)
+    return module.takeError();
+  return compile(**module, options);
+}
+
+llvm::Expected<double> Call::countFlops() const {
+  MLIRContext context(MLIRContext::Threading::DISABLED);
+  loadDialects(context);
+  llvm::Expected<OwningOpRef<ModuleOp>> module =
+      buildFunction(context, /*isOpen=*/false);
+  if (!module)
+    return module.takeError();
+  SmallVector<SmallVector<int64_t>> shapes;
+  for (const Argument &argument : arguments)
+    shapes.emplace_back(argument.shape.begin(), argument.shape.end());
+  auto function = *(*module)->getOps<func::FuncOp>().begin();
+  return countUsefulFlops(function, shapes).value_or(0);
 }

@@ -27,6 +27,13 @@ OwnedTensor DescribeScope::makeAbstract(ElementType type,
   return OwnedTensor(nullptr, [](void *) {}, kAbstractData, type, shape);
 }
 
+static thread_local FlopScope *counting = nullptr;
+
+FlopScope::FlopScope() : outer(std::exchange(counting, this)) {}
+FlopScope::~FlopScope() { counting = outer; }
+
+FlopScope *FlopScope::getActive() { return counting; }
+
 static thread_local DestinationScope *innermost = nullptr;
 
 DestinationScope::DestinationScope(ArrayRef<TensorRef> destinations)

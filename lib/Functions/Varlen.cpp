@@ -170,9 +170,15 @@ VarlenArguments::VarlenArguments(Checker &check, const TensorRef &queries,
 
 Error Packed::forEach(function_ref<Error(size_t)> run) const {
   size_t count = queries.size();
-  // One has the options of all.
-  if (DescribeScope::isActive())
-    return count == 0 ? Error::success() : run(0);
+  // One has the options of all, but each has work of its own.
+  if (DescribeScope::isActive()) {
+    size_t described =
+        FlopScope::getActive() ? count : std::min<size_t>(count, 1);
+    for (size_t i = 0; i < described; ++i)
+      if (Error error = run(i))
+        return error;
+    return Error::success();
+  }
   SmallVector<int64_t> work(count);
   for (size_t i = 0; i < count; ++i)
     work[i] = queries.getLength(i) * (keys.getLength(i) + 1);

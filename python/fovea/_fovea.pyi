@@ -199,6 +199,9 @@ def probe_attention(text: str, entry: str | None = None) -> tuple[str, list[tupl
 def count_flops(kernel: Kernel, shapes: list[list[int]]) -> float | None:
     """Useful floating-point operations of a kernel, where they are known."""
 
+def count_described_flops(call: Callable[[], Any]) -> float:
+    """The same of the functions that `call` calls with abstract arrays, which no kernel is compiled for."""
+
 def run_tool(name: str, arguments: list[str]) -> int:
     """Runs one of the command-line tools in this process, and returns its status."""
 

@@ -15,6 +15,7 @@
 #include "fovea/ExecutionEngine/Elements.h"
 #include "fovea/ExecutionEngine/InvocationScope.h"
 #include "fovea/ExecutionEngine/KernelOrigin.h"
+#include "fovea/Functions/ResultScopes.h"
 #include "fovea/Tools/Explain/AttentionProbe.h"
 #include "fovea/Tools/Explain/Explain.h"
 #include "llvm/ADT/SmallPtrSet.h"
@@ -167,10 +168,18 @@ countKernelFlops(const Kernel &kernel,
   return countFlops(getOrigin(kernel).text, kernel.getName(), shapes);
 }
 
+/// Of what `call` describes: its arrays are abstract.
+static double countDescribedFlops(nb::callable call) {
+  FlopScope scope;
+  call();
+  return scope.flops;
+}
+
 void python::defineTools(nb::module_ &m) {
   m.def("probe_attention", &probeText, nb::arg("text"),
         nb::arg("entry") = nb::none());
   m.def("count_flops", &countKernelFlops, nb::arg("kernel"), nb::arg("shapes"));
+  m.def("count_described_flops", &countDescribedFlops, nb::arg("call"));
   m.def("record_kernels", &recordKernels, nb::arg("call"));
   m.def("explain", &explainKernel, nb::arg("kernel"), nb::arg("shapes"),
         nb::arg("data"), nb::arg("same_as"), nb::arg("batch") = 0,

@@ -36,6 +36,24 @@ private:
   bool outer;
 };
 
+/// While it lives, calls of this thread in a DescribeScope add the work that
+/// they ask for, as UsefulFlops.h counts it.
+class FlopScope {
+public:
+  FlopScope();
+  ~FlopScope();
+  FlopScope(const FlopScope &) = delete;
+  FlopScope &operator=(const FlopScope &) = delete;
+
+  /// The innermost one of this thread, or null.
+  static FlopScope *getActive();
+
+  double flops = 0;
+
+private:
+  FlopScope *outer;
+};
+
 /// Nobody's memory, though no null pointer, which would be no array.
 extern void *const kAbstractData;
 

@@ -10,7 +10,7 @@ They have the names and arguments of those of `fovea`, take tensors on the CPU o
 and return tensors there.
 """
 
-from . import _backend, _vmap  # noqa: F401  (register a backend of torch.compile, and rules)
+from . import _backend, _flops, _vmap  # noqa: F401  (register a backend of torch.compile, formulas and rules)
 from . import nn as nn
 from ._caches import *
 from ._decode import *

@@ -13,7 +13,7 @@ as `torch.empty_like` has them: [B,N,H,E] for q of [B,N,H,D].  So have gradients
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -104,6 +104,19 @@ def _check_devices(function: str, arguments: Sequence[Argument], values: Sequenc
 _FindPlaces = Callable[[Sequence[Any]], list[torch.Tensor | None] | None]
 
 
+def pass_on(arguments: Sequence[Argument], values: Iterable[Any], *, asks: bool) -> list[Any]:
+    """What a compiled function takes for values of its operator; flags that ask for results are `asks`."""
+    rest, found = iter(values), []
+    for each in arguments:
+        value: Any = next(rest) if each.kind else asks
+        if each.kind.startswith("float[]") and value is not None:
+            value = np.array(value, np.float64)
+        elif each.kind == "int[]":
+            value = dict(zip(value[::2], value[1::2]))
+        found.append(value)
+    return found
+
+
 def _compiled(
     name: str, arguments: Sequence[Argument], find_places: _FindPlaces | None, *, asks: bool = True
 ) -> Callable[..., Any]:
@@ -119,21 +132,10 @@ def _compiled(
     )
     flags = [asks] * (len(arguments) - len(given))
 
-    def read(values: Sequence[Any]) -> list[Any]:
-        rest, found = iter(values), []
-        for each in arguments:
-            value: Any = next(rest) if each.kind else asks
-            if each.kind.startswith("float[]") and value is not None:
-                value = np.array(value, np.float64)
-            elif each.kind == "int[]":
-                value = dict(zip(value[::2], value[1::2]))
-            found.append(value)
-        return found
-
     def call(*values: Any) -> Any:
         places = find_places(values) if find_places else None
         *rest, target = values
-        rest = rest + flags if is_same else read(rest)
+        rest = rest + flags if is_same else pass_on(arguments, rest, asks=asks)
         if places is None:
             return function(*rest, target)
         return function(*rest, target, out=places if asks else places[:1])

@@ -91,7 +91,7 @@ class StraightThrough(torch.autograd.Function):
 _PARTS = 5
 
 
-def _compiled_state(state: Any) -> Any:
+def compiled_state(state: Any) -> Any:
     return None if state is None else tuple(state[:_PARTS])
 
 
@@ -120,7 +120,7 @@ def _vq(*values: Any, out: Any = None) -> Any:
     *given, state, return_state, return_lse, target = values
     if out is not None and return_state:
         out = out[:-1]
-    found = _fovea.tensors.vq(*given, _compiled_state(state), return_state, return_lse, target, out=out)
+    found = _fovea.tensors.vq(*given, compiled_state(state), return_state, return_lse, target, out=out)
     q, _, v, _, block, memory, *_ = given
     return (*found, _keys(q, v, (memory + 1) * block)) if return_state else found
 
@@ -133,7 +133,7 @@ def _vq_backward(*values: Any, out: Any = None) -> Any:
         zeros = empty_state(q, v, codebook, (memory + 1) * block)
         given_or_zeros = ((d_mean, zeros.mean), (d_keys, zeros.keys), (d_values, zeros.values))
         d_next = tuple(zero if given is None else given for given, zero in given_or_zeros)
-    compiled = _compiled_state(state)
+    compiled = compiled_state(state)
     if out is not None and state is not None:
         *out, mean, _, _, kept, _, keys = out
         out += [mean, keys, kept]

@@ -28,6 +28,7 @@ from .._entries import trace_entries
 from .._trace import capture
 from ._functions import dense
 from ._graph_nodes import name_of, value_of
+from ._tape import check_tensor
 
 __all__ = ["flex_attention"]
 
@@ -268,11 +269,16 @@ def _call(
     return out, lse * _LN_2 if has_lse else None
 
 
+#: As many as Dynamo ever compiles of one code.
+_CASES = torch._dynamo.config.accumulated_recompile_limit
+
+
 @functools.lru_cache(maxsize=256)
 def _compiled(*codes: Any) -> Callable[..., tuple[Tensor, Tensor | None]]:
-    """For functions of these codes: Dynamo compiles one code for so many cases alone, of which each function would be one."""
+    """For functions of these codes: Dynamo compiles one code for so many cases alone, of which each function would be one. Types,
+    heads, widths and who requires a gradient are others, of which a process may have more than the 8 that it allows else."""
     function = types.FunctionType(_call.__code__.replace(co_name="flex_attention"), globals(), "flex_attention")
-    return torch.compile(function, backend="fovea", options={"rest": "eager"}, fullgraph=True)
+    return torch.compile(function, backend="fovea", options={"rest": "eager"}, fullgraph=True, recompile_limit=_CASES)
 
 
 def _same(score: Any, b: Any, h: Any, i: Any, j: Any) -> Any:
@@ -292,8 +298,18 @@ def flex_attention(
     is compiled, the backend has to be "fovea".
     """
     for name, each in (("query", query), ("key", key), ("value", value)):
+        check_tensor(name, each)
         if each.dim() != 4:
             raise ValueError(f"{name}: found {each.dim()} dimensions, needed 4")
+        if each.dtype != query.dtype:
+            raise ValueError(f"{name}: found {each.dtype}, needed {query.dtype}, that of query")
+        if each.shape[0] not in (1, query.shape[0]):
+            raise ValueError(f"{name}: found batch {each.shape[0]}, needed {query.shape[0]}")
+    for name, each, axis, found, needed in (
+        ("key", key, 3, "width", query.shape[3]), ("value", value, 2, "length", key.shape[2]), ("value", value, 1, "heads", key.shape[1]),
+    ):  # fmt: skip
+        if each.shape[axis] != needed:
+            raise ValueError(f"{name}: found {found} {each.shape[axis]}, needed {needed}")
     if query.shape[1] != key.shape[1] and not enable_gqa:
         raise ValueError(f"key: found {key.shape[1]} heads beside {query.shape[1]} of query, needed enable_gqa=True, or as many")
     lengths = query.shape[2], key.shape[2]

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """FlexAttention: in graphs of torch.compile, and as a function with gradients on CPUs."""
 
+import itertools
+
 import pytest
 import torch
 from test_backend import Compiled, near, reasons
@@ -241,6 +243,29 @@ def test_many_functions():
     for number in range(12):
         score = eval(f"lambda s, b, h, i, j: s * {number}")
         near(fovea.torch.flex_attention(q, k, v, score), exact(q, k, v, score), 2e-5)
+
+
+def test_many_types_heads_and_widths():
+    """More cases of one function than Dynamo compiles unless told to."""
+    for dtype, D, H, gradient in itertools.product((torch.float32, torch.bfloat16), (8, 16), (1, 2, 4), (False, True)):
+        q, k, v = (torch.randn(1, H, 9, D, dtype=dtype, requires_grad=gradient) for _ in range(3))
+        near(fovea.torch.flex_attention(q, k, v).detach(), exact(q, k, v).detach(), 2e-5 if dtype == torch.float32 else 2e-2)
+
+
+def test_arguments_that_do_not_fit_are_named():
+    q, k, v = tensors()
+    for wrong, message in (
+        ((q.numpy(), k, v), "query: found ndarray, needed a tensor"),
+        ((q, k.tolist(), v), "key: found list, needed a tensor"),
+        ((q, k, torch.nested.nested_tensor([v[0, 0], v[0, 0]])), "value: found a nested tensor"),
+        ((q, k.double(), v), "key: found torch.float64, needed torch.float32, that of query"),
+        ((q.repeat(3, 1, 1, 1), k.repeat(2, 1, 1, 1), v), f"key: found batch {2 * len(k)}, needed {3 * len(q)}"),
+        ((q, k[..., :3], v), f"key: found width 3, needed {q.shape[3]}"),
+        ((q, k, v[:, :, :3]), f"value: found length 3, needed {k.shape[2]}"),
+        ((q, k, v[:, :1]), f"value: found heads 1, needed {k.shape[1]}"),
+    ):
+        with pytest.raises(ValueError, match=f"^{message}"):
+            fovea.torch.flex_attention(*wrong)
 
 
 def test_what_is_left_says_why():

@@ -68,7 +68,7 @@ def tokens(mask: Any, lengths: Any, name: str = "mask") -> tuple[Any, Any]:
     if mask is not None:
         mask = to_numpy(name, mask)
         if mask.dtype != np.bool_ and (
-            isinstance(mask, AbstractArray) or not np.isin(mask, (0, 1)).all()
+            isinstance(mask, AbstractArray) or mask.dtype.kind == "V" or not np.isin(mask, (0, 1)).all()
         ):
             raise ValueError(f"{name}: found values other than 0 and 1, needed booleans")
         mask = mask.astype(np.bool_, copy=False)

@@ -257,6 +257,8 @@ class PagedCache(TokenCache):
             raise ValueError(
                 f"sequences: found {numbers.dtype} of shape {numbers.shape}, needed integers of shape (C,)"
             )
+        if numbers.size and numbers.max() > np.iinfo(np.int64).max:
+            raise ValueError(f"sequences: found {numbers.max()}, needed -1 or the number of a sequence")
         return self._own(self._cache.fork_sequences(numbers.tolist()))
 
     @property

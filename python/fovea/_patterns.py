@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
@@ -14,6 +15,7 @@ import numpy as np
 
 from . import _arguments as check
 from . import _layout
+from ._fovea import FoveaError
 from ._stream import Source, SourceGradients, stream, stream_backward
 
 __all__ = ["HCAGradients", "SelectedGradients", "hca", "hca_backward", "selected", "selected_backward"]
@@ -50,10 +52,15 @@ SELECTED_NAMES = {
 
 
 @contextlib.contextmanager
-def calling(names: dict[str, str]) -> Iterator[None]:
-    """Errors name arguments as the caller does."""
+def calling(names: dict[str, str], unit: int = 1) -> Iterator[None]:
+    """Errors name arguments as the caller does. A row is out of bounds by the `unit` as well."""
     try:
         yield
+    except FoveaError as error:
+        text, count = re.subn(r"\brows of source 0\[", "rows[", str(error))
+        if not count:
+            raise
+        raise FoveaError(text if unit == 1 else f"{text}, of unit={unit} rows each") from None
     except ValueError as error:
         name, colon, text = str(error).partition(": ")
         if name not in names:
@@ -231,7 +238,7 @@ def selected(
     many tokens, of what k, v and `local` have room for.  `sink`, `scale`, `query_lengths`,
     `return_lse` and `layout` are those of `dense`.
     """
-    with calling(SELECTED_NAMES):
+    with calling(SELECTED_NAMES, unit):
         sources = selected_sources(q, k, v, rows, unit, stride, causal, local, window, lengths, layout)
         return stream(
             q, sources, block=block, scale=scale, sink=sink, query_lengths=query_lengths, return_lse=return_lse, layout=layout,
@@ -276,7 +283,7 @@ def selected_backward(
         d_local = (None, None) if d_local is None else check.parts("gradients.local", "arrays", d_local, 2)
         parts = [SourceGradients(d_k, d_v), *([] if local is None else [SourceGradients(*d_local)])]
         memory = (d_q, parts, *([] if sink is None else [d_sink]))
-    with calling(SELECTED_NAMES):
+    with calling(SELECTED_NAMES, unit):
         d_q, found, *d_sink = stream_backward(
             d_out, q, selected_sources(q, k, v, rows, unit, stride, causal, local, window, lengths, layout), out, lse,
             d_lse=d_lse, block=block, scale=scale, sink=sink, query_lengths=query_lengths, layout=layout, gradients=memory,

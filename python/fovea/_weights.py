@@ -50,6 +50,8 @@ def key_weights_from_conv1d(weight: Any, bias: Any = None, *, width: int, heads:
         weights = weights[:, :, :, 0]
     if bias is None:
         return weights
+    if not hasattr(bias, "swapaxes"):
+        raise ValueError(f"bias: found {type(bias).__name__}, needed an array [H D p]")
     if tuple(bias.shape) != (weight.shape[0],):
         raise ValueError(f"bias: found shape {tuple(bias.shape)}, needed ({weight.shape[0]},)")
     return weights, bias.reshape(heads, width, rank).swapaxes(1, 2)
@@ -64,6 +66,12 @@ def hierarchical_weights(first: Any, steps: Sequence[Any]) -> list[Any]:
     `fast_multipole` takes for keys or values: sums of sums are sums, so nothing else is
     computed.  With one axis of columns more, [W,p,m,D,D] and [W,p,2 p,D,D], they mix columns.
     """
+    if not hasattr(steps, "__iter__"):
+        raise ValueError(f"steps: found {type(steps).__name__}, needed a list of arrays")
+    steps = list(steps)
+    for name, array in (("first", first), *((f"steps[{number}]", step) for number, step in enumerate(steps))):
+        if not hasattr(array, "swapaxes"):
+            raise ValueError(f"{name}: found {type(array).__name__}, needed an array")
     columns = tuple(first.shape[3:])
     if len(columns) not in (1, 2) or columns[0] != columns[-1]:
         raise ValueError(f"first: found shape {tuple(first.shape)}, needed [W,p,m,D] or [W,p,m,D,D]")

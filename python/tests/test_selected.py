@@ -162,5 +162,8 @@ def test_errors():
     refused("^rows: found element type float64, needed int32 or int64", fovea.selected, q, k, v, rows + 0.5, **options)
     refused("^rows: found extent 10 in dimension 2, needed 1 or at least 37", fovea.selected, q, k, v, rows, unit=8)
     refused("^unit: found 0", fovea.selected, q, k, v, rows, unit=0)
+    wide = r"rows\[0, 0, 0, 0\] must be -1, or at least 0 and below 1, but got 2, of unit=2147483648 rows each$"
+    with pytest.raises(fovea.FoveaError, match=wide):
+        fovea.selected(q, k, v, np.full_like(rows, 2), **{**options, "unit": 2**31})
     refused("^v: found extent 30 in dimension 2, needed 37", fovea.selected, q, k, v[:, :, :30], rows, **options)
     refused(r"^local\[1\]: found extent 30 in dimension 2", fovea.selected, q, k, v, rows, **options, local=(k, v[:, :, :30]), window=3)

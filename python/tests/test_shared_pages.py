@@ -178,6 +178,7 @@ def test_errors():
         ([-2], r"^sequences: found -2 at \[0\]"),
         ([], "^sequences: found none"),
         ([[0]], r"^sequences: found int64 of shape \(1, 1\)"),
+        (np.array([0, -1]).astype(np.uint64), "^sequences: found 18446744073709551615, needed -1 or the number of a sequence"),
         ([0.5], r"^sequences: found float64 of shape \(1,\)"),
     ):
         refused(message, one.cache.fork, wrong)

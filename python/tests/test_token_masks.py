@@ -300,6 +300,7 @@ def test_lengths_of_low_rank(target):
     [
         ({"token_mask": np.ones((2, N - 1), bool)}, r"token_mask: found shape \(2, 36\), needed \(2, 37\)"),
         ({"token_mask": np.full((2, N), 2)}, "token_mask: found values other than 0 and 1"),
+        ({"token_mask": np.zeros((2, N), "V4")}, "token_mask: found values other than 0 and 1"),
         ({"lengths": [1, N + 1]}, "lengths: found 38 for batch entry 1, needed 0 to 37"),
         ({"lengths": [1.0, 2.0]}, "lengths: found element type float64, needed int32 or int64"),
         ({"lengths": [1, 2], "token_mask": np.ones((2, N), bool)}, "lengths: found token_mask as well"),

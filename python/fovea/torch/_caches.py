@@ -10,10 +10,11 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
+from .. import _arguments as check
 from .. import _caches as arrays
 from .._documented import documented
 from .._trace import trace_score
-from ._tape import refuse_gradients
+from ._tape import check_tensor, refuse_gradients
 
 __all__ = ["KVCache", "MultipoleCache", "PagedCache", "fast_multipole_decode"]
 
@@ -127,12 +128,15 @@ class MultipoleCache(arrays.MultipoleCache):
 
     @documented(arrays.MultipoleCache.__init__)
     def __init__(self, key_weights: Any, value_weights: Any, *, device: Any = None, target: str | None = None, **options: Any):
-        if device is None and target is None and len(key_weights):
+        for number, weight in enumerate(check.listed("key_weights", key_weights)):
+            check_tensor(f"key_weights[{number}]", weight)
+        if device is None and target is None and key_weights:
             device = key_weights[0].device
         super().__init__(key_weights, value_weights, **options, **_place(device, target))
 
     @staticmethod
     def _keep(name: str, array: Any, target: str) -> Any:
+        check_tensor(name, array)
         return array.detach().contiguous()
 
     @property

@@ -126,7 +126,8 @@ def dense(
     traced = NO_SCORE
     # Most calls have none, and are to cost little.
     if score is not None or admit is not None or segments is not None:
-        check_tensor("q", q)
+        for name, each in (("q", q), ("k", k)):
+            check_tensor(name, each)
         convert = partial(_captured, place=q.device)
         traced = trace_entries(score, admit, segments, q, k, lengths, query_lengths, convert=convert)
     return run(
@@ -173,6 +174,7 @@ def hca(
     return_lse: bool = False,
     target: str | None = None,
 ) -> Any:
+    check_tensor("kv", kv)
     sources = _patterns.hca_sources(q, kv, summaries, window, interval, lengths, full=_lengths_beside(q))
     with _patterns.calling(_patterns.HCA_NAMES):
         return stream(q, sources, scale=scale, sink=sink, query_lengths=query_lengths, return_lse=return_lse, target=target)
@@ -199,7 +201,7 @@ def selected(
     target: str | None = None,
 ) -> Any:
     sources = _patterns.selected_sources(q, k, v, rows, unit, stride, causal, local, window, lengths, full=_lengths_beside(q))
-    with _patterns.calling(_patterns.SELECTED_NAMES):
+    with _patterns.calling(_patterns.SELECTED_NAMES, unit):
         return stream(
             q, sources, block=block, scale=scale, sink=sink, query_lengths=query_lengths, return_lse=return_lse, target=target
         )

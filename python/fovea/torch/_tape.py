@@ -72,6 +72,8 @@ def check_tensor(name: str, value: Any) -> None:
         raise ValueError(f"{name}: found {type(value).__name__}, needed a tensor")
     if value.is_nested:
         raise ValueError(f"{name}: found a nested tensor, needed one without: varlen takes sequences of several lengths")
+    if value.is_quantized:
+        raise ValueError(f"{name}: found a quantized tensor of {value.dtype}, needed one without: dequantize() gives it")
     if value.layout is not torch.strided:
         raise ValueError(f"{name}: found a tensor of layout {value.layout}, needed torch.strided")
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor
 
+from .. import _arguments as check
 from .. import _fovea
 from .. import tree as arrays
 from .._documented import documented
@@ -63,6 +64,7 @@ def tree_build(
     target: str | None = None,
 ) -> Tree:
     check_tensor("c", c)
+    check.integer("ratio", ratio, 2)
     if levels is None:
         levels = _levels(c.shape[1], ratio)
     nodes, counts = _tree_build(c, ratio, levels, mask, lengths, target)
@@ -119,7 +121,9 @@ def _select_by_function(tree: Tree, budgets: Mapping[int, int], score: Any, targ
 
     def scores(rows: Any, level: int) -> Tensor:
         with torch.no_grad():
-            return score(tree.level(level).detach() if rows is None else rows, level).to(torch.float64)
+            found = score(tree.level(level).detach() if rows is None else rows, level)
+            check_tensor("score", found)
+            return found.to(torch.float64)
 
     if target is None:
         target = "gpu" if tree.nodes.is_cuda else "cpu"

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ... import _arguments as check
 from .._functions import conv
 from ._multihead import Multihead, Pattern
 
@@ -33,6 +34,8 @@ class ConvBasis(Pattern):
         **place: Any,
     ):
         super().__init__()
+        for name, value in (("num_basis", num_basis), ("window", window)):
+            check.integer(name, value, 1)
         self.num_basis, self.window, self.delta, self.epsilon = num_basis, window, delta, epsilon
 
     def extra_repr(self) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ... import _arguments as check
 from .._functions import dense
 from .._masks import to_log_weight
 from ._multihead import Multihead, Pattern
@@ -33,8 +34,8 @@ class Dense(Pattern):
         dtype: torch.dtype | None = None,
     ):
         super().__init__()
-        if window is not None and window < 1:
-            raise ValueError(f"window: found {window}, needed at least 1")
+        if window is not None:
+            check.integer("window", window, 1)
         self.window = window
         self.register_parameter(
             "sinks", nn.Parameter(torch.zeros(heads, device=device, dtype=dtype)) if sinks else None

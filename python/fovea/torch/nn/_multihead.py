@@ -11,6 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ... import _arguments as check
+
 
 class Pattern(nn.Module):
     """What happens between projections: q [B,H,N,D], k [B,G,M,D] and v [B,G,M,E] to [B,H,N,E].
@@ -48,11 +50,6 @@ class Inputs(NamedTuple):
     present: Tensor | None
     bias: Tensor | None
     is_batched: bool
-
-
-def _check(name: str, value: int, least: int = 1) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ValueError(f"{name}: found {value!r}, needed an integer of at least {least}")
 
 
 def _read_padding(mask: Tensor, shape: tuple[int, int]) -> Tensor:
@@ -98,7 +95,7 @@ class Multihead(nn.Module):
         super().__init__()
         num_key_heads = num_heads if num_key_heads is None else num_key_heads
         for name, value in (("embed_dim", embed_dim), ("num_heads", num_heads), ("num_key_heads", num_key_heads)):
-            _check(name, value)
+            check.integer(name, value, 1)
         if embed_dim % num_heads:
             raise ValueError(f"embed_dim: found {embed_dim}, needed a multiple of the {num_heads} heads")
         if num_heads % num_key_heads:

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ... import _arguments as check
 from .._functions import fast_multipole
 from ._multihead import Multihead, Pattern
 
@@ -53,10 +54,10 @@ class FastMultipole(Pattern):
         dtype: torch.dtype | None = None,
     ):
         super().__init__()
-        if group < 1 or rank < 1 or group % rank:
+        for name, value in (("group", group), ("rank", rank), ("max_length", max_length)):
+            check.integer(name, value, 1)
+        if group % rank:
             raise ValueError(f"rank: found {rank}, needed a divisor of the group, {group}")
-        if max_length < 1:
-            raise ValueError(f"max_length: found {max_length}, needed at least 1")
         self.group, self.rank, self.max_length, self.multiplicity = group, rank, max_length, multiplicity
         sizes = [group << level for level in range(self._levels(max_length))]
         sharing = 1 if share_heads else key_heads

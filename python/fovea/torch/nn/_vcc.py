@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ... import _arguments as check
 from .._functions import dense
 from .._tree import Tree, tree_build, tree_fetch, tree_materialize, tree_score, tree_select, tree_update
 from ._dense import Attention
@@ -163,8 +164,7 @@ class VccEncoder(nn.Module):
         for name, value, least in (
             ("num_layers", num_layers, 1), ("num_vip", num_vip, 1), ("ratio", ratio, 2), ("levels", levels, 1)
         ):  # fmt: skip
-            if value < least:
-                raise ValueError(f"{name}: found {value}, needed at least {least}")
+            check.integer(name, value, least)
         self.layers = nn.ModuleList(copy.deepcopy(encoder_layer) for _ in range(num_layers))
         self.norm, self.num_vip, self.ratio, self.levels = norm, num_vip, ratio, levels
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ... import _arguments as check
 from .._functions import codebook_update, quantize, vq
 from .._functions import commitment_loss as loss_of_keys
 from .._vq import VQState
@@ -49,8 +50,7 @@ class VectorQuantized(Pattern):
     ):
         super().__init__()
         for name, value, least in (("num_codes", num_codes, 1), ("block", block, 1), ("memory", memory, 0)):
-            if value < least:
-                raise ValueError(f"{name}: found {value}, needed at least {least}")
+            check.integer(name, value, least)
         if not 0 <= rate <= 1:
             raise ValueError(f"rate: found {rate}, needed a number of [0,1]")
         self.num_codes, self.block, self.memory = num_codes, block, memory

@@ -100,6 +100,18 @@ def test_frequencies_of_graphs_are_lists(make):
     assert torch.equal(torch.compile(turn, backend="aot_eager")(x, make(table)), expected)
 
 
+def test_what_makes_trees_and_caches():
+    c, w = torch.randn(1, 16, 3), [torch.randn(1, 2, 4 << level, 8) for level in range(2)]
+    with pytest.raises(ValueError, match="^ratio: found '2', needed an integer of at least 2$"):
+        fovea.torch.tree_build(c, ratio="2")
+    tree = fovea.torch.tree_build(c)
+    with pytest.raises(ValueError, match="^score: found int, needed a tensor$"):
+        fovea.torch.tree_select(tree, {4: 1}, score=lambda rows, level: 1)
+    for name, given in (("key", ([w[0], w[1].numpy()], w)), ("value", (w, [w[0], w[1].numpy()]))):
+        with pytest.raises(ValueError, match=rf"^{name}_weights\[1\]: found ndarray, needed a tensor$"):
+            fovea.torch.MultipoleCache(*given, group=4, heads=1)
+
+
 def test_layouts_and_types_that_kernels_do_not_read():
     q = torch.randn(2, 4, 5, 8)
     wrong = {
@@ -108,6 +120,7 @@ def test_layouts_and_types_that_kernels_do_not_read():
         "a nested tensor, needed one without: varlen takes": torch.nested.nested_tensor(
             [torch.randn(5, 4, 8), torch.randn(7, 4, 8)], layout=torch.jagged
         ).transpose(1, 2),
+        "a quantized tensor of torch.qint8, needed one without": torch.quantize_per_tensor(q, 0.1, 0, torch.qint8),
         "element type complex64, needed bfloat16": q.to(torch.complex64),
     }  # fmt: skip
     for text, tensor in wrong.items():
@@ -115,3 +128,5 @@ def test_layouts_and_types_that_kernels_do_not_read():
             fovea.torch.dense(tensor, q, q)
         with pytest.raises(ValueError, match=f"^k: found {text}"):
             fovea.torch.dense(q, tensor, q)
+        with pytest.raises(ValueError, match=f"^kv: found {text}"):
+            fovea.torch.hca(q, tensor, q, interval=1)

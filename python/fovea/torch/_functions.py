@@ -13,12 +13,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from .. import _arguments as check
 from .. import _conv, _low_rank, _patterns, _pool, _quantize, _rope, ops
 from .. import _paged as _pages
 from .. import _stream as _lists
 from .. import _varlen as _packed
 from .. import _vq as arrays_vq
 from .._conv import SlidingGroup, sliding_group
+from .._declarations import FUNCTIONS
 from .._documented import documented
 from .._entries import AdmitFunction, trace_entries
 from .._kept_traces import FOLLOWED
@@ -27,6 +29,7 @@ from .._rope import rope_frequencies
 from .._stream import Source, SourceArrays, pass_call
 from .._trace import NO_SCORE, ScoreFunction
 from .._weights import hierarchical_weights, key_weights_from_conv1d
+from ._operator import NO_COUNT, OPTIONAL_COUNTS
 from ._tape import check_tensor, make_call, refuse_gradients
 from ._vq import StraightThrough, VQState
 
@@ -135,8 +138,21 @@ def dense(
     )
 
 
+#: Where they are behind q.
+_COUNTS = [(at, each.name) for at, each in enumerate(FUNCTIONS["stream"].values[1:]) if each.kind == OPTIONAL_COUNTS]
 _stream = make_call("stream")
 _stream_out = make_call("stream", is_first=True)
+
+
+def _count(name: str, value: Any) -> Any:
+    """One of `OPTIONAL_COUNTS`."""
+    if value is None:
+        return NO_COUNT
+    if isinstance(value, bool) or not isinstance(value, (int, torch.SymInt)):
+        value = check.integer(name, value, 0)
+    if value < 0:
+        raise ValueError(f"{name}: found {value}, needed an integer of at least 0")
+    return value
 
 
 @documented(_lists.stream)
@@ -156,7 +172,10 @@ def stream(
     check_tensor("q", q)
     arrays = SourceArrays(term=_extend, captured=partial(_captured, place=q.device))
     run = _stream if return_lse else _stream_out
-    return run(q, *pass_call(q, sources, arrays, block, scale, _extend(sink, 2), query_lengths, score, admit), target)
+    passed = list(pass_call(q, sources, arrays, block, scale, _extend(sink, 2), query_lengths, score, admit))
+    for at, name in _COUNTS:
+        passed[at] = [_count(f"sources[{index}].{name}", value) for index, value in enumerate(passed[at])]
+    return run(q, *passed, target)
 
 
 @documented(_patterns.hca)

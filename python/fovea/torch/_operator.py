@@ -26,6 +26,10 @@ from ._vq import sum_type
 
 TARGET = Argument("target", "str?", None)
 
+#: Lists in which None and numbers are mixed have no form in files of torch.export: operators take this for None.
+OPTIONAL_COUNTS, NO_COUNT = "SymInt?[]", -1
+_SCHEMAS = {OPTIONAL_COUNTS: "SymInt[]"}
+
 
 def is_differentiated(name: str) -> bool:
     """Whether the compiler makes the gradient of a function, which reads and writes contiguous tensors on GPUs."""
@@ -71,7 +75,7 @@ def with_rows(run: Callable[..., Any]) -> Callable[..., Any]:
 def _define(
     name: str, arguments: Sequence[Argument], returns: str, run: Callable[..., Any], fake: Callable[..., Any]
 ) -> Any:
-    schema = ", ".join(f"{each.kind} {each.name}" for each in (*arguments, TARGET) if each.kind)
+    schema = ", ".join(f"{_SCHEMAS.get(each.kind, each.kind)} {each.name}" for each in (*arguments, TARGET) if each.kind)
     full = f"fovea::{name}"
     torch.library.define(full, f"({schema}) -> {returns}", tags=(torch.Tag.pt2_compliant_tag,))
     torch.library.impl(full, "cpu", run)
@@ -113,6 +117,8 @@ def pass_on(arguments: Sequence[Argument], values: Iterable[Any], *, asks: bool)
             value = np.array(value, np.float64)
         elif each.kind == "int[]":
             value = dict(zip(value[::2], value[1::2]))
+        elif each.kind == OPTIONAL_COUNTS:
+            value = [None if count == NO_COUNT else count for count in value]
         found.append(value)
     return found
 
@@ -128,7 +134,7 @@ def _compiled(
     given = [each for each in arguments if each.kind]
     # As a rule, what is passed on is what is given, and flags behind that.
     is_same = all(one is other for one, other in zip(arguments, given)) and not any(
-        each.kind.startswith(("float[]", "int[]")) for each in arguments
+        each.kind.startswith(("float[]", "int[]", OPTIONAL_COUNTS)) for each in arguments
     )
     flags = [asks] * (len(arguments) - len(given))
 

@@ -106,7 +106,7 @@ def test_what_makes_trees_and_caches():
         fovea.torch.tree_build(c, ratio="2")
     tree = fovea.torch.tree_build(c)
     with pytest.raises(ValueError, match="^score: found int, needed a tensor$"):
-        fovea.torch.tree_select(tree, {4: 1}, score=lambda rows, level: 1)
+        fovea.torch.tree_select(tree, {4: 1, 3: 1}, score=lambda rows, level: 1)
     for name, given in (("key", ([w[0], w[1].numpy()], w)), ("value", (w, [w[0], w[1].numpy()]))):
         with pytest.raises(ValueError, match=rf"^{name}_weights\[1\]: found ndarray, needed a tensor$"):
             fovea.torch.MultipoleCache(*given, group=4, heads=1)

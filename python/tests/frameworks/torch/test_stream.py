@@ -186,6 +186,9 @@ def test_pages():
     torch.compiler.reset()
     compiled = torch.compile(lambda *given: pages(fovea.torch, *given), fullgraph=True, dynamic=True, backend="aot_eager")
     assert torch.equal(compiled(q, k, v, table, lengths), found)
+    for window in (-1, True, "5"):
+        with pytest.raises(ValueError, match=rf"^sources\[0\].window: found {window!r}, needed an integer of at least 0$"):
+            fovea.torch.stream(q, [fovea.torch.Source(k, v, window=window)])
     with pytest.raises(fovea.FoveaError, match=r"rows of source 0\[0, 0, 0, 0\] must be -1, or at least 0 and below 5, but got 5"):
         pages(fovea.torch, q, k, v, table + 2, lengths)
     with pytest.raises(ValueError, match=r"^sources\[0\].lengths: found 25 for batch entry 1, needed 0 to 24"):

@@ -46,7 +46,7 @@ class VQState(NamedTuple):
 
     @documented(arrays.VQState.save)
     def save(self, path: Any) -> None:
-        parts = tuple(part.detach().cpu() for part in self[:_PARTS])
+        parts = tuple(part.detach().cpu() for part in self[:COMPILED_PARTS])
         _fovea.save_vq_state(parts, os.fsdecode(path), "cpu")
 
     @staticmethod
@@ -88,11 +88,11 @@ class StraightThrough(torch.autograd.Function):
 
 
 #: Those of the compiled functions.
-_PARTS = 5
+COMPILED_PARTS = 5
 
 
 def compiled_state(state: Any) -> Any:
-    return None if state is None else tuple(state[:_PARTS])
+    return None if state is None else tuple(state[:COMPILED_PARTS])
 
 
 def sum_type(type: torch.dtype) -> torch.dtype:

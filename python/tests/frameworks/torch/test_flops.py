@@ -76,6 +76,13 @@ def test_as_kernels_count(case):
         assert count(lambda: case(**fakes))[0] == found
 
 
+def test_tokens_of_vq():
+    """Of the codewords, and of the tokens that are kept."""
+    q, k, v, codebook = torch.randn(2, 4, 1, 8), torch.zeros(2, 2, 1, dtype=torch.int32), torch.randn(2, 2, 1, 5), torch.randn(1, 6, 8)
+    found, _ = count(lambda: fovea.torch.vq_decode(q, k, v, codebook, block=4))
+    assert found == {"vq_decode": 2 * 2 * 4 * (8 * 6 + 5 * (6 + 8))}
+
+
 def test_modules():
     model = torch.nn.ModuleDict({"near": fovea.torch.nn.Attention(16, 2, batch_first=True)})
     x = torch.randn(1, 6, 16)

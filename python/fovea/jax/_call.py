@@ -85,7 +85,10 @@ def _decode(pattern: Any, operands: Iterator[Any]) -> Any:
 
 def make_constant(array: np.ndarray) -> jax.Array:
     """What JAX holds in a narrower type, unless told otherwise, must fit it."""
-    converted = jnp.asarray(array)
+    try:
+        converted = jnp.asarray(array.astype(array.dtype.newbyteorder("="), copy=False))
+    except TypeError:
+        raise ValueError(f"found element type {array.dtype}, needed one that JAX has") from None
     if array.dtype.kind in "iu" and not np.array_equal(array, array.astype(converted.dtype)):
         raise ValueError(f"found integers of {array.dtype} that {converted.dtype} cannot hold")
     return converted

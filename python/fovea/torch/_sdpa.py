@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 from torch.nn import attention
 
+from .. import _arguments as check
 from .. import _fovea
 from ._fallbacks import record_fallback
 from ._functions import dense
@@ -235,6 +236,7 @@ def sdpa(*, enable: bool | None = None) -> Any:
     """
     if enable is None:
         return _active()
+    check.flags(enable=enable)
     is_active = attention.current_flash_attention_impl() == _NAME
     if enable and not is_active:
         attention.activate_flash_attention_impl(_NAME)

@@ -461,6 +461,16 @@ def test_keys_of_random_numbers_are_no_numbers():
                 call(**given)
 
 
+def test_types_of_numpy_that_jax_lacks():
+    x = random("float32", 1, 1, 4, 4)
+    for kind in (object, "U8", "M8[s]", np.longdouble, "V4"):
+        wrong = x.astype(np.int64).astype(kind) if kind == "M8[s]" else x.astype(kind) if kind != "V4" else np.zeros(x.shape, kind)
+        with pytest.raises(ValueError, match="^k: found element type "):
+            fovea.jax.dense(x, wrong, x)
+    swapped = x.astype(x.dtype.newbyteorder())
+    assert np.array_equal(fovea.jax.dense(x, swapped, x), fovea.jax.dense(x, x, x))
+
+
 @pytest.mark.parametrize("function", ["dense", "vq", "fast_multipole", "quantize"])
 def test_no_tracers_are_kept(function):
     case = next(each for each in CASES.values() if each.function == function)

@@ -207,6 +207,8 @@ def test_is_removed(served):
     assert served["forward"] == 3
     fovea.torch.sdpa(enable=False)
     fovea.torch.sdpa(enable=False)
+    with pytest.raises(ValueError, match="^enable: found 'False', needed True or False$"):
+        fovea.torch.sdpa(enable="False")
     assert torch.nn.attention.current_flash_attention_impl() is None
     after = run(tensors)
     assert served["forward"] == 3

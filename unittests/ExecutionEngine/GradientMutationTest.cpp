@@ -13,13 +13,13 @@ using namespace fovea::test;
 /// Single rows for queries, some of them twice: so many that the places of
 /// tiles are taken again, a whole tile that nobody reads, and one whose first
 /// entry names nothing.
-static std::string makeSingleRows() {
+static std::string makeSingleRows(int64_t block) {
   std::string lists[2];
-  for (int64_t block : {0, 1})
+  for (int64_t number : {0, 1})
     for (int64_t entry = 0; entry < 400; ++entry) {
       bool isNamed = entry < 64 || (entry >= 128 && entry != 256);
-      int64_t row = isNamed ? (entry * (block ? 37 : 101) + 5) % 200 : -1;
-      lists[block] += (entry ? ", " : "") + std::to_string(row);
+      int64_t row = isNamed ? (entry * (number ? 37 : 101) + 5) % 200 : -1;
+      lists[number] += (entry ? ", " : "") + std::to_string(row);
     }
   return R"(
 !n = tensor<1x1x2x400xi32>
@@ -33,7 +33,8 @@ func.func @gradients(%q: !q, %k: !k, %v: !k, %o: !q, %l: !l, %d: !q)
       source(%k, %v : !k, !k) rows(%chosen : !n) unit = 1
           ranges [affine_map<(b)[rows, n] -> (0, rows - 9)>] mask <causal>
       forward(%o, %l : !q, !l) gradient(%d : !q)
-      outs(%iq, %ik, %ik : !q, !k, !k) {block = 128 : i64, scale = 0.125 : f64}
+      outs(%iq, %ik, %ik : !q, !k, !k) {block = )" +
+         std::to_string(block) + R"( : i64, scale = 0.125 : f64}
       -> !q, !k, !k
   return %r#0, %r#1, %r#2 : !q, !k, !k
 })";
@@ -366,7 +367,7 @@ TEST_P(GradientsSM90a, EveryInstructionOfListGradientsIsMissed) {
 }
 
 TEST_P(GradientsSM90a, EveryInstructionOfListedRowsIsMissed) {
-  std::string text = makeSingleRows();
+  std::string text = makeSingleRows(/*block=*/128);
   example = {130, 200, 1, true, text.c_str()};
   // Not all queries read it.
   spoiledKeys = {100};
@@ -381,7 +382,7 @@ TEST_P(GradientsSM90a, EveryInstructionOfListedRowsIsMissed) {
 
 /// Parts of gradients of rows from the queries of each list, and their sums.
 TEST_P(GradientsSM90a, EveryInstructionOfRowsOfListsIsMissed) {
-  std::string text = makeSingleRows();
+  std::string text = makeSingleRows(/*block=*/128);
   example = {130, 200, 3, true, text.c_str()};
   // Not all queries read it, and one that does not read all rows.
   spoiledKeys = {100};
@@ -399,6 +400,29 @@ TEST_P(GradientsSM90a, EveryInstructionOfRowsOfListsIsMissed) {
     kernelName = kernel;
     expectMissed("barrier.cta");
   }
+}
+
+/// The same where the rows of tiles are heads of one query.
+TEST_P(GradientsSM90a, EveryInstructionOfListsOfHeadsIsMissed) {
+  std::string text = makeSingleRows(/*block=*/1);
+  // So many heads that the places of tiles are taken again.
+  example = {2, 200, 384, true, text.c_str()};
+  // Nobody reads it, nor does the query read all rows of its list.
+  spoiledKeys = {195};
+  spoiledGradients = {0};
+  kernelName = "_kernel_7";
+  expectMissed("cp.async");
+  // The last one is behind what takes out rows that some queries read: here a
+  // row that its query does not read is not copied.
+  expectMissed("fence.proxy", {0, 2});
+  kernelName = "_kernel_8";
+  expectMissed("barrier.cta");
+  expectMissed("mbarrier.init.shared");
+  expectMissed("mbarrier.try_wait");
+  expectMissed("mbarrier.arrive");
+  expectMissed("cp.async");
+  // That mbarriers are there another fence says, too.
+  expectMissed("fence.proxy", {0});
 }
 
 /// Which part of the queries a block has, and what adds the parts up. No place

@@ -105,7 +105,8 @@ static bool isForTensorMap(Operation *op) {
 static bool hasTensorMap(Value buffer) {
   return llvm::any_of(buffer.getUsers(), [](Operation *user) {
     return isForTensorMap(user) ||
-           (isa<memref::CastOp>(user) && hasTensorMap(user->getResult(0)));
+           (isa<memref::CastOp, memref::TransposeOp>(user) &&
+            hasTensorMap(user->getResult(0)));
   });
 }
 

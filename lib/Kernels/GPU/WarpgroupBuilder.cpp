@@ -43,19 +43,22 @@ bool fovea::attn::fitsGradientBoxes(Value memref, FloatType type) {
 }
 
 Value fovea::attn::createBoxMap(OpBuilder &host, Location loc, Value tensor,
-                                int64_t rows) {
+                                int64_t rows, int64_t places) {
   MemRefType type = getMemRefType(tensor);
   MLIRContext *context = host.getContext();
   int64_t rank = type.getRank();
   int64_t columns = kBoxBytes * 8 / type.getElementTypeBitWidth();
   SmallVector<int64_t> extents(rank, 1);
+  if (places > 1)
+    extents[rank - 3] = places;
   extents[rank - 2] = rows;
   extents[rank - 1] = columns;
   SmallVector<Value> box;
   for (int64_t extent : extents)
     box.push_back(arith::ConstantIndexOp::create(host, loc, extent));
   auto boxType = MemRefType::get(
-      {rows, columns}, type.getElementType(), MemRefLayoutAttrInterface(),
+      {places * rows, columns}, type.getElementType(),
+      MemRefLayoutAttrInterface(),
       gpu::AddressSpaceAttr::get(context, gpu::AddressSpace::Workgroup));
   auto mapType = nvgpu::TensorMapDescriptorType::get(
       context, boxType, nvgpu::TensorMapSwizzleKind::SWIZZLE_128B,

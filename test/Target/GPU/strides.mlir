@@ -44,6 +44,12 @@
 //  HOST-NOT: fovea_rt_gpu_launch
 //  HOST-NOT: fovea_rt_gpu_copy
 //      HOST: llvm.call @fovea_rt_gpu_end(
+// So are boxes of heads of one query, of a view in which both are exchanged.
+// HOST-LABEL: llvm.func @heads(
+//  HOST-DAG: %[[BOXES:.*]] = llvm.mlir.constant(5 : i32)
+//  HOST-NOT: fovea_rt_gpu_copy
+//  HOST-COUNT-2: llvm.call @fovea_rt_gpu_map_rows({{.*}}, %[[BOXES]])
+//      HOST: llvm.call @fovea_rt_gpu_encode_tensor_map(
 
 #rows = strided<[?, ?, ?, 1]>
 !q = tensor<1x8x?x64xf16>
@@ -71,4 +77,17 @@ func.func @backward(%d: !q {bufferization.buffer_layout = #rows}, %q: !q {buffer
   bufferization.materialize_in_destination %r#1 in restrict writable %d_k : (!k, !keys) -> ()
   bufferization.materialize_in_destination %r#2 in restrict writable %d_v : (!k, !keys) -> ()
   return
+}
+
+!heads = tensor<1x64x?x64xf16>
+!one = tensor<1x1x?x64xf16>
+!lists = tensor<1x1x?x256xi32>
+
+func.func @heads(%q: !heads {bufferization.buffer_layout = #rows}, %d: !heads {bufferization.buffer_layout = #rows}, %k: !one,
+                 %lists: !lists, %out: !heads, %lse: tensor<1x64x?xf32>, %d_q: !heads, %d_k: !one, %d_v: !one) -> (!heads, !one, !one) {
+  %r:3 = attn.stream_backward query(%q : !heads)
+      source(%k, %k : !one, !one) rows(%lists : !lists) unit = 1 ranges [affine_map<(b)[rows, n] -> (0, rows)>]
+      forward(%out, %lse : !heads, tensor<1x64x?xf32>) gradient(%d : !heads) outs(%d_q, %d_k, %d_v : !heads, !one, !one)
+      {block = 1 : i64, scale = 0.125 : f64} -> !heads, !one, !one
+  return %r#0, %r#1, %r#2 : !heads, !one, !one
 }

@@ -46,10 +46,10 @@ constexpr WarpgroupRegisters kRegistersOfThree = {24, 160};
 /// Bytes of `rows` rows of narrow numbers in boxes.
 int64_t getBoxedBytes(int64_t rows, int64_t columns);
 
-/// The map of a tensor for boxes of `rows` rows of its last two axes, a pointer
-/// that copies in kernels take.
+/// The map of a tensor for boxes of `rows` rows of its last two axes, at
+/// `places` of the axis before, a pointer that copies in kernels take.
 mlir::Value createBoxMap(mlir::OpBuilder &host, mlir::Location loc,
-                         mlir::Value tensor, int64_t rows);
+                         mlir::Value tensor, int64_t rows, int64_t places = 1);
 
 class WarpgroupBuilder {
 public:

@@ -46,20 +46,25 @@ enum BlockNumber {
 /// few columns leave registers for a third, without which the latency of their
 /// short products shows; sums for keys and for values together do not.
 static int64_t getNumConsumers(StreamBackwardOp op, const StreamSource &source,
-                               bool ofRows, const GatheredRows *gathered) {
+                               bool ofRows, int64_t tileHeads,
+                               const GatheredRows *gathered) {
   constexpr int64_t kMostColumns = 64;
   int64_t columns = std::max(getWidth(source.keys), getWidth(source.values));
   bool isScattered = source.rowList && !namesTiles(source);
   int64_t most = !ofRows && !isScattered && columns <= kMostColumns ? 3 : 2;
+  bool hasListRows = ofRows && isScattered;
   // What a block of threads has, the same lists name or are for, or it is of
   // one stretch.
-  int64_t together = ofRows ? source.attr.getUnit() : op.getBlock();
-  if (gathered)
-    together =
-        ofRows ? gathered->getLayout().slots : gathered->getLayout().queries;
-  bool hasListRows = ofRows && isScattered;
+  auto areTogether = [&](int64_t rows) {
+    if (!ofRows && !gathered)
+      return fillsTiles(op, tileHeads, rows);
+    int64_t together = !gathered ? source.attr.getUnit()
+                       : ofRows  ? gathered->getLayout().slots
+                                 : gathered->getLayout().queries;
+    return together % rows == 0;
+  };
   while ((source.rowList || gathered) && !hasListRows &&
-         together % (most * kWarpgroupRows) != 0)
+         !areTogether(most * kWarpgroupRows))
     --most;
   Value own = ofRows ? source.keys : op.getQuery();
   int64_t rows = getMemRefType(own).getDimSize(2);
@@ -67,6 +72,8 @@ static int64_t getNumConsumers(StreamBackwardOp op, const StreamSource &source,
     rows = getMemRefType(source.rowList).getDimSize(3);
   if (ShapedType::isDynamic(rows))
     return most;
+  if (!ofRows)
+    rows *= tileHeads;
   if (hasListRows)
     rows *= source.attr.getUnit();
   int64_t groups = llvm::divideCeil(rows, kWarpgroupRows);
@@ -94,8 +101,9 @@ GradientBlock::GradientBlock(RowBuilder &host, StreamBackwardOp op,
                              const GatheredRows *gathered,
                              const GatheredRows *joined)
     : host(host), op(op), source(source), ofRows(ofRows),
-      numConsumers(
-          getNumConsumers(op, source, ofRows, joined ? joined : gathered)),
+      tileHeads(getTileHeads(op, source)),
+      numConsumers(getNumConsumers(op, source, ofRows, tileHeads,
+                                   joined ? joined : gathered)),
       ownRows(numConsumers * kWarpgroupRows),
       numParts(gathered ? 1 : getNumParts(op, source, ofRows)),
       k(op.getLoc(), host, (numConsumers + 1) * kWarpgroupSize), w(k),
@@ -144,9 +152,9 @@ void GradientBlock::begin() {
           numbersPlace = place(NumBlockNumbers * 4);
   Value own = ofRows ? source.keys : op.getQuery();
   Value batches = host.extent(op.getQuery(), 0),
-        heads = host.extent(op.getQuery(), 1),
-        keyHeads = host.extent(source.keys, 1),
-        blocks = host.ceilDiv(host.extent(own, 2), ownRows);
+        heads = host.div(host.extent(op.getQuery(), 1), host.index(tileHeads)),
+        keyHeads = host.extent(source.keys, 1), blocks = host.extent(own, 2);
+  blocks = host.ceilDiv(ofRows ? blocks : host.mul(blocks, tileHeads), ownRows);
   // Without heads there are no key heads to divide by.
   Value headsOfKey = host.max(host.div(heads, host.max(keyHeads, 1)), 1);
   Values extents = {batches, ofRows ? keyHeads : heads, blocks,
@@ -154,7 +162,7 @@ void GradientBlock::begin() {
   Value headsOfOwn = headsOfKey;
   if (passes) {
     blocks = host.ceilDiv(passes->getListRows(), ownRows);
-    headsOfOwn = passes->getHeadsOfList();
+    headsOfOwn = host.div(passes->getHeadsOfList(), host.index(tileHeads));
     extents = {batches, passes->getListHeads(), blocks, passes->getNumLists()};
     // The rows of a list one after the other, whose queries are the same.
     std::swap(extents[2], extents[3]);
@@ -446,11 +454,10 @@ Value GradientBlock::isMinusInfinity(Value number) {
 
 Value GradientBlock::readsByRange(const Tile &tile, Value query, Value row) {
   // Of a tile, or of a warpgroup.
-  Value firstQuery = ofRows
-                         ? tile.firstRow
-                         : k.add(firstOwn, k.mul(getGroup(), kWarpgroupRows));
+  Value first = ofRows ? tile.firstRow
+                       : k.add(firstOwn, k.mul(getGroup(), kWarpgroupRows));
   GradientRanges::Span block = ranges->getRowsOfBlock(
-      tile.range, ranges->getBlock(k.toIndex(firstQuery)));
+      tile.range, ranges->getBlock(k.toIndex(getQuery(first))));
   GradientRanges::Span admitted = ranges->getAdmitted(k.toIndex(query));
   Value begin = k.toI32(k.max(block.begin, admitted.begin));
   Value end = k.toI32(k.min(block.end, admitted.end));
@@ -460,7 +467,8 @@ Value GradientBlock::readsByRange(const Tile &tile, Value query, Value row) {
 
 Value GradientBlock::reads(const Tile &tile, int64_t half, Value offset) {
   Value ownRow = getOwnRow(half), other = k.add(tile.firstRow, offset);
-  Value query = ofRows ? other : ownRow, row = ofRows ? ownRow : other;
+  Value query = getQuery(ofRows ? other : ownRow),
+        row = ofRows ? ownRow : other;
   Value isRead;
   if (gathered) {
     Value slot =

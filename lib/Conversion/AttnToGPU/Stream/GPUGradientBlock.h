@@ -159,6 +159,19 @@ protected:
   /// `offset` of a tile belong together.
   Value reads(const Tile &tile, int64_t half, Value offset);
 
+  // Rows of tiles of queries (see getTileHeads). `head` is the number of all
+  // heads that have rows in a tile.
+  Value getQuery(Value row) { return k.div(row, tileHeads); }
+  Value getFirstHead(Value head) { return k.mul(head, tileHeads); }
+  Value getHeadOfRow(Value head, Value row) {
+    return k.add(getFirstHead(head), k.rem(row, tileHeads));
+  }
+  Value countRows(Value queries) { return k.mul(queries, tileHeads); }
+  /// How many queries tiles of so many rows have rows of.
+  int64_t countQueries(int64_t rows) const {
+    return std::max<int64_t>(rows / tileHeads, 1);
+  }
+
   /// One of the two rows of the thread, of 32 bits.
   Value getOwnRow(int64_t half) {
     Value inGroup = k.add(k.mul(k.warp(), kWarpRows), k.div(k.lane(), 4));
@@ -187,6 +200,7 @@ protected:
   StreamBackwardOp op;
   StreamSource source;
   bool ofRows;
+  int64_t tileHeads;
   int64_t numConsumers, ownRows, sharedBytes = 0;
   int64_t numStages = 0; // of tiles that pass
   /// Blocks of threads that have the same rows, and sums of their own for a

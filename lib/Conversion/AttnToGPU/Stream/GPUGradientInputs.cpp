@@ -8,6 +8,7 @@
 
 #include "GPUGradientBlock.h"
 #include "GPUGradientWarpgroups.h"
+#include "GPUListBackward.h"
 #include "fovea/Kernels/GPU/GPULaunch.h"
 #include "fovea/Kernels/GPU/RowAlignment.h"
 #include "fovea/Kernels/SoftmaxAlgebra.h"
@@ -30,6 +31,27 @@ bool fovea::attn::namesTiles(const StreamSource &source) {
          !source.attr.getHasListedPositions();
 }
 
+bool fovea::attn::fillsTiles(StreamBackwardOp op, int64_t tileHeads,
+                             int64_t rows) {
+  // Boxes are of whole queries, or of one.
+  bool hasBoxes = tileHeads % rows == 0 || rows % tileHeads == 0;
+  return hasBoxes && op.getBlock() * tileHeads % rows == 0;
+}
+
+int64_t fovea::attn::getTileHeads(StreamBackwardOp op,
+                                  const StreamSource &source) {
+  if (fillsTiles(op, 1, kTile))
+    return 1;
+  int64_t heads = getMemRefType(op.getQuery()).getDimSize(1);
+  int64_t keyHeads = getMemRefType(source.keys).getDimSize(1);
+  if (!source.rowList || !ListGradientTile::canShareHeads(op, source) ||
+      ShapedType::isDynamic(heads) || ShapedType::isDynamic(keyHeads) ||
+      keyHeads == 0 || heads < keyHeads)
+    return 0;
+  int64_t tileHeads = heads / keyHeads;
+  return fillsTiles(op, tileHeads, kTile) ? tileHeads : 0;
+}
+
 bool fovea::attn::canUseWarpgroups(StreamBackwardOp op,
                                    const StreamSource &source, bool ofRows) {
   FloatType type = getProductType(op);
@@ -41,11 +63,16 @@ bool fovea::attn::canUseWarpgroups(StreamBackwardOp op,
   if (source.rowList && source.bias)
     return false;
   // The queries of a warpgroup have one block.
-  if (op.getBlock() % kWarpgroupRows != 0)
+  int64_t tileHeads = getTileHeads(op, source);
+  if (tileHeads == 0)
+    return false;
+  // Squares say which terms to look at, tile by tile of the queries of a head.
+  if (tileHeads > 1 && source.logWeight && namesTiles(source))
     return false;
   // A few queries would leave most of a warpgroup idle.
   int64_t queries = getMemRefType(op.getQuery()).getDimSize(2);
-  if (!ShapedType::isDynamic(queries) && queries <= kWarpgroupRows / 2)
+  if (!ShapedType::isDynamic(queries) &&
+      queries * tileHeads <= kWarpgroupRows / 2)
     return false;
   auto hasBoxes = [&](Value operand) {
     return fitsGradientBoxes(operand, type);
@@ -84,22 +111,26 @@ StreamSource fovea::attn::emitNarrowSource(RowBuilder &b, StreamBackwardOp op,
 static constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 Value fovea::attn::emitQueryStatistics(RowBuilder &b, StreamBackwardOp op,
-                                       Value deltas) {
+                                       Value deltas, int64_t tileHeads) {
   Value lse = op.getLse();
-  Value batches = b.extent(lse, 0), heads = b.extent(lse, 1),
+  Value batches = b.extent(lse, 0),
+        heads = b.div(b.extent(lse, 1), b.index(tileHeads)),
         numQueries = b.extent(lse, 2);
-  Value tiles = b.ceilDiv(numQueries, kTile);
+  Value tiles = b.ceilDiv(b.mul(numQueries, tileHeads), kTile);
   Value statistics =
       b.allocate({batches, heads, tiles}, {GradientBlock::kStatistics, kTile},
                  b.getF32Type());
   Value extents[] = {batches, heads, b.mul(tiles, kTile)};
   parallelLoop(b, extents, [&](ValueRange at) {
-    Value query = b.min(at[2], b.sub(numQueries, b.index(1)));
-    Value from[] = {at[0], at[1], query};
+    Value query = b.div(at[2], tileHeads);
+    Value isQuery = b.less(query, numQueries);
+    query = b.min(query, b.sub(numQueries, b.index(1)));
+    Value head = b.add(b.mul(at[1], tileHeads), b.rem(at[2], tileHeads));
+    Value from[] = {at[0], head, query};
     Value sum = b.loadScalar(lse, from);
     Value readsSome = arith::CmpFOp::create(b, arith::CmpFPredicate::UNE, sum,
                                             b.scalar(-kInfinity));
-    Value exists = b.both(b.less(at[2], numQueries), readsSome);
+    Value exists = b.both(isQuery, readsSome);
     Value shift = b.select(exists, b.fmul(sum, b.scalar(-softmax::kLog2E)),
                            b.scalar(-kInfinity));
     Value delta = b.select(exists, b.loadScalar(deltas, from), b.scalar(0.0));

@@ -57,6 +57,7 @@ private:
   /// Both operands of what a block has, or of what passes: keys and values, or
   /// queries and gradients of their output.
   struct Operands {
+    bool areRows;
     Value memrefs[2], maps[2];
     int64_t columns[2];
     int64_t places[2] = {0, 0}; // in shared memory

@@ -21,6 +21,9 @@
 // other, which all of its threads copy, and the queries of the list pass. What
 // it sums are parts of gradients (GPUListPasses.cpp).
 //
+// Where lists are for few queries, the rows of tiles of queries are heads that
+// share a list (getTileHeads).
+//
 //===----------------------------------------------------------------------===//
 
 #include "GPUGradientBlock.h"
@@ -40,13 +43,13 @@ using Span = GradientRanges::Span;
 Value GradientBlock::addListed(Tile tile, const Span &read, const Span &common,
                                Value number,
                                function_ref<void(const Tile &)> body) {
-  Value first = k.toIndex(tile.firstRow), all = ranges->getNumQueries();
+  Value first = k.toIndex(tile.firstRow), own = k.toIndex(firstOwn),
+        all = ranges->getNumQueries();
   Span rows = {first, k.add(first, kTile)};
-  Value query = k.toIndex(firstOwn), behind = k.add(query, 1);
+  Value query = getQuery(ofRows ? first : own), behind = k.add(query, 1);
   if (ofRows) {
-    rows = {query, k.min(k.add(query, ownRows), ranges->getLength().rows)};
-    query = first;
-    behind = k.add(first, kTile);
+    rows = {own, k.min(k.add(own, ownRows), ranges->getLength().rows)};
+    behind = k.add(query, countQueries(kTile));
   }
   Value isRead =
       k.both(k.less(query, all), k.both(k.less(read.begin, rows.end),
@@ -65,13 +68,13 @@ Value GradientBlock::addListed(Tile tile, const Span &read, const Span &common,
 /// Of queries: the rows of the entries of their list.
 Value GradientBlock::forListedRows(Value number,
                                    function_ref<void(const Tile &)> body) {
-  Value first = k.toIndex(firstOwn), zero = k.index(0);
-  Value list =
-      getListOf(k, op, source.rowList, batch, head, ranges->getBlock(first));
-  int64_t unit = source.attr.getUnit();
+  Value first = getQuery(k.toIndex(firstOwn)), zero = k.index(0);
+  Value list = getListOf(k, op, source.rowList, batch, getFirstHead(head),
+                         ranges->getBlock(first));
+  int64_t unit = source.attr.getUnit(), count = countQueries(ownRows);
   auto forRange = [&](Value range, ValueRange number) -> Values {
-    Span read = ranges->getRowsOfTile(range, first, ownRows);
-    Span common = ranges->getCommonRows(range, first, ownRows);
+    Span read = ranges->getRowsOfTile(range, first, count);
+    Span common = ranges->getCommonRows(range, first, count);
     auto forEntry = [&](Value entry, ValueRange number) -> Values {
       Value named = k.loadIndex(list, entry);
       Value begin = k.mul(named, unit);
@@ -94,28 +97,29 @@ Value GradientBlock::forListedRows(Value number,
 Value GradientBlock::forListedQueries(Value head, Value number,
                                       function_ref<void(const Tile &)> body) {
   int64_t size = op.getBlock();
+  Value firstOfHead = getFirstHead(k.toIndex(head));
   auto forRange = [&](Value range, ValueRange number) -> Values {
     auto forQuery = [&](Value query, ValueRange number) -> Values {
       Tile tile;
       tile.head = head;
       tile.range = k.toIndex(range);
       tile.firstRow = query;
-      query = k.toIndex(query);
-      return {addListed(tile, ranges->getRowsOfTile(tile.range, query, kTile),
-                        ranges->getCommonRows(tile.range, query, kTile),
+      query = getQuery(k.toIndex(query));
+      int64_t count = countQueries(kTile);
+      return {addListed(tile, ranges->getRowsOfTile(tile.range, query, count),
+                        ranges->getCommonRows(tile.range, query, count),
                         number[0], body)};
     };
     auto forNumber = [&](Value i, ValueRange number) {
-      Value block =
-          listsOfRows->loadBlock(k, batch, k.toIndex(head), k.toIndex(i));
-      Value first = k.mul(k.toI32(block), size);
-      Value end = k.toI32(ranges->getNumQueries());
+      Value block = listsOfRows->loadBlock(k, batch, firstOfHead, k.toIndex(i));
+      Value first = k.mul(k.toI32(block), size * tileHeads);
+      Value end = countRows(k.toI32(ranges->getNumQueries()));
       if (size)
-        end = k.min(k.add(first, size), end);
+        end = k.min(k.add(first, size * tileHeads), end);
       return k.loop(first, end, kTile, number, forQuery);
     };
     auto [begin, end] =
-        listsOfRows->getNumbers(k, batch, k.toIndex(head), k.toIndex(firstOwn));
+        listsOfRows->getNumbers(k, batch, firstOfHead, k.toIndex(firstOwn));
     return k.loop(k.toI32(begin), k.toI32(end), 1, number, forNumber);
   };
   Value numRanges = k.i32(source.attr.getRanges().size());
@@ -143,17 +147,18 @@ Value GradientBlock::loadListed(Value first, Value row, ListedField field) {
 
 Value GradientBlock::findListedRows(function_ref<void(const Tile &)> await,
                                     function_ref<void(const Tile &)> body) {
-  Value first = k.toIndex(firstOwn), zero = k.index(0), none = k.index(-1);
-  Value list =
-      getListOf(k, op, source.rowList, batch, head, ranges->getBlock(first));
+  Value first = getQuery(k.toIndex(firstOwn)), zero = k.index(0),
+        none = k.index(-1);
+  Value list = getListOf(k, op, source.rowList, batch, getFirstHead(head),
+                         ranges->getBlock(first));
   Value stored = k.extent(source.keys, 2), all = ranges->getNumQueries();
   Value thread = k.toIndex(k.thread());
   Value isOfTile = k.less(thread, k.index(kTile));
-  int64_t unit = source.attr.getUnit();
+  int64_t unit = source.attr.getUnit(), count = countQueries(ownRows);
   bool hasListedPositions = source.attr.getHasListedPositions();
   auto forRange = [&](Value range, ValueRange number) -> Values {
-    Span read = ranges->getRowsOfTile(range, first, ownRows);
-    Span common = ranges->getCommonRows(range, first, ownRows);
+    Span read = ranges->getRowsOfTile(range, first, count);
+    Span common = ranges->getCommonRows(range, first, count);
     auto isIn = [&](const Span &span, Value position) {
       return k.both(k.less(k.sub(span.begin, k.index(1)), position),
                     k.less(position, span.end));
@@ -192,7 +197,7 @@ Value GradientBlock::findListedRows(function_ref<void(const Tile &)> await,
       Value isWhole = k.both(isRow, isIn(common, position));
       Value isCut =
           k.anyThread(k.both(isOfTile, k.equal(isWhole, k.i1(false))));
-      tile.isCut = k.either(isCut, k.less(all, k.add(first, ownRows)));
+      tile.isCut = k.either(isCut, k.less(all, k.add(first, count)));
       return changeIf(k, k.anyThread(isRow), number, [&]() -> Values {
         body(tile);
         return {k.add(tile.number, 1)};
@@ -211,8 +216,8 @@ void GradientBlock::findListRows() {
   // More than there are stands for all.
   int64_t count = size ? size : std::numeric_limits<int32_t>::max();
   Value block = k.add(passes->getFirstList(), part), none = k.index(-1);
-  Value list =
-      getListOf(k, op, source.rowList, batch, k.toIndex(firstHead), block);
+  Value list = getListOf(k, op, source.rowList, batch,
+                         getFirstHead(k.toIndex(firstHead)), block);
   Value first = k.mul(block, size), all = ranges->getNumQueries();
   Value queries =
       k.max(k.sub(size ? k.min(all, k.add(first, size)) : all, first), 0);
@@ -247,9 +252,10 @@ void GradientBlock::findListRows() {
     Value isWhole = isIn(ranges->getCommonRows(range, first, count));
     Value isAny = k.anyThread(isRead);
     Value isCut = k.anyThread(k.both(isOwn, k.equal(isWhole, k.i1(false))));
-    Value zero = k.index(0);
-    storeSpan(range, {first, k.select(isAny, k.ceilDiv(queries, kTile), zero),
-                      zero, k.select(isCut, zero, k.div(queries, kTile))});
+    Value zero = k.index(0), passing = countRows(queries);
+    storeSpan(range, {countRows(first),
+                      k.select(isAny, k.ceilDiv(passing, kTile), zero), zero,
+                      k.select(isCut, zero, k.div(passing, kTile))});
   });
 }
 

@@ -55,6 +55,15 @@ bool fovea::attn::isUnread(StreamBackwardOp op, Value buffer) {
          });
 }
 
+Value WarpgroupGradients::getStatistics(int64_t tileHeads) {
+  for (auto [heads, known] : statistics)
+    if (heads == tileHeads)
+      return known;
+  Value made = emitQueryStatistics(host, op, deltas, tileHeads);
+  statistics.push_back({tileHeads, made});
+  return made;
+}
+
 void WarpgroupGradients::emit(const PlannedSource &planned,
                               const StreamSourceGradient &source,
                               const ListsOfRows *listsOfRows, Value earlier,
@@ -71,8 +80,7 @@ void WarpgroupGradients::emit(const PlannedSource &planned,
   StreamSource narrowed = source.forward;
   if (!gathered[0] || !gathered[1])
     narrowed = emitNarrowSource(host, op, source.forward, buffers);
-  if (!inputs.statistics)
-    inputs.statistics = emitQueryStatistics(host, op, deltas);
+  inputs.statistics = getStatistics(getTileHeads(op, source.forward));
   inputs.squaresOfRows = Value();
   bool isScattered = narrowed.rowList && !namesTiles(narrowed);
   if (narrowed.bias || (narrowed.logWeight && !gathered[0] && !isScattered)) {
@@ -108,7 +116,8 @@ void WarpgroupGradients::emit(const PlannedSource &planned,
 }
 
 void WarpgroupGradients::free() {
-  for (Value buffer : {inputs.statistics, inputs.squaresOfQueries})
-    if (buffer)
-      memref::DeallocOp::create(host, buffer);
+  for (auto [tileHeads, buffer] : statistics)
+    memref::DeallocOp::create(host, buffer);
+  if (inputs.squaresOfQueries)
+    memref::DeallocOp::create(host, inputs.squaresOfQueries);
 }

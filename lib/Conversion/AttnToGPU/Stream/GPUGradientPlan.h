@@ -49,9 +49,13 @@ public:
   void free();
 
 private:
+  Value getStatistics(int64_t tileHeads);
+
   RowBuilder &host;
   StreamBackwardOp op;
   Value deltas;
+  /// Of sources with as many heads in a tile, one after the other.
+  llvm::SmallVector<std::pair<int64_t, Value>> statistics;
   GradientInputs inputs;
   std::optional<GatheredRows> joined; // to the next source
 };

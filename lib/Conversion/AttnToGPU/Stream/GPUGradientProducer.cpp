@@ -15,6 +15,10 @@ void GradientWarpgroups::copy(const Operands &operands, int64_t i, Value target,
                               Value barrier, Value head, Value row,
                               int64_t rows) {
   Value at[] = {k.toI32(batch), head, row, k.i32(0)};
+  if (!operands.areRows && tileHeads > 1) {
+    at[1] = getQuery(row);
+    at[2] = getHeadOfRow(head, row);
+  }
   w.copyBoxes(target, operands.maps[i], barrier, at, rows, operands.columns[i]);
 }
 

@@ -36,7 +36,11 @@ void GradientBlock::store(ValueRange sums, Value memref, double factor,
   bool storesPairs = getCopyBytes(memref, bytes) >= 2 * bytes;
   Value place = getPlaceOfSums();
   for (int64_t half : {0, 1}) {
-    Value row = k.toIndex(getOwnRow(half));
+    Value row = k.toIndex(getOwnRow(half)), head = getOwnHead();
+    if (!ofRows) {
+      head = getHeadOfRow(head, row);
+      row = getQuery(row);
+    }
     k.ifThen(k.less(row, k.extent(memref, 2)), [&] {
       Value exists = k.less(row, ofRows ? ranges->getLength().rows
                                         : ranges->getNumQueries());
@@ -44,7 +48,7 @@ void GradientBlock::store(ValueRange sums, Value memref, double factor,
         Value column = k.toIndex(k.add(getPairColumn(), int64_t(number * 8)));
         Values pair;
         for (int64_t i : {0, 1}) {
-          Value at[] = {place, getOwnHead(), row, k.add(column, i)};
+          Value at[] = {place, head, row, k.add(column, i)};
           Value sum = k.fmul(sums[number * 4 + 2 * half + i], k.scalar(factor));
           // What lengths leave out is 0, whatever it would be.
           if ((source.lengths || op.getQueryLengths()) && !passes)
@@ -63,7 +67,7 @@ void GradientBlock::store(ValueRange sums, Value memref, double factor,
           both =
               arith::TruncFOp::create(k, VectorType::get({2}, element), both);
         vector::StoreOp::create(k, both, memref,
-                                ValueRange{place, getOwnHead(), row, column})
+                                ValueRange{place, head, row, column})
             .setAlignment(2 * bytes);
       }
     });

@@ -63,13 +63,27 @@ GradientWarpgroups::Operands
 GradientWarpgroups::getOperands(const StreamSource &source, bool areRows,
                                 int64_t rows) {
   Operands operands;
+  operands.areRows = areRows;
   operands.memrefs[0] = areRows ? source.keys : op.getQuery();
   operands.memrefs[1] = areRows ? source.values : op.getDOutput();
   for (int64_t i : {0, 1}) {
     Value memref = operands.memrefs[i];
     operands.columns[i] = getWidth(memref);
-    if (!areRows || !isScattered)
+    if (areRows && isScattered)
+      continue;
+    if (areRows || tileHeads == 1) {
       operands.maps[i] = createBoxMap(host, op.getLoc(), memref, rows);
+      continue;
+    }
+    // Heads of one query after the other.
+    unsigned order[] = {0, 2, 1, 3};
+    memref = memref::TransposeOp::create(
+        host, op.getLoc(), memref,
+        AffineMapAttr::get(
+            AffineMap::getPermutationMap(order, host.getContext())));
+    int64_t heads = std::min(tileHeads, rows);
+    operands.maps[i] =
+        createBoxMap(host, op.getLoc(), memref, heads, rows / heads);
   }
   return operands;
 }
@@ -409,10 +423,10 @@ void GradientWarpgroups::emit(Value first, Value second, Value third,
     copyOwnListed();
   k.barrier();
   int64_t firstProducer = numConsumers * kWarpgroupSize;
-  WarpgroupRegisters registers = passesRows()        ? kRegistersTogether
+  WarpgroupRegisters registers = numConsumers == 1   ? kRegistersOfOne
+                                 : passesRows()      ? kRegistersTogether
                                  : numConsumers == 3 ? kRegistersOfThree
-                                 : numConsumers == 2 ? kRegistersAlone
-                                                     : kRegistersOfOne;
+                                                     : kRegistersAlone;
   k.ifThenElse(
       k.less(k.thread(), k.i32(firstProducer)),
       [&] {

@@ -24,6 +24,14 @@ mlir::FloatType getProductType(StreamBackwardOp op);
 /// stand where they are stored.
 bool namesTiles(const StreamSource &source);
 
+/// How many heads have rows in a tile of queries: one, or all that share a key
+/// head, where the queries that a list of a source is for are too few to fill
+/// tiles. Rows are those of one query after the other then, head by head. 0 if
+/// none of both fills tiles.
+int64_t getTileHeads(StreamBackwardOp op, const StreamSource &source);
+/// Whether tiles of so many rows have those of one list, in boxes.
+bool fillsTiles(StreamBackwardOp op, int64_t tileHeads, int64_t rows);
+
 /// Whether kernels of sm_90a can compute the gradients of a source, for its
 /// rows or for queries. If they can for rows, they can for queries.
 bool canUseWarpgroups(StreamBackwardOp op, const StreamSource &source,
@@ -36,11 +44,12 @@ StreamSource emitNarrowSource(RowBuilder &host, StreamBackwardOp op,
                               KernelBuilder::Values &buffers);
 
 /// What the queries of attn.stream_backward bring along to all kernels of
-/// warpgroups: two numbers of f32 for each query, minus its lse in base 2 and
-/// its delta. There are as many as fill whole tiles; those without a query, and
-/// those that read nothing, have minus infinity and 0. The caller frees them.
+/// warpgroups: two numbers of f32 for each row of tiles, minus its lse in base
+/// 2 and its delta. There are as many as fill whole tiles; those without a
+/// query, and those that read nothing, have minus infinity and 0. The caller
+/// frees them.
 mlir::Value emitQueryStatistics(RowBuilder &host, StreamBackwardOp op,
-                                mlir::Value deltas);
+                                mlir::Value deltas, int64_t tileHeads);
 
 /// The sums of the squares of 64 rows each of two operands [B, H, N, ...], and
 /// of `numbers` of the rows, if any, but for those of minus infinity. The
@@ -54,7 +63,7 @@ mlir::Value isUnbounded(KernelBuilder &builder, mlir::Value squares);
 
 /// What kernels of warpgroups take beside the operands.
 struct GradientInputs {
-  mlir::Value statistics; // of queries
+  mlir::Value statistics; // of the rows of tiles of queries
   /// Of tiles of queries and of rows, for sources with terms that may remove
   /// entries (GradientBlock).
   mlir::Value squaresOfQueries, squaresOfRows;

@@ -33,6 +33,8 @@ static constexpr int64_t kNumThreads = 128;
 /// There are as many chunks, of no fewer lists, as keep a GPU busy; each takes
 /// memory for all tiles.
 static constexpr int64_t kMostChunks = 256, kFewestLists = 4;
+/// Who goes through chunks takes memory for the lists of each.
+static constexpr int64_t kMostPassed = 1024, kFewestPassed = 1;
 
 static Value getListHead(KernelBuilder &b, StreamBackwardOp op, Value lists,
                          Value head) {
@@ -61,9 +63,9 @@ ListsOfRows::ListsOfRows(RowBuilder &host, StreamBackwardOp op,
       tiles(b.ceilDiv(b.extent(source.keys, 2), kTile)) {
   int64_t block = op.getBlock();
   blocks = block ? b.ceilDiv(b.extent(op.getQuery(), 2), block) : b.index(1);
-  // Who goes through chunks takes memory for the lists of each.
-  chunk = b.max(b.ceilDiv(blocks, kMostChunks),
-                what == Of::Entries ? 1 : kFewestLists);
+  bool hasPasses = what == Of::Entries;
+  chunk = b.max(b.ceilDiv(blocks, hasPasses ? kMostPassed : kMostChunks),
+                hasPasses ? kFewestPassed : kFewestLists);
   numChunks = b.div(b.add(blocks, b.sub(chunk, b.index(1))), chunk);
   counts = b.allocate({batches, heads, numChunks, tiles}, {}, b.getI32Type());
   last = b.allocate({batches, heads, numChunks, tiles}, {}, b.getI32Type());

@@ -92,9 +92,9 @@ def lists(block, unit, entries):
             f"      outs(%o : {q}) {{block = {block} : i64, scale = 8.838835e-02 : f64}} -> {q}\n  return %y : {q}\n}}\n")
 
 
-def list_gradients(block, unit, entries):
-    q, k, l = "tensor<1x8x4096x128xbf16>", "tensor<1x2x4096x128xbf16>", "tensor<1x8x4096xf32>"
-    r = f"tensor<1x2x{4096 // block}x{entries}xi32>"
+def list_gradients(block, unit, entries, heads=8, key_heads=2):
+    q, k, l = (f"tensor<1x{heads}x4096x128xbf16>", f"tensor<1x{key_heads}x4096x128xbf16>", f"tensor<1x{heads}x4096xf32>")
+    r = f"tensor<1x{key_heads}x{4096 // block}x{entries}xi32>"
     return (f"func.func @f(%q: {q}, %k: {k}, %v: {k}, %r: {r}, %o: {q}, %l: {l}, %d: {q}) -> ({q}, {k}, {k}) {{\n"
             f"  %y:3 = attn.stream_backward query(%q : {q}) source(%k, %v : {k}, {k}) rows(%r : {r}) unit = {unit}\n"
             f"      ranges [affine_map<(b)[rows, n] -> (0, rows)>] mask <causal>\n"
@@ -144,6 +144,8 @@ GRADIENTS |= {f"gradients for {{}}, dense with a bias, D = {width}": bias_gradie
 GRADIENTS["gradients for {}, dense with a bias of padding, D = 128"] = bias_gradients(128, "1x1x1x4096", "f32")
 GRADIENTS |= {f"gradients for {{}}, lists of {rows} for 128 queries, D = 128": list_gradients(128, unit, 1024 // unit)
               for rows, unit in (("blocks of 16 rows", 16), ("single rows", 1))}
+GRADIENTS |= {f"gradients for {{}}, lists of single rows for one query of {heads} heads, D = 128": list_gradients(1, 1, 2048, heads, 1)
+              for heads in (128, 64)}
 # Of attn.vq_backward, whose other source are the tokens near queries: rows of codewords have log weights.
 CODEWORDS = "gradients for {}, vq, codewords of blocks of 512, D = 128"
 

@@ -108,15 +108,18 @@ def large():
             f"  %y = attn.stream query(%q : {q}) source(%k, %k : {k}, {k}) rows(%r : {lists}) unit = {unit}\n"
             f"      ranges [affine_map<(b)[rows, n] -> (0, rows)>] mask <causal>\n"
             f"      outs(%o : {q}) {{block = {block} : i64, scale = 8.838835e-02 : f64}} -> {q}\n  return %y : {q}\n}}\n")
-    for name, block, unit, entries in (("blocks of 64 rows", 64, 64, 16), ("single rows", 128, 1, 1024)):
-        lists = f"tensor<1x2x{4096 // block}x{entries}xi32>"
-        yield f"gradients of lists of {name}, D = 128", "f", (
+    for name, block, unit, entries, H, G in (("lists of blocks of 64 rows", 64, 64, 16, 8, 2), ("lists of single rows", 128, 1, 1024, 8, 2),
+                                             ("lists for single queries", 1, 1, 2048, 128, 1)):
+        q, k, l = f"tensor<1x{H}x4096x128xbf16>", f"tensor<1x{G}x4096x128xbf16>", f"tensor<1x{H}x4096xf32>"
+        lists = f"tensor<1x{G}x{4096 // block}x{entries}xi32>"
+        yield f"gradients of {name}, D = 128", "f", (
             f"func.func @f(%q: {q}, %k: {k}, %r: {lists}, %out: {q}, %lse: {l}, %d: {q}, %iq: {q}, %ik: {k}) -> ({q}, {k}, {k}) {{\n"
             f"  %y:3 = attn.stream_backward query(%q : {q}) source(%k, %k : {k}, {k}) rows(%r : {lists}) unit = {unit}\n"
             f"      ranges [affine_map<(b)[rows, n] -> (0, rows)>] mask <causal>\n"
             f"      forward(%out, %lse : {q}, {l}) gradient(%d : {q}) outs(%iq, %ik, %ik : {q}, {k}, {k})\n"
             f"      {{block = {block} : i64, scale = 8.838835e-02 : f64}} -> {q}, {k}, {k}\n"
             f"  return %y#0, %y#1, %y#2 : {q}, {k}, {k}\n}}\n")
+    q, k, l = "tensor<1x8x4096x128xbf16>", "tensor<1x2x4096x128xbf16>", "tensor<1x8x4096xf32>"
     yield "dense_backward, D = 128", "f", (
         f"func.func @f(%q: {q}, %k: {k}, %out: {q}, %lse: {l}, %d: {q}, %iq: {q}, %ik: {k}) -> ({q}, {k}, {k}) {{\n"
         f"  %r:3 = attn.dense_backward ins(%q, %k, %k : {q}, {k}, {k}) forward(%out, %lse : {q}, {l}) gradient(%d : {q})\n"

@@ -8,8 +8,9 @@
 
 Prints a table: the time of a token, the sums of its group included, as a mean over
 whole groups; beside that of the shortest history, as the median of the ratios of
-neighbouring groups; what a token reads; and the time that NumPy's BLAS takes for dot
-products of as many bytes, which lie in caches as well. --picture draws the times over
+neighbouring groups; what of it is the group's, which one call appends to a fork; what
+a token reads; and the time that NumPy's BLAS takes for dot products of as many bytes,
+which lie in caches as well. --picture draws the times over
 the history, beside those of dense attention to as many keys. Exit status 1: results
 differ from those of the whole call.
 """
@@ -94,6 +95,13 @@ def time_group(cache, tokens):
     return (time.thread_time() - begin) / tokens.shape[2]
 
 
+def time_append(cache, tokens):
+    """Seconds for each token of a group that comes at once, with the sums of the one before."""
+    begin = time.thread_time()
+    cache.append(tokens, tokens)
+    return (time.thread_time() - begin) / tokens.shape[2]
+
+
 def time_read(size, repeats):
     line = np.ones(int(size / 4), np.float32)
     begin = time.thread_time()
@@ -131,20 +139,23 @@ def main():
     caches = make_caches(arguments, tokens, weights)
     group = tokens[:, :, : arguments.group]
     sizes = [count_bytes(arguments, history) for history in arguments.histories]
-    times, reads = ([[] for _ in caches] for _ in range(2))
-    for cache in caches:
+    times, appends, reads = ([[] for _ in caches] for _ in range(3))
+    forks = [cache.fork() for cache in caches]
+    for cache, fork in zip(caches, forks):
         time_group(cache, group)
+        time_append(fork, group)
     for _ in range(arguments.rounds):
-        for cache, size, own, read in zip(caches, sizes, times, reads):
+        for cache, fork, size, own, append, read in zip(caches, forks, sizes, times, appends, reads):
+            append.append(time_append(fork, group))
             own.append(time_group(cache, group))
             read.append(time_read(size, arguments.group))
     print(f"{levels} levels of weights, {caches[0].nbytes / 1e6:.2f} MB of cache")
-    print("| tokens before | us a token | of the first row's | bytes read, kB | reading takes us |")
-    print("|---|---|---|---|---|")
-    for history, size, own, read in zip(arguments.histories, sizes, times, reads):
+    print("| tokens before | us a token | of the first row's | of which sums | bytes read, kB | reading takes us |")
+    print("|---|---|---|---|---|---|")
+    for history, size, own, append, read in zip(arguments.histories, sizes, times, appends, reads):
         ratio = statistics.median(a / b for a, b in zip(own, times[0]))
-        row = [history, f"{1e6 * statistics.median(own):.1f}", f"{ratio:.2f}", f"{size / 1e3:.0f}",
-               f"{1e6 * statistics.median(read):.1f}"]  # fmt: skip
+        row = [history, f"{1e6 * statistics.median(own):.1f}", f"{ratio:.2f}", f"{1e6 * statistics.median(append):.1f}",
+               f"{size / 1e3:.0f}", f"{1e6 * statistics.median(read):.1f}"]  # fmt: skip
         print(f"| {' | '.join(map(str, row))} |")
     if arguments.picture:
         dense = time_dense(arguments, tokens[:, :, :1])

@@ -10,6 +10,7 @@
 #include "Call.h"
 #include "IndexBuilder.h"
 #include "StridedView.h"
+#include "fovea/Dialect/Attn/IR/AttnOps.h"
 #include "fovea/ExecutionEngine/Elements.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -32,6 +33,11 @@ StridedView MultipoleCache::Side::getSums(int64_t level, int64_t interval,
              count * rank);
 }
 
+/// What an error calls the weights of a level.
+static std::string nameOfLevel(StringRef side, StringRef kind, size_t level) {
+  return (side + "_" + kind + "[" + Twine(level) + "]").str();
+}
+
 //===----------------------------------------------------------------------===//
 // By the host
 //===----------------------------------------------------------------------===//
@@ -44,22 +50,43 @@ static void addElements(const char *from, char *to, int64_t count) {
     target[i] += source[i];
 }
 
-/// The shares of a group of tokens in the summaries of an interval.
-static Expected<OwnedTensor> sumUp(StringRef name, const TensorRef &tokens,
-                                   const TensorRef &weights,
-                                   ElementType state) {
-  Checker check;
-  Call call("summarize", Target::CPU);
-  call.operands(
-      {Argument(name, tokens), Argument((name + "_weights").str(), weights)});
-  call.operandIf(std::nullopt);
-  call.result(
-      check, "summaries", state,
-      {tokens.shape[0], tokens.shape[1], weights.shape[1], tokens.shape[3]});
-  return call.runFor<OwnedTensor, 1>(check);
+/// A kernel of the host has one pass over the tokens for all levels.
+static const attn::Contract &getShareContract() {
+  static const attn::Contract contract("fast_multipole_shares",
+                                       "tokens: T[B, G, N, D!]\n"
+                                       "weights*: T[W!, P!, N, D!]\n"
+                                       "shares*: sum[B, G, P!, D!]");
+  return contract;
 }
 
-/// The summaries of one head, which has `size` elements of them.
+/// The shares of a group of tokens in the summaries of an interval of each
+/// level, whose weights for these tokens are `weights`.
+static Expected<SmallVector<OwnedTensor>>
+sumUp(const Argument &tokens, ArrayRef<Argument> weights, ElementType state) {
+  Argument share;
+  share.elementType = state;
+  share.shape = {tokens.shape[0], tokens.shape[1], weights.front().shape[1],
+                 tokens.shape[3]};
+  Checker check;
+  Call call(getShareContract(), Target::CPU, ResultMemory());
+  call.operand(tokens);
+  call.operand(weights);
+  call.results(check, "share", SmallVector<Argument>(weights.size(), share));
+  call.setBody([](mlir::OpBuilder &b, mlir::ValueRange arguments,
+                  mlir::ValueRange inits) {
+    SmallVector<mlir::Value> results;
+    for (auto [own, init] : zip_equal(arguments.drop_front(), inits))
+      results.push_back(attn::SummarizeOp::create(b, b.getUnknownLoc(),
+                                                  init.getType(),
+                                                  arguments.front(), own,
+                                                  /*bias=*/mlir::Value(), init)
+                            ->getResult(0));
+    return results;
+  });
+  return call.runChecked(check);
+}
+
+/// The summaries of one head.
 static char *getHead(const TensorRef &sums, int64_t head) {
   return static_cast<char *>(sums.data) +
          head * sums.strides[1] * getByteWidth(sums.elementType);
@@ -88,25 +115,27 @@ static void startSums(const TensorRef &sums, const OwnedTensor &bias) {
 
 Error MultipoleCache::addToSumsOnHost(ArrayRef<StridedView> rows,
                                       int64_t number) {
-  SmallVector<OwnedTensor> shares;
-  for (auto [name, side, tokens] : zip_equal(kSideNames, sides, rows))
+  SmallVector<SmallVector<OwnedTensor>, 2> shares;
+  for (auto [name, side, tokens] : zip_equal(kSideNames, sides, rows)) {
+    SmallVector<Argument> weights;
     for (auto [level, each] : enumerate(side.levels)) {
       int64_t first = (number & ((int64_t(1) << level) - 1)) * group;
-      StridedView weights =
-          StridedView(each.weights.getRef()).slice(2, first, group);
-      Expected<OwnedTensor> share =
-          sumUp(name, tokens, weights, side.sums.getElementType());
-      if (!share)
-        return share.takeError();
-      shares.push_back(std::move(*share));
+      weights.emplace_back(
+          nameOfLevel(name, "weights", level),
+          StridedView(each.weights.getRef()).slice(2, first, group));
     }
+    Expected<SmallVector<OwnedTensor>> own =
+        sumUp(Argument(name, tokens), weights, side.sums.getElementType());
+    if (!own)
+      return own.takeError();
+    shares.push_back(std::move(*own));
+  }
   // Nothing fails from here on.
-  auto *share = shares.begin();
-  for (Side &side : sides) {
+  for (auto [side, own] : zip_equal(sides, shares)) {
     auto add = side.sums.getElementType() == ElementType::F64
                    ? addElements<double>
                    : addElements<float>;
-    for (auto [level, each] : enumerate(side.levels)) {
+    for (auto [level, each, share] : enumerate(side.levels, own)) {
       int64_t interval = number >> level;
       StridedView view = side.getSums(level, interval);
       TensorRef sums = view;
@@ -115,10 +144,9 @@ Error MultipoleCache::addToSumsOnHost(ArrayRef<StridedView> rows,
       int64_t numHeads = sums.shape[0] * sums.shape[1],
               size = sums.shape[2] * sums.shape[3];
       for (int64_t head = 0; head < numHeads; ++head)
-        add(share->getDataAs<char>() +
-                head * size * getByteWidth(share->getElementType()),
+        add(share.getDataAs<char>() +
+                head * size * getByteWidth(share.getElementType()),
             getHead(sums, head), size);
-      ++share;
     }
   }
   return Error::success();
@@ -244,11 +272,10 @@ Error MultipoleCache::addToSums(ArrayRef<StridedView> rows, int64_t first) {
   for (auto [name, side, tokens] : zip_equal(kSideNames, sides, rows)) {
     SmallVector<Argument> weights, biases;
     for (auto [level, each] : enumerate(side.levels)) {
-      std::string place = ("[" + Twine(level) + "]").str();
-      weights.emplace_back((name + "_weights" + place).str(),
+      weights.emplace_back(nameOfLevel(name, "weights", level),
                            each.weights.getRef());
       if (each.bias.getData())
-        biases.emplace_back((name + "_biases" + place).str(),
+        biases.emplace_back(nameOfLevel(name, "biases", level),
                             each.bias.getRef());
     }
     Argument number;

@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "FunctionsTestUtils.h"
+#include "fovea/ExecutionEngine/KernelCache.h"
 #include "llvm/Support/FileSystem.h"
 
 using namespace fovea;
@@ -75,6 +76,22 @@ TEST_P(MultipoleCacheTest, EveryTokenIsTheLastRowOfTheWhole) {
                             j * N + i);
         },
         1e-5);
+  }
+}
+
+// However many levels there are.
+TEST_P(MultipoleCacheTest, AGroupIsClosedByTwoCalls) {
+  auto countCalls = [] {
+    auto statistics = KernelCache::getGlobal().getStatistics();
+    return statistics.hits + statistics.misses;
+  };
+  MultipoleCache cache = make();
+  for (int64_t i = 0; i < 3 * M; ++i) {
+    uint64_t before = countCalls();
+    ASSERT_FALSE(llvm::errorToBool(
+        cache.append(takeRows(k, i, i + 1), takeRows(v, i, i + 1))));
+    bool closes = i != 0 && i % M == 0;
+    EXPECT_EQ(countCalls() - before, closes ? 2U : 0U) << i;
   }
 }
 

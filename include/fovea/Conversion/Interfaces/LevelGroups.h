@@ -25,26 +25,28 @@ inline mlir::Value getSharedOfLevels(SummarizeBackwardOp op) {
   return op.getDInput();
 }
 
-/// Whether `next` has intervals of two of those of `last`, of the same input.
-template <typename OpTy> bool isNextLevel(OpTy last, OpTy next) {
+/// Whether levels are of the same input, and alike but for their intervals.
+template <typename OpTy> bool areLevels(OpTy last, OpTy next) {
   auto sets = [](OpTy op) {
     return llvm::cast<mlir::ShapedType>(op.getWeights().getType())
         .getDimSize(0);
   };
   return next.getInput() == last.getInput() &&
          getSharedOfLevels(next) == getSharedOfLevels(last) &&
-         next.getRank() == last.getRank() && sets(next) == sets(last) &&
-         next.getInterval() == 2 * last.getInterval();
+         next.getRank() == last.getRank() && sets(next) == sets(last);
 }
 
-/// `first` and the operations after it in its block that continue it level by
-/// level, if all may run where the last one is.
+/// `first` and the operations after it in its block that continue it, each with
+/// intervals `factor` times as long as those before, if all may run where the
+/// last one is.
 template <typename OpTy>
-llvm::SmallVector<OpTy> findLevels(OpTy first, mlir::AliasAnalysis &aliases) {
+llvm::SmallVector<OpTy> findLevels(OpTy first, mlir::AliasAnalysis &aliases,
+                                   int64_t factor = 2) {
   llvm::SmallVector<OpTy> levels = {first};
   for (mlir::Operation *op = first->getNextNode(); op; op = op->getNextNode()) {
     auto next = llvm::dyn_cast<OpTy>(op);
-    bool continues = next && isNextLevel(levels.back(), next);
+    bool continues = next && areLevels(levels.back(), next) &&
+                     next.getInterval() == factor * levels.back().getInterval();
     mlir::Value shared = continues ? getSharedOfLevels(next) : mlir::Value();
     if (!llvm::all_of(levels, [&](OpTy level) {
           return mayRunAfter(llvm::cast<mlir::DestinationStyleOpInterface>(

@@ -53,7 +53,7 @@ private:
     Value vector, column;
   };
   /// `plan.streams` neighbouring coarsest intervals of one head of one batch
-  /// entry; `slot` is its place in the task.
+  /// entry, or the only ones of as many heads; `slot` is its place in the task.
   struct Instance {
     Value slot, batch, head;
     /// Number of the first of its coarsest intervals, and of the strip.
@@ -78,8 +78,8 @@ private:
   void storeSums(const Level &level, const Chunk &chunk,
                  const Instance &instance);
   void sumPresent(const Level &level, const Chunk &chunk,
-                  const Instance &instance, Value interval, Value firstSum,
-                  int64_t numSums);
+                  std::pair<Value, Value> batchAndHead, Value interval,
+                  Value firstSum, int64_t numSums);
   Value getBias(const Level &level, const Chunk &chunk, Value sum);
   Values emitTile(const Chunk &chunk, Value firstSum, int64_t numSums,
                   Value from, Value to, Value weightShift, ValueRange initial,
@@ -101,8 +101,16 @@ private:
   Value getPlace(const Chunk &chunk, const Instance &instance) {
     return b.add(chunk.start, b.mul(instance.strip, stripLength));
   }
+  /// The head of a stream, and the number of its coarsest interval there.
+  Value getHead(const Instance &instance, Value stream) {
+    return plan.streamsAreHeads ? b.add(instance.head, stream) : instance.head;
+  }
+  Value getNumber(const Instance &instance, Value stream) {
+    return plan.streamsAreHeads ? instance.stream
+                                : b.add(instance.stream, stream);
+  }
   Value getRow(const Chunk &chunk, const Instance &instance, int64_t stream) {
-    return b.add(b.mul(b.add(instance.stream, stream), coarsest),
+    return b.add(b.mul(getNumber(instance, b.index(stream)), coarsest),
                  getPlace(chunk, instance));
   }
   Value getColumn(Value vector) {
@@ -112,7 +120,7 @@ private:
   }
   /// No chunk has fewer rows than `plan.chunk`, and no stream ends early.
   bool isRegular() const {
-    return staticRows && *staticRows % (plan.streams * coarsest) == 0 &&
+    return staticRows && *staticRows % (intervalsPerInstance * coarsest) == 0 &&
            plan.unit % plan.chunk == 0;
   }
 
@@ -121,11 +129,14 @@ private:
   SmallVector<Level> levels;
   Value input;
   int64_t width, rank, sets, coarsest, stripLength;
+  /// Heads, and coarsest intervals of one, that an instance has.
+  int64_t headsPerInstance, intervalsPerInstance;
   std::optional<int64_t> staticRows;
   /// Levels without sums come first, then those that fit in a strip, one loop.
   int64_t firstLooped = 0, numLooped = 0;
   // Values of the enclosing function.
-  Value rows, headsPerSet, groups, instancesPerTask, vectorsPerTask, numSlices;
+  Value rows, headsPerSet, headGroups, groups, instancesPerTask, vectorsPerTask,
+      numSlices;
   // Values of the task.
   Value set, firstInstance, numInstances, firstVector, numVectors,
       vectorReciprocal, packed, packedWeights, sums;
@@ -165,6 +176,8 @@ SummarizeKernel::SummarizeKernel(OpBuilder &builder, ArrayRef<SummarizeOp> ops,
   if (!type.isDynamicDim(2))
     staticRows = type.getDimSize(2);
   coarsest = SummarizeOp(ops.back()).getInterval();
+  headsPerInstance = plan.streamsAreHeads ? plan.streams : 1;
+  intervalsPerInstance = plan.streams / headsPerInstance;
   stripLength = coarsest / plan.strips;
   for (SummarizeOp op : ops)
     levels.push_back({op, op.getInterval(), op.getInterval() <= plan.chunk,
@@ -212,8 +225,9 @@ void SummarizeKernel::divideWork(Value instances) {
 void SummarizeKernel::emit() {
   rows = b.extent(input, 2);
   headsPerSet = b.div(b.extent(input, 1), sets);
-  groups = b.ceilDiv(rows, plan.streams * coarsest);
-  Value instances = b.mul(b.mul(b.extent(input, 0), headsPerSet), groups);
+  headGroups = b.div(headsPerSet, headsPerInstance);
+  groups = b.ceilDiv(rows, intervalsPerInstance * coarsest);
+  Value instances = b.mul(b.mul(b.extent(input, 0), headGroups), groups);
   divideWork(instances);
   Value tasks = b.div(b.sub(b.add(instances, instancesPerTask), b.index(1)),
                       instancesPerTask);
@@ -307,10 +321,11 @@ void SummarizeKernel::emitChunks() {
 SummarizeKernel::Instance SummarizeKernel::getInstance(Value slot) {
   Value number = b.add(firstInstance, b.div(slot, plan.strips));
   Value strip = b.rem(slot, plan.strips);
-  Value stream = b.mul(b.rem(number, groups), plan.streams);
+  Value stream = b.mul(b.rem(number, groups), intervalsPerInstance);
   number = b.div(number, groups);
-  Value head = b.add(b.mul(set, headsPerSet), b.rem(number, headsPerSet));
-  return {slot, b.div(number, headsPerSet), head, stream, strip};
+  Value head = b.add(b.mul(set, headsPerSet),
+                     b.mul(b.rem(number, headGroups), headsPerInstance));
+  return {slot, b.div(number, headGroups), head, stream, strip};
 }
 
 void SummarizeKernel::packWeights(const Level &level, Value firstRow,
@@ -395,9 +410,10 @@ void SummarizeKernel::pack(const Chunk &chunk, const Instance &instance) {
     });
   };
   auto copy = [&](Value row, Value vector, int64_t stream) {
-    Value value = b.loadVector(input, {instance.batch, instance.head,
-                                       b.add(first[stream], row),
-                                       getColumn(b.add(firstVector, vector))});
+    Value value =
+        b.loadVector(input, {instance.batch, getHead(instance, b.index(stream)),
+                             b.add(first[stream], row),
+                             getColumn(b.add(firstVector, vector))});
     b.storeVector(value, packed, {vector, row, b.index(stream), b.index(0)});
   };
   // The last stream is the shortest.
@@ -439,15 +455,17 @@ void SummarizeKernel::emitInside(const Level &level, const Chunk &chunk,
         emitTile(chunk, firstSum, numSums, from, b.add(from, level.interval),
                  b.sub(b.index(level.packedRow), from), initial);
     for (int64_t stream = 0; stream < plan.streams; ++stream) {
+      Value head = getHead(instance, b.index(stream));
       Value interval =
           b.add(getInterval(level, chunk, instance, b.index(stream)), number);
       b.ifThen(isPresent(level, interval), [&] {
         Value firstRow = b.add(b.mul(interval, rank), firstSum);
         for (int64_t i = stream, n = tile.size(); i < n; i += plan.streams)
           b.storeVector(tile[i], SummarizeOp(level.op).getOutput(),
-                        {instance.batch, instance.head,
+                        {instance.batch, head,
                          b.add(firstRow, i / plan.streams), chunk.column});
-        sumPresent(level, chunk, instance, interval, firstSum, numSums);
+        sumPresent(level, chunk, {instance.batch, head}, interval, firstSum,
+                   numSums);
       });
     }
   };
@@ -501,6 +519,7 @@ void SummarizeKernel::resetSums(const Level &level, const Chunk &chunk,
 void SummarizeKernel::storeSums(const Level &level, const Chunk &chunk,
                                 const Instance &instance) {
   b.loop(b.index(0), b.index(plan.streams), 1, [&](Value stream) {
+    Value head = getHead(instance, stream);
     Value interval = getInterval(level, chunk, instance, stream);
     b.ifThen(isPresent(level, interval), [&] {
       b.loop(b.index(0), b.index(rank), 1, [&](Value sum) {
@@ -509,10 +528,11 @@ void SummarizeKernel::storeSums(const Level &level, const Chunk &chunk,
                          {chunk.vector, getSlot(level, instance),
                           b.index(level.sumsPlace), sum, stream, b.index(0)}),
             SummarizeOp(level.op).getOutput(),
-            {instance.batch, instance.head, b.add(b.mul(interval, rank), sum),
+            {instance.batch, head, b.add(b.mul(interval, rank), sum),
              chunk.column});
       });
-      sumPresent(level, chunk, instance, interval, b.index(0), rank);
+      sumPresent(level, chunk, {instance.batch, head}, interval, b.index(0),
+                 rank);
     });
   });
 }
@@ -521,44 +541,46 @@ void SummarizeKernel::storeSums(const Level &level, const Chunk &chunk,
 /// they are none. So sums of an interval with absent tokens that are no finite
 /// numbers are those of the present tokens once more.
 void SummarizeKernel::sumPresent(const Level &level, const Chunk &chunk,
-                                 const Instance &instance, Value interval,
-                                 Value firstSum, int64_t numSums) {
+                                 std::pair<Value, Value> batchAndHead,
+                                 Value interval, Value firstSum,
+                                 int64_t numSums) {
   if (staticRows && *staticRows % level.interval == 0)
     return;
   SummarizeOp op = level.op;
+  auto [batch, head] = batchAndHead;
   Value first = b.mul(interval, level.interval), present = b.sub(rows, first);
-  auto sumTokens = [&](Value sum) {
+  auto sumTokens = [&, batch = batch, head = head](Value sum) {
     return b
         .loop(b.index(0), present, 1, getBias(level, chunk, sum),
               [&](Value token, ValueRange running) -> Values {
-                Value data =
-                    b.loadVector(input, {instance.batch, instance.head,
-                                         b.add(first, token), chunk.column});
+                Value data = b.loadVector(
+                    input, {batch, head, b.add(first, token), chunk.column});
                 Value weight = b.loadVector(op.getWeights(),
                                             {set, sum, token, chunk.column});
                 return {b.fma(data, weight, running.front())};
               })
         .front();
   };
-  b.ifThen(b.less(present, b.index(level.interval)), [&] {
-    b.loop(b.index(0), b.index(numSums), 1, [&](Value i) {
-      Value sum = b.add(firstSum, i);
-      Value at[] = {instance.batch, instance.head,
-                    b.add(b.mul(interval, rank), sum), chunk.column};
-      Value stored = b.loadVector(op.getOutput(), at);
-      b.ifThen(isAnyNotFinite(b, stored), [&] {
-        Value exact = arith::SelectOp::create(b, areNotFinite(b, stored),
-                                              sumTokens(sum), stored);
-        b.storeVector(exact, op.getOutput(), at);
-      });
-    });
-  });
+  b.ifThen(b.less(present, b.index(level.interval)),
+           [&, batch = batch, head = head] {
+             b.loop(b.index(0), b.index(numSums), 1, [&](Value i) {
+               Value sum = b.add(firstSum, i);
+               Value at[] = {batch, head, b.add(b.mul(interval, rank), sum),
+                             chunk.column};
+               Value stored = b.loadVector(op.getOutput(), at);
+               b.ifThen(isAnyNotFinite(b, stored), [&] {
+                 Value exact = arith::SelectOp::create(
+                     b, areNotFinite(b, stored), sumTokens(sum), stored);
+                 b.storeVector(exact, op.getOutput(), at);
+               });
+             });
+           });
 }
 
 /// The interval of a stream that the chunk lies in, or the first one.
 Value SummarizeKernel::getInterval(const Level &level, const Chunk &chunk,
                                    const Instance &instance, Value stream) {
-  return b.add(b.mul(b.add(instance.stream, stream), coarsest / level.interval),
+  return b.add(b.mul(getNumber(instance, stream), coarsest / level.interval),
                b.div(getPlace(chunk, instance), level.interval));
 }
 
@@ -575,7 +597,8 @@ Value SummarizeKernel::isPresent(const Level &level, Value interval) {
 SummarizeKernel::PrefetchFn
 SummarizeKernel::prefetchNext(const Chunk &chunk, const Instance &instance,
                               Value number) {
-  if (levels.size() < 2 || !staticRows || *staticRows < 2 * plan.chunk)
+  if (levels.size() < 2 || !staticRows || *staticRows < 2 * plan.chunk ||
+      plan.streamsAreHeads)
     return nullptr;
   Value next = b.add(instance.slot, 1);
   Value wraps = b.equal(next, b.mul(numInstances, plan.strips));

@@ -7,8 +7,8 @@
 //===----------------------------------------------------------------------===//
 //
 // One loop nest computes the summaries of one input at all levels, finest
-// first, each interval twice the one before; a single operation is the case of
-// one level. With `c` the coarsest interval:
+// first, each interval twice the one before, or as long; a single operation is
+// the case of one level. With `c` the coarsest interval:
 //
 //   forall (set of weights, instances, columns)               one task
 //     for each chunk of rows of a coarsest interval
@@ -21,7 +21,9 @@
 // head of one batch entry. Rows that are `c` apart lie at the same place of
 // their interval at *every* level, so they share the weights of every level: a
 // loaded weight serves `streams` multiplications, and a loaded row `rankBlock`.
-// All instances of a task use the same weights, so a chunk of them is read from
+// Where heads have one coarsest interval each, as the group of tokens that a
+// cache closes, those of `streams` heads lie side by side instead. All
+// instances of a task use the same weights, so a chunk of them is read from
 // memory once.
 //
 // Weights and rows are copied before use because rows and whole intervals are
@@ -52,6 +54,8 @@ struct SummarizePlan {
   int64_t slices;
   /// Coarsest intervals side by side in a register tile, and sums of each.
   int64_t streams, rankBlock;
+  /// Whether these are the only ones of as many heads, or neighbours of one.
+  bool streamsAreHeads;
   /// A chunk never crosses the end of a unit, the largest interval that fits
   /// in a chunk, or the finest one if none does.
   int64_t unit, chunk;
@@ -74,7 +78,7 @@ mlir::Value areNotFinite(KernelBuilder &b, mlir::Value vector);
 mlir::Value isAnyNotFinite(KernelBuilder &b, mlir::Value vector);
 
 /// Plans the loops for `levels`, which read the same input with intervals that
-/// double.
+/// double, or are equal.
 SummarizePlan planSummaries(llvm::ArrayRef<SummarizeOp> levels,
                             RegisterFile registers);
 

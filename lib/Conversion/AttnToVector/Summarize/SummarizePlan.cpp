@@ -63,6 +63,12 @@ SummarizePlan fovea::attn::planSummaries(ArrayRef<SummarizeOp> levels,
   if (!ShapedType::isDynamic(rows))
     plan.streams = balance(
         std::max<int64_t>(1, llvm::divideCeil(rows, longest)), kMaxStreams);
+  int64_t heads = input.getDimSize(1);
+  plan.streamsAreHeads = plan.streams == 1 && !ShapedType::isDynamic(heads);
+  while (plan.streamsAreHeads && plan.streams < kMaxStreams &&
+         heads / sets % (2 * plan.streams) == 0)
+    plan.streams *= 2;
+  int64_t headsPerInstance = plan.streamsAreHeads ? plan.streams : 1;
   // Besides the sums, a tile needs a register for every stream and a weight.
   int64_t maxRankBlock =
       std::max<int64_t>(1, (registers.count - 2) / kMaxStreams - 1);
@@ -76,10 +82,10 @@ SummarizePlan fovea::attn::planSummaries(ArrayRef<SummarizeOp> levels,
 
   plan.strips = 1;
   plan.instancesPerTask = kDynamicInstancesPerTask;
-  int64_t rowsPerInstance = plan.streams * longest;
+  int64_t rowsPerInstance = plan.streams / headsPerInstance * longest;
   if (input.hasStaticShape()) {
     int64_t instances = std::max<int64_t>(
-        1, input.getDimSize(0) * (input.getDimSize(1) / sets) *
+        1, input.getDimSize(0) * (heads / sets / headsPerInstance) *
                llvm::divideCeil(rows, rowsPerInstance));
     plan.instancesPerTask =
         balance(instances,

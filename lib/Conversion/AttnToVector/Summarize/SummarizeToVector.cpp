@@ -32,10 +32,9 @@ static void emitLevels(ArrayRef<SummarizeOp> levels, OpBuilder &builder,
   remark::passed(last.getLoc(), remark::RemarkOpts::name("summaries")
                                     .category(SummarizeOp::getOperationName()))
       << llvm::formatv("one nest for intervals of {0} rows: chunks of {1} "
-                       "rows, tiles of {2} sums by {3} intervals by {4} "
-                       "columns",
+                       "rows, tiles of {2} sums by {3} {4} by {5} columns",
                        intervals, plan.chunk, plan.rankBlock, plan.streams,
-                       plan.lanes)
+                       plan.streamsAreHeads ? "heads" : "intervals", plan.lanes)
              .str();
   emitSummaries(builder, levels, plan);
 }
@@ -54,6 +53,10 @@ struct LevelsModel
     : LowerToVectorOpInterface::ExternalModel<LevelsModel<OpTy>, OpTy> {
   void claimOthers(Operation *op, VectorLowering &lowering) const {
     SmallVector<OpTy> levels = findLevels(cast<OpTy>(op), lowering.aliases);
+    // Several sums of the same tokens, which a step of decoding adds to all
+    // levels.
+    if (std::is_same_v<OpTy, SummarizeOp> && levels.size() == 1)
+      levels = findLevels(cast<OpTy>(op), lowering.aliases, /*factor=*/1);
     for (OpTy level : ArrayRef(levels).drop_front()) {
       lowering.claimed.insert(level);
       lowering.groups[op].push_back(level);

@@ -92,25 +92,45 @@ func.func @overlap(%x: memref<1x2x512x16xf32>, %w1: memref<1x2x64x16xf32>, %w2: 
   return %pool : memref<1x2x24x16xf32>
 }
 
-// Intervals that do not double.
+// Intervals that are equal, as those that a group of tokens belongs to at all
+// levels. Heads that have one each lie side by side.
 
-// CHECK: remark: {{.*}}one nest for intervals of {{[0-9]+}} rows
-// CHECK: remark: {{.*}}one nest for intervals of {{[0-9]+}} rows
+// CHECK: remark: {{.*}}one nest for intervals of 64, 64 rows: chunks of 64 rows, tiles of 2 sums by 4 heads by 16 columns
 
 // CODE-LABEL: func.func @same_interval(
+//       CODE:   scf.forall
+//   CODE-NOT:   scf.forall
+//       CODE:   return
+func.func @same_interval(%x: memref<1x8x64x16xf32>, %w1: memref<1x2x64x16xf32>, %w2: memref<1x2x64x16xf32>)
+    -> (memref<1x8x2x16xf32>, memref<1x8x2x16xf32>) {
+  %o1 = memref.alloc() : memref<1x8x2x16xf32>
+  attn.summarize ins(%x : memref<1x8x64x16xf32>) weights(%w1 : memref<1x2x64x16xf32>)
+      outs(%o1 : memref<1x8x2x16xf32>)
+  %o2 = memref.alloc() : memref<1x8x2x16xf32>
+  attn.summarize ins(%x : memref<1x8x64x16xf32>) weights(%w2 : memref<1x2x64x16xf32>)
+      outs(%o2 : memref<1x8x2x16xf32>)
+  return %o1, %o2 : memref<1x8x2x16xf32>, memref<1x8x2x16xf32>
+}
+
+// Intervals that are neither.
+
+// CHECK: remark: {{.*}}one nest for intervals of {{[0-9]+}} rows
+// CHECK: remark: {{.*}}one nest for intervals of {{[0-9]+}} rows
+
+// CODE-LABEL: func.func @other_interval(
 //       CODE:   scf.forall
 //       CODE:   scf.forall
 //   CODE-NOT:   scf.forall
 //       CODE:   return
-func.func @same_interval(%x: memref<1x2x512x16xf32>, %w1: memref<1x2x64x16xf32>, %w2: memref<1x2x128x16xf32>)
-    -> (memref<1x2x16x16xf32>, memref<1x2x16x16xf32>) {
+func.func @other_interval(%x: memref<1x2x512x16xf32>, %w1: memref<1x2x64x16xf32>, %w2: memref<1x2x256x16xf32>)
+    -> (memref<1x2x16x16xf32>, memref<1x2x4x16xf32>) {
   %o1 = memref.alloc() : memref<1x2x16x16xf32>
   attn.summarize ins(%x : memref<1x2x512x16xf32>) weights(%w1 : memref<1x2x64x16xf32>)
       outs(%o1 : memref<1x2x16x16xf32>)
-  %o2 = memref.alloc() : memref<1x2x16x16xf32>
-  attn.summarize ins(%x : memref<1x2x512x16xf32>) weights(%w1 : memref<1x2x64x16xf32>)
-      outs(%o2 : memref<1x2x16x16xf32>)
-  return %o1, %o2 : memref<1x2x16x16xf32>, memref<1x2x16x16xf32>
+  %o2 = memref.alloc() : memref<1x2x4x16xf32>
+  attn.summarize ins(%x : memref<1x2x512x16xf32>) weights(%w2 : memref<1x2x256x16xf32>)
+      outs(%o2 : memref<1x2x4x16xf32>)
+  return %o1, %o2 : memref<1x2x16x16xf32>, memref<1x2x4x16xf32>
 }
 
 // Another rank.

@@ -12,6 +12,8 @@ check = Checker()
 FACTORS = {
     # Finest interval in units of the rank, and levels.
     "interval": [(1, 1), (2, 5), (8, 1), (13, 3), (16, 6), (50, 2), (97, 1)],
+    # Whether each level has intervals twice as long as the one before, or as long.
+    "doubles": [True, True, False],
     "rank": [1, 2, 3, 4, 5, 8, 16],
     # Rows in units of the coarsest interval, and rows more or less.
     "rows": [(0, 1), (1, -1), (1, 0), (1, 1), (2, 1), (3, -2), (3, 7), (4, 0), (4, 1), (9, 5)],
@@ -51,7 +53,7 @@ def run(index, case):
     if case["mixes"]:
         D, p, levels = min(D, 37), min(p, 3), min(levels, 3)
     out = dtype if case["rounded"] else state(dtype)
-    intervals = [first * p << level for level in range(levels)]
+    intervals = [first * p << level * case["doubles"] for level in range(levels)]
     N = max(0, case["rows"][0] * intervals[-1] + case["rows"][1])
 
     x = normal(rng, (B, G, N, D), dtype)

@@ -6,6 +6,7 @@
 # Tests what Fovea gives to PyTorch, transformers and JAX. Run after utils/build.sh.
 #
 #   utils/frameworks.sh [arguments of pytest...]
+#   utils/frameworks.sh --install      install them, test nothing
 #
 # They are installed to .venv-frameworks, some gigabytes, so that the package's own
 # tests do without. Environment: FOVEA_FRAMEWORKS_PYTHON names an interpreter that
@@ -34,6 +35,10 @@ if [ -z "${FOVEA_FRAMEWORKS_PYTHON-}" ]; then
     "$python" -m pip install --disable-pip-version-check --no-deps -r "${lists[1]}"
     cat "${lists[@]}" >"$folder/installed.txt"
   fi
+fi
+
+if [ "${1-}" = --install ]; then
+  exit
 fi
 
 # Apart, since each folder has helpers of its own.

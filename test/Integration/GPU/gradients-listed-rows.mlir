@@ -3,18 +3,12 @@
 // REQUIRES: long-tests
 // Minutes of emulated kernels, which sanitizers do not see; they see such host code in backward.mlir and gradients-vq-state.mlir.
 // UNSUPPORTED: asan
-// RUN: fovea-run %s --entry=few --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s --check-prefixes=CHECK,MORE
-// RUN: env FOVEA_SIMT=seed=8,eager fovea-run %s --entry=few --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s --check-prefixes=CHECK,MORE
-// RUN: fovea-run %s --entry=single --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
-// RUN: env FOVEA_SIMT=seed=3 fovea-run %s --entry=single --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
-// RUN: env FOVEA_SIMT=seed=5,eager fovea-run %s --entry=single --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
+// RUN: fovea-run %s --entry=few --target=gpu-sim --chip=sm_90a --random --compare=reference --schedule=seed=8,eager | FileCheck %s --check-prefixes=CHECK,MORE
+// RUN: fovea-run %s --entry=single --target=gpu-sim --chip=sm_90a --random --compare=reference --schedule=seed=3 --schedule=seed=5,eager | FileCheck %s
 // RUN: fovea-run %s --entry=odd --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
-// RUN: fovea-run %s --entry=lengths --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
-// RUN: env FOVEA_SIMT=seed=4,eager fovea-run %s --entry=lengths --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
-// RUN: fovea-run %s --entry=pages --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
-// RUN: env FOVEA_SIMT=seed=6 fovea-run %s --entry=pages --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
-// RUN: fovea-run %s --entry=passes --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
-// RUN: env FOVEA_SIMT=seed=2,eager fovea-run %s --entry=passes --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
+// RUN: fovea-run %s --entry=lengths --target=gpu-sim --chip=sm_90a --random --compare=reference --schedule=seed=4,eager | FileCheck %s
+// RUN: fovea-run %s --entry=pages --target=gpu-sim --chip=sm_90a --random --compare=reference --schedule=seed=6 | FileCheck %s
+// RUN: fovea-run %s --entry=passes --target=gpu-sim --chip=sm_90a --random --compare=reference --schedule=seed=2,eager | FileCheck %s
 // CHECK-COUNT-3: agrees with the reference
 // MORE: agrees with the reference
 // CHECK-NOT: differs

@@ -5,38 +5,22 @@
 // Minutes of emulated kernels, which sanitizers do not see; they see such host code in backward.mlir and gradients-vq-state.mlir.
 // UNSUPPORTED: asan
 // RUN: fovea-run %s --entry=full --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
-// RUN: fovea-run %s --entry=causal --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
-// RUN: env FOVEA_SIMT=seed=3 fovea-run %s --entry=causal --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
-// RUN: env FOVEA_SIMT=seed=8,eager fovea-run %s --entry=causal --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
-// RUN: fovea-run %s --entry=three --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
-// RUN: env FOVEA_SIMT=seed=4,eager fovea-run %s --entry=three --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
+// RUN: fovea-run %s --entry=causal --target=gpu-sim --chip=sm_90a --random --compare=reference --schedule=seed=3 --schedule=seed=8,eager | FileCheck %s
+// RUN: fovea-run %s --entry=three --target=gpu-sim --chip=sm_90a --random --compare=reference --schedule=seed=4,eager | FileCheck %s
 // RUN: fovea-run %s --entry=window --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
 // RUN: fovea-run %s --entry=prefix --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
 // RUN: fovea-run %s --entry=lengths --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
-// RUN: fovea-run %s --entry=parts --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
-// RUN: env FOVEA_SIMT=seed=7,eager fovea-run %s --entry=parts --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
+// RUN: fovea-run %s --entry=parts --target=gpu-sim --chip=sm_90a --random --compare=reference --schedule=seed=7,eager | FileCheck %s
 // RUN: fovea-run %s --entry=far_parts --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
-// RUN: fovea-run %s --entry=gathered --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
-// RUN: env FOVEA_SIMT=seed=5,eager fovea-run %s --entry=gathered --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
-// RUN: fovea-run %s --entry=gathered_f32 --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
-// RUN: env FOVEA_SIMT=seed=9 fovea-run %s --entry=gathered_f32 --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
-// RUN: fovea-run %s --entry=blocks --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
-// RUN: env FOVEA_SIMT=seed=3 fovea-run %s --entry=blocks --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
-// RUN: env FOVEA_SIMT=seed=8,eager fovea-run %s --entry=blocks --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
-// RUN: fovea-run %s --entry=block_lengths --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
-// RUN: env FOVEA_SIMT=seed=5,eager fovea-run %s --entry=block_lengths --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
+// RUN: fovea-run %s --entry=gathered --target=gpu-sim --chip=sm_90a --random --compare=reference --schedule=seed=5,eager | FileCheck %s
+// RUN: fovea-run %s --entry=gathered_f32 --target=gpu-sim --chip=sm_90a --random --compare=reference --schedule=seed=9 | FileCheck %s
+// RUN: fovea-run %s --entry=blocks --target=gpu-sim --chip=sm_90a --random --compare=reference --schedule=seed=3 --schedule=seed=8,eager | FileCheck %s
+// RUN: fovea-run %s --entry=block_lengths --target=gpu-sim --chip=sm_90a --random --compare=reference --schedule=seed=5,eager | FileCheck %s
 // RUN: fovea-run %s --entry=one_list --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
-// RUN: fovea-run %s --entry=near_and_far --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s --check-prefixes=CHECK,MORE
-// RUN: env FOVEA_SIMT=seed=5 fovea-run %s --entry=near_and_far --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s --check-prefixes=CHECK,MORE
-// RUN: env FOVEA_SIMT=seed=6,eager fovea-run %s --entry=near_and_far --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s --check-prefixes=CHECK,MORE
-// RUN: fovea-run %s --entry=joined --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s --check-prefixes=CHECK,JOINS
-// RUN: env FOVEA_SIMT=seed=5 fovea-run %s --entry=joined --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s --check-prefixes=CHECK,JOINS
-// RUN: env FOVEA_SIMT=seed=6,eager fovea-run %s --entry=joined --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s --check-prefixes=CHECK,JOINS
-// RUN: fovea-run %s --entry=joined_full --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s --check-prefixes=CHECK,JOINS
-// RUN: env FOVEA_SIMT=seed=7 fovea-run %s --entry=joined_full --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s --check-prefixes=CHECK,JOINS
-// RUN: env FOVEA_SIMT=seed=8,eager fovea-run %s --entry=joined_full --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s --check-prefixes=CHECK,JOINS
-// RUN: fovea-run %s --entry=joined_of_three --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s --check-prefixes=CHECK,MORE
-// RUN: env FOVEA_SIMT=seed=9,eager fovea-run %s --entry=joined_of_three --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s --check-prefixes=CHECK,MORE
+// RUN: fovea-run %s --entry=near_and_far --target=gpu-sim --chip=sm_90a --random --compare=reference --schedule=seed=5 --schedule=seed=6,eager | FileCheck %s --check-prefixes=CHECK,MORE
+// RUN: fovea-run %s --entry=joined --target=gpu-sim --chip=sm_90a --random --compare=reference --schedule=seed=5 --schedule=seed=6,eager | FileCheck %s --check-prefixes=CHECK,JOINS
+// RUN: fovea-run %s --entry=joined_full --target=gpu-sim --chip=sm_90a --random --compare=reference --schedule=seed=7 --schedule=seed=8,eager | FileCheck %s --check-prefixes=CHECK,JOINS
+// RUN: fovea-run %s --entry=joined_of_three --target=gpu-sim --chip=sm_90a --random --compare=reference --schedule=seed=9,eager | FileCheck %s --check-prefixes=CHECK,MORE
 // CHECK-COUNT-3: agrees with the reference
 // JOINS-COUNT-2: agrees with the reference
 // MORE-COUNT-3: agrees with the reference

@@ -14,9 +14,7 @@ target_precompile_headers(fovea_precompiled PRIVATE
   <mlir/Dialect/Affine/IR/AffineOps.h>
   <mlir/Dialect/Arith/IR/Arith.h>
   <mlir/Dialect/Func/IR/FuncOps.h>
-  <mlir/Dialect/GPU/IR/GPUDialect.h>
   <mlir/Dialect/LLVMIR/LLVMDialect.h>
-  <mlir/Dialect/LLVMIR/NVVMDialect.h>
   <mlir/Dialect/Linalg/IR/Linalg.h>
   <mlir/Dialect/Math/IR/Math.h>
   <mlir/Dialect/MemRef/IR/MemRef.h>

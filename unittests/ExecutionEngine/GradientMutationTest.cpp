@@ -209,6 +209,26 @@ func.func @gradients(%q: !q, %k: !k, %v: !k, %o: !q, %l: !l, %d: !q)
   return %r#0, %r#1, %r#2 : !q, !k, !k
 })"};
 
+/// Through a soft-cap, whose slopes take registers beside weights. The tiles of
+/// the second head take places again.
+constexpr Example kSoftCap = {130, 330, 2, true, R"(
+func.func @gradients(%q: !q, %k: !k, %v: !k, %o: !q, %l: !l, %d: !q)
+    -> (!q, !k, !k) {
+  %iq = tensor.empty() : !q
+  %ik = tensor.empty() : !k
+  %r:3 = attn.dense_backward ins(%q, %k, %v : !q, !k, !k) score {
+      ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index):
+        %cap = arith.constant 2.0 : f32
+        %part = arith.divf %s, %cap : f32
+        %bounded = math.tanh %part : f32
+        %capped = arith.mulf %bounded, %cap : f32
+        attn.yield %capped : f32
+      } forward(%o, %l : !q, !l) gradient(%d : !q)
+      outs(%iq, %ik, %ik : !q, !k, !k)
+      {mask = #attn.mask<causal>, scale = 0.125 : f64} -> !q, !k, !k
+  return %r#0, %r#1, %r#2 : !q, !k, !k
+})"};
+
 /// Gradients of what a function of scores reads: a number of each distance.
 constexpr Example kCaptures = {130, 200, 1, true, R"(
 !t = tensor<40xf32>
@@ -320,6 +340,28 @@ TEST_P(GradientsSM90a, EveryInstructionOfBiasGradientsIsMissed) {
   expectMissed("mbarrier.try_wait");
   // The tiles of the first head find all places free.
   kernelName = "_kernel_7";
+  expectMissed("mbarrier.try_wait", {2});
+}
+
+/// Threads compute scores, and slopes beside weights.
+TEST_P(GradientsSM90a, EveryInstructionOfScoreGradientsIsMissed) {
+  example = kSoftCap;
+  // Keys that the first queries do not read, and queries that do not read the
+  // last keys.
+  spoiledKeys = {300};
+  spoiledGradients = {70};
+  for (const char *kernel : {"_kernel_1", "_kernel_2"}) {
+    kernelName = kernel;
+    expectMissed("barrier.cta");
+    expectMissed("mbarrier.arrive");
+    expectMissed("wgmma.commit");
+    expectMissed("wgmma.fence");
+    expectMissed("wgmma.wait");
+  }
+  kernelName = "_kernel_1";
+  expectMissed("mbarrier.try_wait");
+  // The tiles of the first head find all places free.
+  kernelName = "_kernel_2";
   expectMissed("mbarrier.try_wait", {2});
 }
 

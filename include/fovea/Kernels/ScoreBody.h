@@ -45,6 +45,11 @@ public:
   /// The body of a region, which reads `captures`.
   ScoreBody(mlir::Region &score, mlir::ValueRange captures)
       : ScoreBody(&score.front(), captures) {}
+  /// That of these derivatives, which `evaluate` computes beside the score.
+  ScoreBody(const ScoreDerivatives &values, mlir::ValueRange captures)
+      : ScoreBody(mlir::Value(values.score).getParentBlock(), captures) {
+    setDerivatives(values);
+  }
   /// A body, or null for none.
   ScoreBody(mlir::Block *block, mlir::ValueRange captures)
       : block(block), captures(captures.begin(), captures.end()) {}

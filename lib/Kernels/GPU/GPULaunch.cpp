@@ -9,6 +9,7 @@
 #include "fovea/Kernels/GPU/GPULaunch.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/IR/IRMapping.h"
 #include "mlir/IR/TypeUtilities.h"
 
@@ -37,6 +38,14 @@ LogicalResult fovea::attn::verifyGPUWidths(Operation *op, ValueRange operands,
              << width << ", but GPU kernels take at most " << most;
   }
   return success();
+}
+
+bool fovea::attn::isUnread(Operation *op, Value buffer) {
+  return buffer.getDefiningOp<memref::AllocOp>() &&
+         llvm::count(op->getOperands(), buffer) == 1 &&
+         llvm::all_of(buffer.getUsers(), [&](Operation *user) {
+           return user == op || isa<memref::DeallocOp>(user);
+         });
 }
 
 gpu::LaunchOp fovea::attn::createLaunch(OpBuilder &builder, Location loc,

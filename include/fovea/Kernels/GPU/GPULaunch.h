@@ -31,6 +31,9 @@ mlir::LogicalResult verifyGPUWidths(mlir::Operation *op,
                                     mlir::ValueRange operands,
                                     int64_t most = kMaxHeadWidth);
 
+/// Whether `op` writes a buffer that nobody reads.
+bool isUnread(mlir::Operation *op, mlir::Value buffer);
+
 /// A launch of `numBlocks` blocks in a row, with an empty body; in clusters of
 /// `cluster` blocks each, which must divide them.
 mlir::gpu::LaunchOp createLaunch(mlir::OpBuilder &builder, mlir::Location loc,

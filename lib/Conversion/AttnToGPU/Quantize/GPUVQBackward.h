@@ -59,6 +59,9 @@ private:
   // In place of the kernels for queries, tokens and codes (GPUVQStream.cpp).
   bool isStream(const GPUFacts &gpu);
   void emitStream(Value keySums);
+  /// What regions of its scores read.
+  Values getScoreCaptures();
+  void fillScore(mlir::Region &region, bool areTokens, ValueRange captures);
   /// Rows of a source, and where sums for them go; of log weights perhaps none.
   struct StreamRows {
     Value keys, values, logWeights = {}, dKeys = {}, dValues = {};
@@ -92,6 +95,7 @@ private:
   Value getFirstQuery(KernelBuilder &k, Value token);
   /// The queries of tile number `tile` of block `block`.
   void setQueries(KernelBuilder &k, Place &place, Value block, Value tile);
+  void emitDeltas();
   void emitKernels(Value keySums);
   void emitQueries();
   /// Either of the sums may be null, for another kernel.

@@ -27,7 +27,9 @@
 //   tokens   as many blocks as the memory has, and then those of the queries
 //
 // Block n of the queries reads blocks n to n + memory of the tokens. Lengths
-// say what there is at the end; rows at the begin have no weight.
+// say what there is at the end; rows at the begin have no weight. Other terms
+// than log weights are functions of the scores of tokens, whose positions count
+// from the last token.
 //
 //===----------------------------------------------------------------------===//
 
@@ -37,6 +39,7 @@
 #include "fovea/Kernels/SoftmaxAlgebra.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include <limits>
 
 using namespace mlir;
@@ -57,7 +60,7 @@ bool VQBackwardLoops::isStream(const GPUFacts &gpu) {
   if (loops.hasState() && !ShapedType::isDynamic(queries) &&
       queries <= kWarpgroupRows / 2)
     return false;
-  return gpu.warpgroups && problem.isSoftmax() && !op.hasLocalTerms() &&
+  return gpu.warpgroups && problem.isSoftmax() && !op.getRelativeKeys() &&
          type == getType(op.getCodebook()) &&
          (!op.getCausal() || op.getBlock() % kWarpgroupRows == 0) &&
          llvm::all_of(operands, [&](Value operand) {
@@ -273,12 +276,74 @@ Value VQBackwardLoops::clearAbsentLse() {
   return clean;
 }
 
+Values VQBackwardLoops::getScoreCaptures() {
+  Values captures;
+  for (Value term : {op.getBias(), op.getDistanceBias()})
+    if (term)
+      captures.push_back(term);
+  // Which query row 0 of a frame is.
+  if (op.getBias() && isFramed())
+    captures.push_back(rowsBeforeQueries);
+  return captures;
+}
+
+/// Fills the region of a source's scores: terms are added to those of tokens.
+void VQBackwardLoops::fillScore(Region &region, bool areTokens,
+                                ValueRange captures) {
+  Location loc = op.getLoc();
+  OpBuilder::InsertionGuard guard(b);
+  Block &body = region.emplaceBlock();
+  b.setInsertionPointToEnd(&body);
+  Type index = b.getIndexType(), number = b.getF32Type();
+  Value score = body.addArgument(number, loc);
+  Value batch = body.addArgument(index, loc),
+        head = body.addArgument(index, loc),
+        query = body.addArgument(index, loc),
+        key = body.addArgument(index, loc);
+  Values arguments;
+  for (Value capture : captures) {
+    auto type = dyn_cast<MemRefType>(capture.getType());
+    arguments.push_back(body.addArgument(
+        type ? RankedTensorType::get(type.getShape(), type.getElementType())
+             : capture.getType(),
+        loc));
+  }
+  auto *next = arguments.begin();
+  auto add = [&](ValueRange at) {
+    Value tensor = *next++;
+    Values place(at);
+    for (auto [dim, extent] :
+         llvm::enumerate(cast<RankedTensorType>(tensor.getType()).getShape()))
+      if (extent == 1)
+        place[dim] = b.index(0);
+    Value term = tensor::ExtractOp::create(b, loc, tensor, place);
+    if (term.getType() != number)
+      term = arith::ExtFOp::create(b, loc, number, term);
+    score = arith::AddFOp::create(b, loc, score, term);
+  };
+  if (areTokens && op.getBias()) {
+    // Columns count from the first block that the query reads.
+    int64_t block = problem.getBlock(), memory = problem.getMemory() * block;
+    Value row = isFramed() ? b.add(query, -memory) : query;
+    Value own = b.roundDown(row, block);
+    Value begin = isFramed() ? own : b.add(own, -memory);
+    // Those before the first query read nothing.
+    if (isFramed())
+      row = b.max(b.sub(row, arguments.back()), 0);
+    add({batch, head, row, b.sub(key, begin)});
+  }
+  if (areTokens && op.getDistanceBias())
+    add({head, b.sub(query, key)});
+  YieldOp::create(b, loc, score);
+}
+
 void VQBackwardLoops::emitStream(Value keySums) {
   MLIRContext *context = b.getContext();
   AffineExpr block = getAffineDimExpr(0, context),
              rows = getAffineSymbolExpr(0, context),
              zero = getAffineConstantExpr(0, context);
-  Values keys, values, logWeights, dKeys, dValues;
+  Values keys, values, logWeights, dKeys, dValues,
+      captures = getScoreCaptures();
   SmallVector<Attribute> sources;
   auto addSource = [&](const StreamRows &source, AffineExpr begin,
                        AffineExpr end, bool isCausal, bool hasLengths) {
@@ -296,7 +361,8 @@ void VQBackwardLoops::emitStream(Value keySums) {
                         /*hasLocalBias=*/false, hasLengths,
                         /*hasRelative=*/false, /*hasDistanceBias=*/false,
                         /*origin=*/AffineMap(), /*unit=*/0,
-                        /*hasListedPositions=*/false, /*hasScore=*/false));
+                        /*hasListedPositions=*/false,
+                        /*hasScore=*/!captures.empty()));
   };
   const VQWindow &window = problem.window;
   Values lengths;
@@ -324,17 +390,21 @@ void VQBackwardLoops::emitStream(Value keySums) {
   if (isFramed())
     dQuery =
         loops.allocate({batches, heads, queryRows}, {width}, getType(dQuery));
-  StreamBackwardOp::create(
+  auto stream = StreamBackwardOp::create(
       b, /*results=*/TypeRange(), frameQueries(window.queries), keys, values,
       logWeights, /*biases=*/ValueRange(), lengths,
-      /*rowLists=*/ValueRange(), /*sink=*/Value(), queryLengths,
-      /*captures=*/ValueRange(), frameQueries(op.getOutput()),
-      frameNumbers(clearAbsentLse(), -kInfinity), frameQueries(window.dOutputs),
-      frameNumbers(op.getDLse(), 0.0), dQuery, dKeys, dValues,
+      /*rowLists=*/ValueRange(), /*sink=*/Value(), queryLengths, captures,
+      frameQueries(op.getOutput()), frameNumbers(clearAbsentLse(), -kInfinity),
+      frameQueries(window.dOutputs), frameNumbers(op.getDLse(), 0.0), dQuery,
+      dKeys, dValues,
       /*dLogWeights=*/ValueRange(), /*dBiases=*/ValueRange(),
       /*dSink=*/Value(), /*dCaptures=*/ValueRange(), b.getArrayAttr(sources),
       b.getI64IntegerAttr(op.getCausal() ? problem.getBlock() : 0),
-      op.getScaleAttr(), /*tiles=*/nullptr, /*scoresCount=*/0);
+      op.getScaleAttr(), /*tiles=*/nullptr,
+      /*scoresCount=*/captures.empty() ? 0 : sources.size());
+  // Only with tokens, which come first.
+  for (auto [i, region] : llvm::enumerate(stream.getScores()))
+    fillScore(region, /*areTokens=*/i == 0, captures);
   if (isFramed())
     loops.fillRows(op.getDQuery(), [&](KernelBuilder &k, ValueRange at) {
       Value row = k.add(at[2], rowsBeforeQueries);

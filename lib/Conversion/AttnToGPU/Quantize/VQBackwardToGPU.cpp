@@ -487,22 +487,36 @@ void VQBackwardLoops::emit() {
                       });
   loops.addLaterSums(codeSums, arith::ConstantIntOp::create(b, 1, /*width=*/1));
   storeValues();
-  if (op.getDBias())
+  // Those of constants, such as ALiBi's, nobody reads.
+  auto isRead = [&](Value gradient) {
+    return gradient && !isUnread(op, gradient);
+  };
+  bool readsBias = isRead(op.getDBias()),
+       readsDistances = isRead(op.getDDistanceBias()) ||
+                        isRead(op.getDRelativeKeys()) ||
+                        isRead(op.getDRelativeBias());
+  if (usesStream && (readsBias || readsDistances))
+    emitDeltas();
+  if (readsBias)
     emitBias();
-  if (op.hasDistances())
+  if (readsDistances)
     emitDistances();
   loops.freeBuffers();
 }
 
+/// What a query's gradients of scores have in common.
+void VQBackwardLoops::emitDeltas() {
+  const VQWindow &window = problem.window;
+  problem.deltas =
+      loops.allocate({batches, heads, window.length}, {}, b.getF32Type());
+  emitRowDots(b, window.dOutputs, op.getOutput(), /*factor=*/1.0,
+              problem.deltas, op.getDLse());
+}
+
 /// Those for queries, tokens and codes.
 void VQBackwardLoops::emitKernels(Value keySums) {
-  const VQWindow &window = problem.window;
-  if (problem.isSoftmax()) {
-    problem.deltas =
-        loops.allocate({batches, heads, window.length}, {}, b.getF32Type());
-    emitRowDots(b, window.dOutputs, op.getOutput(), /*factor=*/1.0,
-                problem.deltas, op.getDLse());
-  }
+  if (problem.isSoftmax())
+    emitDeltas();
   emitQueries();
   if (keySums &&
       getNumParts(width) + getNumParts(valueWidth) <= VQTile::kMostParts) {

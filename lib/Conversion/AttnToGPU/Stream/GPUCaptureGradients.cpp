@@ -467,8 +467,7 @@ void CaptureGradient::emitElements() {
                   offset + count * (4 + 8));
   Scatter shared = {k.sharedBuffer(offset + count * 8, {count}, k.getF32Type()),
                     k.sharedBuffer(offset, {count}, k.getI64Type())};
-  ScoreBody body(*Value(ofRead.score).getParentRegion(), op.getCaptures());
-  body.setDerivatives(ofRead);
+  ScoreBody body(ofRead, op.getCaptures());
   auto forOwn = [&](bool hasOwn, Value own, Value all,
                     function_ref<void(Value)> then) {
     Value begin = hasOwn ? own : k.index(0);
@@ -501,7 +500,7 @@ void fovea::attn::emitCaptureGradients(RowBuilder &host, StreamBackwardOp op,
                                        ScoreAdmission *admission,
                                        ValueRange sums) {
   for (const ScoreDerivatives::OfRead &read : score.reads)
-    if (read.value)
+    if (read.value && sums[read.getTensorNumber()])
       CaptureGradient(host, op, source, {score.score, {read}}, deltas, math,
                       listsOfRows, admission, sums[read.getTensorNumber()])
           .emit();

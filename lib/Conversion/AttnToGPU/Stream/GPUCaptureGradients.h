@@ -15,9 +15,9 @@
 namespace fovea::attn {
 
 /// Adds the gradients of what the score region of a source reads to `sums`, one
-/// for each captured tensor of floating-point numbers. `deltas` are those of
-/// all queries, `listsOfRows` those of the source if it has lists; `admission`
-/// may say which tiles the region removes.
+/// for each captured tensor of floating-point numbers, if not null. `deltas`
+/// are those of all queries, `listsOfRows` those of the source if it has lists;
+/// `admission` may say which tiles the region removes.
 void emitCaptureGradients(RowBuilder &host, StreamBackwardOp op,
                           const StreamSource &source,
                           const ScoreDerivatives &score, mlir::Value deltas,

@@ -46,6 +46,8 @@ public:
   /// The source with the slots of all stretches for rows, and that it was.
   const StreamSource &getSource() const { return gathered; }
   const StreamSource &getOriginal() const { return source; }
+  /// The row of each slot of all stretches, of i32: -1 for none.
+  Value getRows() const { return rows; }
   /// Which queries read each slot, [stretches, slots, 2] of i32: from the first
   /// number on, up to the second.
   Value getReaders() const { return readers; }
@@ -63,7 +65,7 @@ private:
   StreamSource source, gathered;
   Layout layout;
   GradientRanges ranges;
-  Value rows; // [stretches * slots] of i32, -1 for none
+  Value rows;
   Value readers;
   Value stretches; // of each row by each range, [rows, ranges, 2] of i32
 };

@@ -22,7 +22,7 @@ using namespace fovea::attn;
 using Values = KernelBuilder::Values;
 
 bool GradientBlock::hidesByTerm() {
-  return source.bias ||
+  return source.bias || (mayRemove() && !gathered) ||
          (source.logWeight && !ofRows && !gathered && !isScattered);
 }
 

@@ -357,7 +357,7 @@ void GradientBlock::storeTile(const Tile &tile, Value stage) {
   storeField(stage, State, k.select(tile.isCut, k.i32(IsCut), k.i32(IsWhole)));
   storeField(stage, TileRow, tile.firstRow);
   storeField(stage, TileRange, k.toI32(tile.range));
-  if (ofRows && source.bias)
+  if (needsHead())
     storeField(stage, TileHead, tile.head);
 }
 
@@ -378,7 +378,7 @@ GradientBlock::Tile GradientBlock::loadPlace(const Tile &tile, Value stage) {
   place.range = k.toIndex(loadField(stage, TileRange));
   place.firstRow = loadField(stage, TileRow);
   place.firstReaders = k.mul(stage, kTile);
-  if (ofRows && source.bias)
+  if (needsHead())
     place.head = loadField(stage, TileHead);
   return place;
 }

@@ -16,6 +16,7 @@
 #include "fovea/Kernels/GPU/GPUKernelBuilder.h"
 #include "fovea/Kernels/GPU/GPUUnbounded.h"
 #include "fovea/Kernels/GPU/WarpgroupBuilder.h"
+#include "fovea/Kernels/ScoreBody.h"
 #include <optional>
 
 namespace fovea::attn {
@@ -155,9 +156,26 @@ protected:
   /// The bias of the thread's entries of a tile, in pairs (GPUBiasPairs.h).
   Values loadBias(const Tile &tile);
   Value isMinusInfinity(Value number);
+
+  // Scores of a region (GPUGradientScores.cpp).
+  /// Makes what depends on the batch entry and the head alone: here, but for
+  /// rows, which queries of several heads pass.
+  void enterScores();
+  /// The score of an entry, its derivative by the product, null for one, and
+  /// whether it is removed, null where none may be.
+  struct Score {
+    Value score, derivative = {}, isRemoved = {};
+  };
+  /// Calls `body` with those of the thread's entries of a tile.
+  void computeScores(const Tile &tile, ValueRange products,
+                     llvm::function_ref<void(size_t, const Score &)> body);
+  /// Whether scores alone tell which entries are removed.
+  bool mayRemove() const { return score && score->mayRemove(); }
   /// Whether the query and the row of one of the thread's rows and of row
-  /// `offset` of a tile belong together.
+  /// `offset` of a tile belong together, whatever a region says.
   Value reads(const Tile &tile, int64_t half, Value offset);
+  /// And whether the region leaves their entry: takes its product once more.
+  Value readsEntry(const Tile &tile, int64_t half, Value offset);
 
   // Rows of tiles of queries (see getTileHeads). `head` is the number of all
   // heads that have rows in a tile.
@@ -217,12 +235,19 @@ protected:
   Value ownSquares, passingSquares; // of tiles
   std::optional<ListPasses> passes; // of rows of lists
   std::optional<GradientRanges> ranges;
-  Value batch, head, keyHead; // or the list head for rows of lists
-  Value part;                 // of the queries, or a list of the pass
-  Value firstOwn;             // of 32 bits
+  Value batch, head, keyHead;     // or the list head for rows of lists
+  Value part;                     // of the queries, or a list of the pass
+  std::optional<ScoreBody> score; // of the source, with its derivative
+  Value firstOwn;                 // of 32 bits
 
 private:
   Value readsByRange(const Tile &tile, Value query, Value row);
+  ScoreBody::Result evaluate(ScoreBody &body, const Tile &tile, int64_t half,
+                             Value offset, Value product);
+  Value removesEntry(const Tile &tile, int64_t half, Value offset);
+  /// Whether what is loaded or computed for entries depends on the head of the
+  /// queries that pass.
+  bool needsHead() const { return ofRows && (source.bias || score); }
   Value clampRow(Value operand, Value row);
   Value viewBias(const Tile &tile);
   Value loadBias(const Tile &tile, int64_t half, Value offset);

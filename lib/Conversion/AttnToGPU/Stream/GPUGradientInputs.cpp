@@ -56,11 +56,11 @@ bool fovea::attn::canUseWarpgroups(StreamBackwardOp op,
                                    const StreamSource &source, bool ofRows) {
   FloatType type = getProductType(op);
   ArrayRef<AffineMap> ranges = source.attr.getRanges();
-  if (type.getWidth() != 16 || !op.getScores().empty() || ranges.empty() ||
+  if (type.getWidth() != 16 || ranges.empty() ||
       ranges.size() > GradientBlock::kMostRanges ||
       !llvm::all_of(ranges, ascends))
     return false;
-  if (source.rowList && source.bias)
+  if (source.rowList && (source.bias || !op.getScores().empty()))
     return false;
   // The queries of a warpgroup have one block.
   int64_t tileHeads = getTileHeads(op, source);

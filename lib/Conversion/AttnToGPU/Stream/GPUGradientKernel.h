@@ -16,13 +16,13 @@
 //               there are places; says what each tile is
 //   consumers   have 64 rows of A and B each; for every tile:
 //                 start S = A X^T and T = B Y^T
-//                 P = 2^(c S + bias - lse)      while T is summed
-//                 dS = P (T - delta)
+//                 P = 2^(c f(S) + bias - lse)   while T is summed
+//                 dS = P f'(S) (T - delta)
 //                 sum dS X, and P Y if the block has rows of the source,
 //                                               before dS where sums are narrow
 //
 // Where nobody reads dK there is no T, dS or dS X for rows. Beside wide sums of
-// rows and a bias, T starts when P is there.
+// rows and a bias or a region of scores, f, T starts when P is there.
 //
 // S and T lie in registers as first operands of the sums do, so weights never
 // go through shared memory. X and Y serve two products each, as they are and
@@ -48,7 +48,8 @@ public:
 
   /// The sums of dS X go to `first`, with those of `earlier` unless it is null;
   /// those of P Y to `second`, which is null for queries, and those of dS to
-  /// `third`, if that is not null. Without `first`, there is `second` alone.
+  /// `third`, if that is not null. Without `first`, there is `second` alone,
+  /// and the other way round.
   void emit(Value first, Value second, Value third, Value earlier);
   /// The same for rows, whose sums several blocks may share.
   void emitRows(Value first, Value second, Value third);
@@ -87,10 +88,19 @@ private:
   Values addTiles(Value count, ValueRange sums);
   Values addTile(Tile tile, ValueRange sums);
   Values startProducts(int64_t i, Value stage);
-  Values markHidden(const Tile &tile, ValueRange weights);
+  /// What entries have: weights, in pairs where these lie apart from slopes of
+  /// rows, and slopes, which are weights times derivatives of scores.
+  struct Weighed {
+    Values weights, packed, slopes;
+  };
+  Weighed weigh(const Tile &tile, ValueRange products, ValueRange logWeights,
+                ValueRange biases);
+  Values markHidden(const Tile &tile, ValueRange weights,
+                    ValueRange packed = {});
   Values hide(const Tile &tile, ValueRange weights, ValueRange gradients);
   void clearHidden(const Tile &tile, Values &sums, Values *products);
   Values loadStatistics(Value stage, int64_t which);
+  Values loadStatistics(Value stage, int64_t which, int64_t i);
 
   /// Whether one consumer starts both products of a tile before the other does:
   /// then one multiplies while the other makes weights. Short products leave
@@ -122,6 +132,7 @@ private:
   bool isEarly;
   bool sumsScores = false;   // for the gradient of a log weight
   bool sumsGradients = true; // dS X
+  bool sumsValues = false;   // P Y
 };
 
 } // namespace fovea::attn

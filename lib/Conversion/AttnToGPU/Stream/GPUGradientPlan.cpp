@@ -8,6 +8,8 @@
 
 #include "GPUGradientPlan.h"
 #include "GPUGradientBlock.h"
+#include "fovea/Dialect/Attn/IR/SourceScores.h"
+#include "fovea/Kernels/GPU/GPULaunch.h"
 #include "fovea/Kernels/GPU/WarpgroupBuilder.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 
@@ -25,14 +27,17 @@ static bool canJoin(const PlannedSource &planned, const PlannedSource &next,
          nextSource.attr.getRanges().size() < GradientBlock::kMostRanges;
 }
 
-SmallVector<PlannedSource> fovea::attn::planGradients(StreamBackwardOp op,
-                                                      bool warpgroups) {
+SmallVector<PlannedSource> fovea::attn::planGradients(
+    StreamBackwardOp op, ArrayRef<ScoreAdmission> admissions, bool warpgroups) {
   SmallVector<StreamSourceGradient> sources = op.getSourceList();
   SmallVector<PlannedSource> plan, others;
   for (auto [i, source] : llvm::enumerate(sources)) {
     PlannedSource planned = {i};
+    // Other kernels pass over tiles that the region removes.
+    bool skipsTiles = !admissions.empty() && bool(getOfSource(admissions, i));
     for (bool ofRows : {false, true}) {
-      bool can = warpgroups && canUseWarpgroups(op, source.forward, ofRows);
+      bool can = warpgroups && !skipsTiles &&
+                 canUseWarpgroups(op, source.forward, ofRows);
       planned.hasWarpgroups[ofRows] = can;
       if (can)
         planned.layouts[ofRows] =
@@ -40,19 +45,12 @@ SmallVector<PlannedSource> fovea::attn::planGradients(StreamBackwardOp op,
     }
     (planned.layouts[0] ? plan : others).push_back(planned);
   }
-  if (!plan.empty() && !others.empty())
+  // They would have two regions of scores.
+  if (!plan.empty() && !others.empty() && op.getScores().empty())
     plan.back().joinsNext = canJoin(plan.back(), others.front(),
                                     sources[others.front().number].forward);
   plan.append(others);
   return plan;
-}
-
-bool fovea::attn::isUnread(StreamBackwardOp op, Value buffer) {
-  return buffer.getDefiningOp<memref::AllocOp>() &&
-         llvm::count(op->getOperands(), buffer) == 1 &&
-         llvm::all_of(buffer.getUsers(), [&](Operation *user) {
-           return user == op || isa<memref::DeallocOp>(user);
-         });
 }
 
 Value WarpgroupGradients::getStatistics(int64_t tileHeads) {
@@ -66,6 +64,7 @@ Value WarpgroupGradients::getStatistics(int64_t tileHeads) {
 
 void WarpgroupGradients::emit(const PlannedSource &planned,
                               const StreamSourceGradient &source,
+                              const ScoreDerivatives *score,
                               const ListsOfRows *listsOfRows, Value earlier,
                               Value result) {
   std::optional<GatheredRows> gathered[2];
@@ -81,9 +80,12 @@ void WarpgroupGradients::emit(const PlannedSource &planned,
   if (!gathered[0] || !gathered[1])
     narrowed = emitNarrowSource(host, op, source.forward, buffers);
   inputs.statistics = getStatistics(getTileHeads(op, source.forward));
+  inputs.score = score;
   inputs.squaresOfRows = Value();
   bool isScattered = narrowed.rowList && !namesTiles(narrowed);
-  if (narrowed.bias || (narrowed.logWeight && !gathered[0] && !isScattered)) {
+  bool mayRemove = score && ScoreBody(*score, op.getCaptures()).mayRemove();
+  if (narrowed.bias || (mayRemove && (!gathered[0] || !gathered[1])) ||
+      (narrowed.logWeight && !gathered[0] && !isScattered)) {
     if (!inputs.squaresOfQueries)
       inputs.squaresOfQueries = emitSquaresOfTiles(
           host, {op.getQuery(), op.getDOutput()}, {op.getLse(), deltas});

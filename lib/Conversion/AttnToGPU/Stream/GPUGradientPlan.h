@@ -10,6 +10,7 @@
 #define FOVEA_LIB_CONVERSION_ATTNTOGPU_STREAM_GPUGRADIENTPLAN_H
 
 #include "GPUGradientWarpgroups.h"
+#include "fovea/Kernels/ScoreAdmission.h"
 
 namespace fovea::attn {
 
@@ -26,13 +27,12 @@ struct PlannedSource {
 };
 
 /// The sources in the order of their kernels, on chips with warpgroups or
-/// without. Those of which rows are gathered for queries come before others,
-/// whose kernels join them, or hide that they read their sums, and round.
-llvm::SmallVector<PlannedSource> planGradients(StreamBackwardOp op,
-                                               bool warpgroups);
-
-/// Whether `op` writes a buffer that nobody reads.
-bool isUnread(StreamBackwardOp op, mlir::Value buffer);
+/// without; `admissions` say which tiles regions of scores remove. Those of
+/// which rows are gathered for queries come before others, whose kernels join
+/// them, or hide that they read their sums, and round.
+llvm::SmallVector<PlannedSource>
+planGradients(StreamBackwardOp op, llvm::ArrayRef<ScoreAdmission> admissions,
+              bool warpgroups);
 
 /// The kernels of warpgroups for sources of attn.stream_backward.
 class WarpgroupGradients {
@@ -43,9 +43,11 @@ public:
       : host(host), op(op), deltas(deltas) {}
 
   /// Emits those of one source after the other. Gradients for queries are put
-  /// in `result`, with what is `earlier` unless it is null.
+  /// in `result`, with what is `earlier` unless it is null. `score` is that of
+  /// the source, or null.
   void emit(const PlannedSource &planned, const StreamSourceGradient &source,
-            const ListsOfRows *listsOfRows, Value earlier, Value result);
+            const ScoreDerivatives *score, const ListsOfRows *listsOfRows,
+            Value earlier, Value result);
   void free();
 
 private:

@@ -14,6 +14,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/Matchers.h"
 #include "llvm/Support/MathExtras.h"
 #include "llvm/Support/SaveAndRestore.h"
 
@@ -38,6 +39,8 @@ GradientWarpgroups::GradientWarpgroups(
       type(getProductType(op)), statistics(inputs.statistics) {
   ownSquares = ofRows ? inputs.squaresOfRows : inputs.squaresOfQueries;
   passingSquares = ofRows ? inputs.squaresOfQueries : inputs.squaresOfRows;
+  if (inputs.score)
+    score.emplace(*inputs.score, op.getCaptures());
   own = getOperands(this->source, /*areRows=*/ofRows, ownRows);
   isEarly = ofRows && own.columns[0] + own.columns[1] <= kMostEarlyColumns;
   passing = getOperands(this->source, /*areRows=*/!ofRows, kTile);
@@ -116,17 +119,27 @@ Values GradientWarpgroups::startProducts(int64_t i, Value stage) {
   return w.startScores(type, left, ownRows, right, kTile, own.columns[i]);
 }
 
-/// Marks the weights of a tile that is cut: those of entries that are not read
-/// become hidden weights.
-Values GradientWarpgroups::markHidden(const Tile &tile, ValueRange weights) {
-  return changeIf(k, tile.isCut, weights, [&] {
+/// Marks the weights of a tile that is cut, or their slopes: those of entries
+/// that are not read become hidden weights. Of `packed` weights they become 0.
+Values GradientWarpgroups::markHidden(const Tile &tile, ValueRange weights,
+                                      ValueRange packed) {
+  Values numbers(weights);
+  llvm::append_range(numbers, packed);
+  return changeIf(k, tile.isCut, numbers, [&] {
     Values next;
     rarely([&] {
       Tile own = loadPlace(tile, getStage(tile));
+      Values areRead;
       for (auto [i, weight] : llvm::enumerate(weights)) {
         Value offset = k.add(getPairColumn(), int64_t(i / 4 * 8 + i % 2));
-        next.push_back(k.select(reads(own, i % 4 / 2, offset), weight,
-                                getHiddenWeight(k)));
+        areRead.push_back(reads(own, i % 4 / 2, offset));
+        next.push_back(k.select(areRead[i], weight, getHiddenWeight(k)));
+      }
+      for (auto [i, pair] : llvm::enumerate(packed)) {
+        Value low = k.select(areRead[2 * i], k.i32(0xFFFF), k.i32(0)),
+              high = k.select(areRead[2 * i + 1], k.i32(-0x10000), k.i32(0));
+        Value bits = k.createOrFold<arith::OrIOp>(low, high);
+        next.push_back(k.createOrFold<arith::AndIOp>(pair, bits));
       }
     });
     return next;
@@ -149,7 +162,7 @@ Values GradientWarpgroups::hide(const Tile &tile, ValueRange weights,
 /// in flight, which read what is taken out.
 void GradientWarpgroups::clearHidden(const Tile &tile, Values &sums,
                                      Values *products) {
-  int64_t firstPart = sumsGradients ? 0 : 1, numParts = ofRows ? 2 : 1;
+  int64_t firstPart = sumsGradients ? 0 : 1, numParts = sumsValues ? 2 : 1;
   Values carried(sums);
   if (products)
     carried.append(*products);
@@ -171,9 +184,10 @@ void GradientWarpgroups::clearHidden(const Tile &tile, Values &sums,
         for (int64_t i = firstPart, first = 0; i < numParts; ++i) {
           int64_t count = passing.columns[i] / 2;
           Values part(ValueRange(sums).slice(first, count));
-          takeUnbounded(
-              k, boxes[i], getPairColumn(), part,
-              [&](int64_t half, Value row) { return reads(own, half, row); });
+          takeUnbounded(k, boxes[i], getPairColumn(), part,
+                        [&](int64_t half, Value row) {
+                          return readsEntry(own, half, row);
+                        });
           next.append(part);
           first += count;
         }
@@ -215,6 +229,58 @@ Values GradientWarpgroups::loadStatistics(Value stage, int64_t which) {
   return numbers;
 }
 
+/// Makes weights of the products of a tile, and what gradients of the products
+/// are multiples of.
+GradientWarpgroups::Weighed GradientWarpgroups::weigh(const Tile &tile,
+                                                      ValueRange products,
+                                                      ValueRange logWeights,
+                                                      ValueRange biases) {
+  Value stage = getStage(tile);
+  Values shifts = loadStatistics(stage, 0), weights, slopes;
+  double scale = score ? 1.0 : op.getScale().convertToDouble();
+  Value factor = k.scalar(scale * softmax::kLog2E);
+  auto weighEntry = [&](size_t i, const Score &entry) {
+    auto unlessRemoved = [&](Value number) {
+      return entry.isRemoved
+                 ? k.select(entry.isRemoved, getHiddenWeight(k), number)
+                 : number;
+    };
+    Value shift = shifts[i];
+    if (source.logWeight)
+      shift = k.fadd(shift, logWeights[ofRows ? i % 4 / 2 : i / 4 * 2 + i % 2]);
+    if (source.bias)
+      shift =
+          k.fma(getBiasEntry(k, biases, i), k.scalar(softmax::kLog2E), shift);
+    Value weight = k.exp2(k.fma(entry.score, factor, shift));
+    if (!entry.derivative || !sumsGradients) {
+      weights.push_back(unlessRemoved(weight));
+      return;
+    }
+    // Weights that are removed are 0. Zero is added to slopes, so that none is
+    // like a hidden weight.
+    weights.push_back(weight);
+    slopes.push_back(
+        unlessRemoved(k.fma(weight, entry.derivative, k.scalar(0.0))));
+  };
+  if (score)
+    computeScores(loadPlace(tile, stage), products, weighEntry);
+  else
+    for (auto [i, product] : llvm::enumerate(products))
+      weighEntry(i, {product});
+  if (slopes.empty()) {
+    slopes = weights = markHidden(tile, weights);
+    return {weights, {}, slopes};
+  }
+  // One register has two weights beside their slopes.
+  Values packed;
+  if (sumsValues)
+    packed = w.packWeights(type, weights);
+  Values marked = markHidden(tile, slopes, packed);
+  size_t count = slopes.size();
+  return {weights, Values(ValueRange(marked).drop_front(count)),
+          Values(ValueRange(marked).take_front(count))};
+}
+
 Values GradientWarpgroups::addTile(Tile tile, ValueRange sums) {
   Value stage = getStage(tile);
   // Of the thread's rows, or of columns in pairs.
@@ -242,10 +308,11 @@ Values GradientWarpgroups::addTile(Tile tile, ValueRange sums) {
   if (source.bias)
     biases = loadBias(loadPlace(tile, stage));
   // Wide sums of rows leave registers for either products with gradients or a
-  // bias of each query.
+  // bias of each query, or what a region computes.
   bool isPerQuery =
       source.bias && getMemRefType(source.bias).getDimSize(2) != 1;
-  bool startsLate = isPerQuery && ofRows && !isEarly && sumsGradients,
+  bool startsLate =
+           (isPerQuery || score) && sumsValues && !isEarly && sumsGradients,
        startsBoth = sumsGradients && !startsLate;
   // Numbers of barriers take no registers of the loop.
   Value turn = takesTurns() ? k.recompute(getGroup()) : Value();
@@ -258,35 +325,25 @@ Values GradientWarpgroups::addTile(Tile tile, ValueRange sums) {
   if (turn)
     w.giveTurn(k.rem(k.add(turn, 1), numConsumers));
   scores = w.waitProducts(startsBoth ? 1 : 0, scores);
-  Values shifts = loadStatistics(stage, 0), deltas;
+  Values deltas;
   if (isEarly && sumsGradients)
     deltas = loadStatistics(stage, 1);
-  Value factor = k.scalar(op.getScale().convertToDouble() * softmax::kLog2E);
-  Values weights;
-  for (auto [i, score] : llvm::enumerate(scores)) {
-    Value shift = shifts[i];
-    if (source.logWeight)
-      shift = k.fadd(shift, logWeights[ofRows ? i % 4 / 2 : i / 4 * 2 + i % 2]);
-    if (source.bias)
-      shift =
-          k.fma(getBiasEntry(k, biases, i), k.scalar(softmax::kLog2E), shift);
-    weights.push_back(k.exp2(k.fma(score, factor, shift)));
-  }
-  weights = markHidden(tile, weights);
+  auto [weights, packed, slopes] = weigh(tile, scores, logWeights, biases);
   if (startsLate) {
     w.beginProducts();
     products = startProducts(1, stage);
   }
 
   size_t count = sumsGradients ? passing.columns[0] / 2 : 0;
-  Values next(sums), values, packed, sum;
-  auto addValues = [&] {
+  Values next(sums), values, sum;
+  auto addValues = [&, &packed = packed] {
     values = w.multiplyWeights(type, ValueRange(next).drop_front(count), packed,
                                getAddress(1, stage), kTile);
   };
   if (isEarly || !sumsGradients) {
     clearHidden(tile, next, sumsGradients ? &products : nullptr);
-    packed = w.packWeights(type, weights);
+    if (packed.empty())
+      packed = w.packWeights(type, weights);
     w.beginProducts();
     addValues();
     w.commitProducts();
@@ -295,22 +352,27 @@ Values GradientWarpgroups::addTile(Tile tile, ValueRange sums) {
     products = w.waitProducts(isEarly ? 1 : 0, products);
     if (!isEarly)
       deltas = loadStatistics(stage, 1);
-    Values gradients;
     for (auto [i, product] : llvm::enumerate(products))
-      gradients.push_back(k.fmul(weights[i], k.fsub(product, deltas[i])));
-    gradients = hide(tile, weights, gradients);
+      product = k.fsub(product, deltas[i]);
+    auto multiply = [&, &slopes = slopes](ValueRange factors) {
+      Values gradients;
+      for (auto [factor, product] : llvm::zip_equal(factors, products))
+        gradients.push_back(k.fmul(factor, product));
+      return hide(tile, slopes, gradients);
+    };
+    Values gradients = multiply(slopes);
     if (sumsScores)
-      addScores(gradients);
+      addScores(weights == slopes ? gradients : multiply(weights));
     Values packedGradients = w.packWeights(type, gradients);
     if (!isEarly) {
-      if (ofRows)
+      if (sumsValues && packed.empty())
         packed = w.packWeights(type, weights);
       clearHidden(tile, next, /*products=*/nullptr);
     }
     w.beginProducts();
     sum = w.multiplyWeights(type, ValueRange(next).take_front(count),
                             packedGradients, getAddress(0, stage), kTile);
-    if (ofRows && !isEarly)
+    if (sumsValues && !isEarly)
       addValues();
     w.commitProducts();
   }
@@ -347,7 +409,8 @@ Values GradientWarpgroups::consume() {
     storeOwn(ScoreSum, {k.scalar(0.0), k.scalar(0.0)});
   }
   int64_t width = (sumsGradients ? passing.columns[0] : 0) +
-                  (ofRows ? passing.columns[1] : 0);
+                  (sumsValues ? passing.columns[1] : 0);
+  enterScores();
   Values sums(width / 2, k.scalar(0.0));
   sums.insert(sums.begin(), k.i32(0));
   if (takesTurns())
@@ -395,6 +458,7 @@ void GradientWarpgroups::emit(Value first, Value second, Value third,
                               Value earlier) {
   sumsScores = third != nullptr;
   sumsGradients = first != nullptr;
+  sumsValues = second != nullptr;
   begin();
   for (int64_t i : {0, 1}) {
     own.addresses[i] = w.getShared(own.places[i]);
@@ -505,7 +569,17 @@ void fovea::attn::emitRowGradients(RowBuilder &host, StreamBackwardOp op,
                                    const ListsOfRows *listsOfRows,
                                    const GatheredRows *gathered, Value keySums,
                                    Value valueSums, Value weightSums) {
-  GradientWarpgroups(host, op, source, inputs, /*ofRows=*/true, listsOfRows,
-                     gathered, /*joined=*/nullptr)
-      .emitRows(keySums, valueSums, weightSums);
+  auto emit = [&](Value keys, Value values, Value weights) {
+    GradientWarpgroups(host, op, source, inputs, /*ofRows=*/true, listsOfRows,
+                       gathered, /*joined=*/nullptr)
+        .emitRows(keys, values, weights);
+  };
+  bool hasSlopes =
+      inputs.score && !matchPattern(inputs.score->score, m_OneFloat());
+  if (!hasSlopes || !keySums ||
+      getWidth(source.keys) + getWidth(source.values) <= kMostEarlyColumns)
+    return emit(keySums, valueSums, weightSums);
+  // Beside wide sums of both there is no register for weights and slopes.
+  emit(keySums, Value(), weightSums);
+  emit(Value(), valueSums, Value());
 }

@@ -13,6 +13,7 @@
 #include "GPUGatheredRows.h"
 #include "GPUListsOfRows.h"
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
+#include "fovea/Dialect/Attn/IR/ScoreDerivatives.h"
 #include "fovea/Kernels/RowBuilder.h"
 
 namespace fovea::attn {
@@ -63,6 +64,8 @@ mlir::Value isUnbounded(KernelBuilder &builder, mlir::Value squares);
 
 /// What kernels of warpgroups take beside the operands.
 struct GradientInputs {
+  /// Of the region of the source's scores; null if it has none.
+  const ScoreDerivatives *score = nullptr;
   mlir::Value statistics; // of the rows of tiles of queries
   /// Of tiles of queries and of rows, for sources with terms that may remove
   /// entries (GradientBlock).

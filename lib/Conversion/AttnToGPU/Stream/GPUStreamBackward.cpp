@@ -114,11 +114,8 @@ EntryWeigher::EntryWeigher(GPUKernelBuilder &builder, StreamBackwardOp op,
                            const StreamSource &source,
                            const ScoreDerivatives *score)
     : b(builder), op(op), source(source) {
-  if (!score)
-    return;
-  Value derivative = score->score;
-  scoreBody.emplace(*derivative.getParentRegion(), op.getCaptures());
-  scoreBody->setDerivatives(*score);
+  if (score)
+    scoreBody.emplace(*score, op.getCaptures());
 }
 
 void EntryWeigher::enterHead(Value batch, Value head) {

@@ -100,7 +100,8 @@ private:
   void emitTerm(const Source &source, Value sums, bool isBias);
   template <typename Tile> void emitTerms(const Source &source);
   template <typename Tile> void emitBiasTerm(const Source &source);
-  /// Makes the sums for what score regions read, which are zeros.
+  /// Makes the sums for what score regions read, which are zeros; null for what
+  /// nobody reads.
   void clearCaptureSums();
   /// Stores 64 columns of a tile from `column` on, added to what is there.
   void store(GPUKernelBuilder &k, GradientTile &tile, ValueRange sums,
@@ -450,6 +451,11 @@ void StreamBackwardLoops::emitBiasTerm(const Source &source) {
 
 void StreamBackwardLoops::clearCaptureSums() {
   for (Value gradient : op.getDCaptures()) {
+    // What is no parameter, such as slopes of ALiBi.
+    if (isUnread(op, gradient)) {
+      captureSums.push_back(Value());
+      continue;
+    }
     MemRefType type = getMemRefType(gradient);
     bool isF64 = type.getElementType().isF64();
     Value sums = isF64 ? gradient : getSums(gradient);
@@ -472,9 +478,9 @@ void StreamBackwardLoops::emitSource(const PlannedSource &planned,
   const ScoreDerivatives *score = this->score ? &*this->score : nullptr;
   auto [hasQueries, hasRows] = planned.hasWarpgroups;
   if (hasQueries)
-    warpgroupKernels->emit(planned, source, isListed ? &*listsOfRows : nullptr,
-                           isFirst ? Value() : querySums,
-                           isLast ? op.getDQuery() : querySums);
+    warpgroupKernels->emit(
+        planned, source, score, isListed ? &*listsOfRows : nullptr,
+        isFirst ? Value() : querySums, isLast ? op.getDQuery() : querySums);
   // With the gradient of a log weight.
   if (hasRows)
     return emitBiasTerm<GradientTile>(source);
@@ -510,7 +516,9 @@ void StreamBackwardLoops::emit() {
   emitRowDots(b, op.getDOutput(), op.getOutput(), /*factor=*/1.0, deltas,
               op.getDLse());
   SmallVector<Source> sources = op.getSourceList();
-  SmallVector<PlannedSource> plan = planGradients(op, warpgroups);
+  for (Region &region : op.getScores())
+    admissions.emplace_back(region, op.getCaptures());
+  SmallVector<PlannedSource> plan = planGradients(op, admissions, warpgroups);
   WarpgroupGradients kernels(b, op, deltas);
   warpgroupKernels = &kernels;
   auto hasQueryKernel = [](const PlannedSource &planned) {
@@ -526,13 +534,16 @@ void StreamBackwardLoops::emit() {
            !getMemRefType(querySums).getElementType().isF32())
     querySums = ownSums = b.allocateLike(op.getDQuery(), b.getF32Type());
   clearCaptureSums();
-  for (Region &region : op.getScores())
-    admissions.emplace_back(region, op.getCaptures());
   for (const PlannedSource &planned : plan) {
     size_t i = planned.number;
     const Source &source = sources[i];
     if (!scores.empty()) {
-      score = {getOfSource(scores, i).score, {}};
+      Value derivative = getOfSource(scores, i).score;
+      Region &region = *derivative.getParentRegion();
+      score.reset();
+      // Where other sources have regions, one may yield what it is given.
+      if (getYieldedScore(region) != region.getArgument(score_argument::Score))
+        score = {derivative, {}};
       admission = &getOfSource(admissions, i);
       if (!*admission)
         admission = nullptr;

@@ -45,14 +45,14 @@ FACTORS = {
 }
 
 if check.chip == "sm_90a":
-    # What kernels of warpgroups take: rows of 16 bytes, blocks of 64 queries, soft-max without terms.
+    # What kernels of warpgroups take: rows of 16 bytes, blocks of 64 queries, soft-max without relative keys.
     FACTORS |= {
         "N": [33, 64, 127, 193, 300],
         "block": [64, 64, 128],
         "memory": [1, 0, 2],
         "codes": [1, 63, 64, 65, 130],
         "width": [(16, 16), (24, 72), (64, 64), (128, 40), (8, 128)],
-        "bias": [None], "relative": [None], "distance_bias": [None], "weighting": ["softmax"], "wide": [False],
+        "bias": [None, None, "full", "heads", "broadcast", "masked"], "relative": [None], "weighting": ["softmax"], "wide": [False],
         "position": [None, (0, 0), (0, 3), (1, 0), (1, 62), (5, 40)], "dtype": ["bf16", "f16"],
     }  # fmt: skip
 

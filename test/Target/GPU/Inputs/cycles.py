@@ -83,6 +83,18 @@ def bias_gradients(width, shape, element):
             f"  return %r#0, %r#1, %r#2 : {q}, {k}, {k}\n}}\n")
 
 
+def score_gradients(width, captured, body):
+    """Through a function of scores; nobody reads the gradient of what it captures."""
+    q, k, l = f"tensor<1x8x4096x{width}xbf16>", f"tensor<1x2x4096x{width}xbf16>", "tensor<1x8x4096xf32>"
+    given, wanted, types = (f", %m: {captured}", f" d_captures(%i : {captured})", f", {captured}") if captured else ("", "", "")
+    init = f"  %i = tensor.empty() : {captured}\n" if captured else ""
+    return (f"func.func @f(%q: {q}, %k: {k}, %v: {k}{given}, %o: {q}, %l: {l}, %d: {q}) -> ({q}, {k}, {k}) {{\n{init}"
+            f"  %r:{3 + bool(captured)} = attn.dense_backward ins(%q, %k, %v : {q}, {k}, {k}) {scored(captured, body)}\n"
+            f"      forward(%o, %l : {q}, {l}) gradient(%d : {q}) outs(%q, %k, %v : {q}, {k}, {k}){wanted}\n"
+            f"      {{mask = #attn.mask<causal>, scale = 8.838835e-02 : f64}} -> {q}, {k}, {k}{types}\n"
+            f"  return %r#0, %r#1, %r#2 : {q}, {k}, {k}\n}}\n")
+
+
 def lists(block, unit, entries):
     """Of which each block of queries has one."""
     q, k, r = "tensor<1x8x4096x128xbf16>", "tensor<1x2x4096x128xbf16>", f"tensor<1x2x{4096 // block}x{entries}xi32>"
@@ -110,22 +122,26 @@ KERNELS["dense with log weights, D = 128"] = dense(
     128, "log_weight(%w : tensor<1x2x?xf32>)", "w", "tensor<1x2x?xf32>")
 KERNELS["dense with a bias, D = 128"] = dense(128, "bias(%m : tensor<1x8x?x?xbf16>)", "m", "tensor<1x8x?x?xbf16>")
 KERNELS["dense with a bias of padding, D = 128"] = dense(128, "bias(%m : tensor<1x1x1x?xf32>)", "m", "tensor<1x1x1x?xf32>")
-KERNELS |= {f"dense with a soft-cap, D = {width}": dense(width, scored("", """
+SOFT_CAP = """
       %c = arith.constant 5.0e+01 : f32
       %p = arith.divf %s, %c : f32
       %t = math.tanh %p : f32
-      %y = arith.mulf %t, %c : f32""")) for width in (64, 128, 256)}
-KERNELS["dense with ALiBi, D = 128"] = dense(128, scored("tensor<8xf32>", """
+      %y = arith.mulf %t, %c : f32"""
+ALIBI = """
       %x = tensor.extract %t[%h] : tensor<8xf32>
       %d = arith.subi %j, %i : index
       %e = arith.index_cast %d : index to i32
       %g = arith.sitofp %e : i32 to f32
       %p = arith.mulf %g, %x : f32
-      %y = arith.addf %s, %p : f32"""), "m", "tensor<8xf32>")
-KERNELS["dense with a function that reads a table by distance, D = 128"] = dense(128, scored("tensor<8x?xf32>", """
+      %y = arith.addf %s, %p : f32"""
+KERNELS |= {f"dense with a soft-cap, D = {width}": dense(width, scored("", SOFT_CAP)) for width in (64, 128, 256)}
+KERNELS["dense with ALiBi, D = 128"] = dense(128, scored("tensor<8xf32>", ALIBI), "m", "tensor<8xf32>")
+TABLE = """
       %d = arith.subi %i, %j : index
       %x = tensor.extract %t[%h, %d] : tensor<8x?xf32>
-      %y = arith.addf %s, %x : f32"""), "m", "tensor<8x?xf32>")
+      %y = arith.addf %s, %x : f32"""
+KERNELS["dense with a function that reads a table by distance, D = 128"] = dense(
+    128, scored("tensor<8x?xf32>", TABLE), "m", "tensor<8x?xf32>")
 KERNELS["a bias by distance, D = 128"] = by_distance(128, "distance_bias", "tensor<8x4096xf32>")
 KERNELS |= {f"relative keys, D = {width}": by_distance(width, "relative", f"tensor<1x4096x{width}xbf16>", f"tensor<8x{width}xbf16>")
             for width in (64, 128)}
@@ -146,6 +162,12 @@ GRADIENTS |= {f"gradients for {{}}, lists of {rows} for 128 queries, D = 128": l
               for rows, unit in (("blocks of 16 rows", 16), ("single rows", 1))}
 GRADIENTS |= {f"gradients for {{}}, lists of single rows for one query of {heads} heads, D = 128": list_gradients(1, 1, 2048, heads, 1)
               for heads in (128, 64)}
+GRADIENTS["gradients for {}, dense with a soft-cap, D = 64"] = score_gradients(64, "", SOFT_CAP)
+GRADIENTS |= {f"gradients for {{}}, dense with ALiBi, D = {width}": score_gradients(width, "tensor<8xf32>", ALIBI)
+              for width in (64, 128)}
+GRADIENTS["gradients for {}, dense with a function that reads a table by distance, D = 128"] = score_gradients(
+    128, "tensor<8x4096xf32>", TABLE.replace("?", "4096"))
+CAPPED = "gradients for {}, dense with a soft-cap, D = 128"
 # Of attn.vq_backward, whose other source are the tokens near queries: rows of codewords have log weights.
 CODEWORDS = "gradients for {}, vq, codewords of blocks of 512, D = 128"
 
@@ -199,6 +221,9 @@ def measure(name, text, count):
 measured = [(name, *measure(name, text, 1)) for name, text in KERNELS.items()]
 for name, text in GRADIENTS.items():
     measured += [(name.format(part), kernel) for part, kernel in zip(("queries", "rows"), measure(name, text, 2))]
+# Those for rows have a kernel for keys and one for values.
+measured += [(CAPPED.format(part), kernel) for part, kernel in
+             zip(("queries", "keys", "values"), measure(CAPPED, score_gradients(128, "", SOFT_CAP), 3))]
 # For rows far away, for queries, and for rows nearby.
 measured.append((JOINED, measure(JOINED, artefacts.multipole_backward(128, 8192, 128, 4, 8, 2), 3)[1]))
 # Kernels for queries and for rows of tokens, then of codewords.

@@ -38,8 +38,8 @@ from pathlib import Path
 SOURCE = Path(__file__).resolve().parents[1]
 BENCHMARKS = SOURCE / "benchmarks" / "gpu"
 INPUTS = SOURCE / "test" / "Integration" / "CPU" / "Inputs"
-MATRICES = ["dense", "stream", "table", "summarize", "multipole", "backward", "quantize", "codebook", "vq", "vq_backward",
-            "low_rank", "low_rank_backward", "recover", "conv_backward", "relative"]
+MATRICES = ["dense", "stream", "table", "list", "summarize", "summarize_backward", "multipole", "backward", "quantize", "codebook",
+            "vq", "vq_backward", "low_rank", "low_rank_backward", "recover", "conv", "conv_backward", "relative", "product"]
 #: What the sanitizers look for, and how.
 SANITIZERS = {"memory": "memcheck", "races": "racecheck", "barriers": "synccheck"}
 SANITIZED = ["dense", "multipole", "vq", "backward"]

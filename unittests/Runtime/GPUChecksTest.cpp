@@ -87,6 +87,27 @@ TEST_F(GPUTest, TellsAFailedCheckInTheNextCall) {
   EXPECT_EQ(fovea_rt_gpu_stream_destroy(kKind, stream), FOVEA_RT_OK);
 }
 
+/// The variable is read once, so a process of its own has it.
+TEST_F(GPUTest, TellsAFailedCheckAtOnceIfStrict) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        setenv("FOVEA_GPU_STRICT", "1", 1);
+        void *stream;
+        bool isRight =
+            fovea_rt_gpu_stream_create(kKind, &stream) == FOVEA_RT_OK;
+        fovea_rt_gpu_set_stream(stream);
+        isRight &= findWrongCode("strict: codes") == FOVEA_RT_INVALID_ARGUMENT;
+        isRight &= error() == std::string("strict: ") + kWrongCode;
+        // It was told, and waited for.
+        isRight &= fake->count("cuStreamSynchronize") > 0;
+        isRight &=
+            findWrongCode("strict: codes", /*isWrong=*/false) == FOVEA_RT_OK;
+        std::exit(isRight ? 0 : 1);
+      },
+      testing::ExitedWithCode(0), "");
+}
+
 TEST_F(GPUTest, ChecksAreNewForAGraphOnlyBefore) {
   void *stream;
   ASSERT_EQ(fovea_rt_gpu_stream_create(kKind, &stream), FOVEA_RT_OK);

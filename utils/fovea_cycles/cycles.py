@@ -44,13 +44,14 @@ class Programs:
 
     def make_cubin(self, path: Path, folder: Path, compiler: str, entry: str | None = None) -> Path:
         """A cubin from MLIR, PTX, or from itself."""
-        def run(command: list[str]) -> None:
+        def run(command: list[str]) -> str:
             try:
                 done = subprocess.run(command, capture_output=True, text=True)
             except OSError as problem:
                 raise SystemExit(f"error: cannot run '{command[0]}': {problem.strerror}") from None
             if done.returncode:
                 raise SystemExit(f"error: '{command[0]}' failed for '{path}':\n{(done.stderr or done.stdout).strip()}")
+            return done.stdout + done.stderr
 
         if path.suffix == ".cubin":
             return path
@@ -60,7 +61,10 @@ class Programs:
             ptx = folder / "kernel.ptx"
             run([compiler, str(path), "--target=nvvm", "--chip=sm_90a", "--emit=ptx", "-o", str(ptx),
                  *([f"--entry={entry}"] if entry else [])])
-        run([self.ptxas, "-arch=sm_90a", str(ptx), "-o", str(cubin)])
+        # Products of warpgroups in another order than the kernel has them take other times.
+        said = run([self.ptxas, "-arch=sm_90a", str(ptx), "-o", str(cubin)])
+        if warnings := re.findall(r".*\bC75\d\d\b.*", said):
+            raise SystemExit(f"error: '{self.ptxas}' changes products of warpgroups in '{path}':\n{warnings[0].strip()}")
         return cubin
 
 

@@ -29,6 +29,14 @@ def test_loops_take_no_more_cycles_than_stated():
 
 
 @pytest.mark.skipif(not (PROGRAMS / "nvdisasm").exists(), reason="this triton has no nvdisasm")
+def test_products_that_ptxas_moves_are_an_error():
+    command = [sys.executable, ROOT / "utils/fovea_cycles", ROOT / "test/Target/GPU/Inputs/unwaited.ptx"]
+    done = subprocess.run(command, capture_output=True, text=True, env={"PATH": f"{PROGRAMS}:/usr/bin:/bin"})
+    assert done.returncode == 1 and "changes products of warpgroups in" in done.stderr, done.stdout + done.stderr
+    assert "C75" in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(not (PROGRAMS / "nvdisasm").exists(), reason="this triton has no nvdisasm")
 def test_kernels_of_the_calibration_have_what_they_count(tmp_path):
     subprocess.run([sys.executable, ROOT / "benchmarks/gpu/calibrate.py", "--ptx", tmp_path], check=True)
     script = ROOT / "test/Target/GPU/Inputs/calibration_kernels.py"

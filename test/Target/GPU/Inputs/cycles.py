@@ -276,6 +276,9 @@ if options.update:
     page = page[:loads_begin] + "\n".join(loads_lines) + page[loads_end:]
     page = page[:begin] + "\n".join(lines) + page[end:]
     page_path.write_text(page.replace(f"ptxas {stated_version}", f"ptxas {version}"))
-said = "as stated" if is_compared else f"without spills, cycles not compared: this is ptxas {version}, not {stated_version}"
+said = (
+    "written" if options.update else "as stated" if is_compared
+    else f"without spills, cycles not compared: this is ptxas {version}, not {stated_version}"
+)
 print("\n".join(failures or [f"{len(lines) + len(decoding_lines) - 4} loops {said}"]))
 raise SystemExit(bool(failures))

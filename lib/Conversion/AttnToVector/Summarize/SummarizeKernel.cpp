@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "SummarizeKernel.h"
+#include "SummarizeLoops.h"
 #include "fovea/Kernels/RuntimeCalls.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
@@ -22,126 +22,6 @@ using Values = SmallVector<Value>;
 /// What stands for 1 in the reciprocal of a number of vectors. A task has at
 /// most eight of them, and what is divided is less than 2^13.
 static constexpr int64_t kReciprocalOne = 1 << 16;
-
-namespace {
-/// One operation of the nest.
-struct Level {
-  SummarizeOp op;
-  int64_t interval;
-  /// Whole intervals lie inside a chunk; otherwise their sums are carried from
-  /// chunk to chunk.
-  bool inside;
-  /// Strips that belong to one interval; 1 when an interval fits in a strip.
-  int64_t strips;
-  /// First row of the packed weights, and place among the levels with sums.
-  int64_t packedRow, sumsPlace;
-};
-
-class SummarizeKernel {
-public:
-  SummarizeKernel(OpBuilder &builder, ArrayRef<SummarizeOp> ops,
-                  const SummarizePlan &plan);
-  void emit();
-
-private:
-  /// Where the current chunk lies.
-  struct Chunk {
-    /// First row inside a coarsest interval, number of rows, and whether it is
-    /// the last chunk.
-    Value start, rows, last;
-    /// Number of the vector of columns inside the task, and its first column.
-    Value vector, column;
-  };
-  /// `plan.streams` neighbouring coarsest intervals of one head of one batch
-  /// entry, or the only ones of as many heads; `slot` is its place in the task.
-  struct Instance {
-    Value slot, batch, head;
-    /// Number of the first of its coarsest intervals, and of the strip.
-    Value stream, strip;
-  };
-
-  void divideWork(Value instances);
-  void emitTask(Value slice);
-  void emitChunks();
-  void emitInstance(Chunk chunk, const Instance &instance);
-  void packWeights(const Level &level, Value firstRow, Value numRows);
-  void pack(const Chunk &chunk, const Instance &instance);
-  void emitInside(const Level &level, const Chunk &chunk,
-                  const Instance &instance, Value firstSum, int64_t numSums);
-  using PrefetchFn = std::function<void(Value)>;
-  void addToSums(const Chunk &chunk, Value slot, Value place, Value packedRow,
-                 Value firstSum, int64_t numSums, PrefetchFn prefetch);
-  Value isEdge(const Level &level, const Chunk &chunk, const Instance &instance,
-               bool end);
-  void resetSums(const Level &level, const Chunk &chunk,
-                 const Instance &instance);
-  void storeSums(const Level &level, const Chunk &chunk,
-                 const Instance &instance);
-  void sumPresent(const Level &level, const Chunk &chunk,
-                  std::pair<Value, Value> batchAndHead, Value interval,
-                  Value firstSum, int64_t numSums);
-  Value getBias(const Level &level, const Chunk &chunk, Value sum);
-  Values emitTile(const Chunk &chunk, Value firstSum, int64_t numSums,
-                  Value from, Value to, Value weightShift, ValueRange initial,
-                  PrefetchFn prefetch = nullptr);
-  PrefetchFn prefetchNext(const Chunk &chunk, const Instance &instance,
-                          Value number);
-  Value divideByVectors(Value value);
-  Value getInterval(const Level &level, const Chunk &chunk,
-                    const Instance &instance, Value stream);
-  Value isPresent(const Level &level, Value interval);
-  void forEachSums(llvm::function_ref<void(Value, int64_t)> body);
-
-  Instance getInstance(Value slot);
-  /// Where the sums of an instance are: of the first strip of an interval.
-  Value getSlot(const Level &level, const Instance &instance) {
-    return b.mul(b.div(instance.slot, level.strips), level.strips);
-  }
-  /// Row of the chunk inside a coarsest interval.
-  Value getPlace(const Chunk &chunk, const Instance &instance) {
-    return b.add(chunk.start, b.mul(instance.strip, stripLength));
-  }
-  /// The head of a stream, and the number of its coarsest interval there.
-  Value getHead(const Instance &instance, Value stream) {
-    return plan.streamsAreHeads ? b.add(instance.head, stream) : instance.head;
-  }
-  Value getNumber(const Instance &instance, Value stream) {
-    return plan.streamsAreHeads ? instance.stream
-                                : b.add(instance.stream, stream);
-  }
-  Value getRow(const Chunk &chunk, const Instance &instance, int64_t stream) {
-    return b.add(b.mul(getNumber(instance, b.index(stream)), coarsest),
-                 getPlace(chunk, instance));
-  }
-  Value getColumn(Value vector) {
-    // The last vector ends at the last column.
-    Value column = b.mul(vector, plan.lanes);
-    return width % plan.lanes ? b.min(column, width - plan.lanes) : column;
-  }
-  /// No chunk has fewer rows than `plan.chunk`, and no stream ends early.
-  bool isRegular() const {
-    return staticRows && *staticRows % (intervalsPerInstance * coarsest) == 0 &&
-           plan.unit % plan.chunk == 0;
-  }
-
-  KernelBuilder b;
-  const SummarizePlan &plan;
-  SmallVector<Level> levels;
-  Value input;
-  int64_t width, rank, sets, coarsest, stripLength;
-  /// Heads, and coarsest intervals of one, that an instance has.
-  int64_t headsPerInstance, intervalsPerInstance;
-  std::optional<int64_t> staticRows;
-  /// Levels without sums come first, then those that fit in a strip, one loop.
-  int64_t firstLooped = 0, numLooped = 0;
-  // Values of the enclosing function.
-  Value rows, headsPerSet, headGroups, groups, instancesPerTask, vectorsPerTask,
-      numSlices;
-  // Values of the task.
-  Value set, firstInstance, numInstances, firstVector, numVectors,
-      vectorReciprocal, packed, packedWeights, sums;
-};
-} // namespace
 
 /// Whether `value` is known to be a multiple of `factor`.
 static bool isMultiple(Value value, Value factor) {
@@ -183,7 +63,7 @@ SummarizeKernel::SummarizeKernel(OpBuilder &builder, ArrayRef<SummarizeOp> ops,
     levels.push_back({op, op.getInterval(), op.getInterval() <= plan.chunk,
                       std::max<int64_t>(1, op.getInterval() / stripLength), 0,
                       0});
-  for (const Level &level : levels) {
+  for (const SummarizeLevel &level : levels) {
     firstLooped += level.inside;
     numLooped += !level.inside && level.strips == 1;
   }
@@ -273,7 +153,7 @@ void SummarizeKernel::emitTask(Value slice) {
   vectorReciprocal = b.div(b.add(numVectors, kReciprocalOne - 1), numVectors);
 
   int64_t numPackedRows = 0, numSums = 0;
-  for (Level &level : levels) {
+  for (SummarizeLevel &level : levels) {
     level.packedRow = numPackedRows;
     numPackedRows += level.inside ? level.interval : level.strips * plan.chunk;
     level.sumsPlace = numSums;
@@ -281,7 +161,7 @@ void SummarizeKernel::emitTask(Value slice) {
   }
   packedWeights = b.scratch(
       {plan.getMaxVectors(), numPackedRows, rank, plan.lanes}, elementType);
-  for (const Level &level : levels)
+  for (const SummarizeLevel &level : levels)
     if (level.inside)
       packWeights(level, b.index(0), b.index(level.interval));
   if (numSums)
@@ -310,7 +190,7 @@ void SummarizeKernel::emitChunks() {
       chunk.rows = b.min(chunk.rows, b.sub(b.index(plan.unit), rest));
     if (!isRegular())
       chunk.rows = b.min(chunk.rows, b.sub(length, chunk.start));
-    for (const Level &level : levels)
+    for (const SummarizeLevel &level : levels)
       if (!level.inside)
         packWeights(level, b.rem(chunk.start, level.interval), chunk.rows);
     b.loop(b.index(0), b.mul(numInstances, plan.strips), 1,
@@ -328,7 +208,7 @@ SummarizeKernel::Instance SummarizeKernel::getInstance(Value slot) {
   return {slot, b.div(number, headGroups), head, stream, strip};
 }
 
-void SummarizeKernel::packWeights(const Level &level, Value firstRow,
+void SummarizeKernel::packWeights(const SummarizeLevel &level, Value firstRow,
                                   Value numRows) {
   Value weights = SummarizeOp(level.op).getWeights();
   for (int64_t strip = 0; strip < level.strips; ++strip)
@@ -355,15 +235,16 @@ void SummarizeKernel::packWeights(const Level &level, Value firstRow,
 /// One chunk of one instance.
 void SummarizeKernel::emitInstance(Chunk chunk, const Instance &instance) {
   pack(chunk, instance);
-  ArrayRef<Level> carried = ArrayRef(levels).drop_front(firstLooped);
+  ArrayRef<SummarizeLevel> carried = ArrayRef(levels).drop_front(firstLooped);
   b.loop(b.index(0), numVectors, 1, [&](Value vector) {
     chunk.vector = vector;
     chunk.column = getColumn(b.add(firstVector, vector));
-    for (const Level &level : carried)
+    for (const SummarizeLevel &level : carried)
       b.ifThen(isEdge(level, chunk, instance, /*end=*/false),
                [&] { resetSums(level, chunk, instance); });
     forEachSums([&](Value firstSum, int64_t numSums) {
-      for (const Level &level : ArrayRef(levels).take_front(firstLooped))
+      for (const SummarizeLevel &level :
+           ArrayRef(levels).take_front(firstLooped))
         emitInside(level, chunk, instance, firstSum, numSums);
       // These differ in nothing but their places.
       if (numLooped)
@@ -376,13 +257,13 @@ void SummarizeKernel::emitInstance(Chunk chunk, const Instance &instance) {
           addToSums(chunk, instance.slot, number, packedRow, firstSum, numSums,
                     prefetch);
         });
-      for (const Level &level : carried.drop_front(numLooped))
+      for (const SummarizeLevel &level : carried.drop_front(numLooped))
         addToSums(chunk, getSlot(level, instance), b.index(level.sumsPlace),
                   b.add(b.mul(b.rem(instance.strip, level.strips), plan.chunk),
                         level.packedRow),
                   firstSum, numSums, nullptr);
     });
-    for (const Level &level : carried)
+    for (const SummarizeLevel &level : carried)
       b.ifThen(isEdge(level, chunk, instance, /*end=*/true),
                [&] { storeSums(level, chunk, instance); });
   });
@@ -433,160 +314,6 @@ void SummarizeKernel::pack(const Chunk &chunk, const Instance &instance) {
                     {vector, row, b.index(stream), b.index(0)});
     });
   }
-}
-
-/// The bias (or zero) of a sum.
-Value SummarizeKernel::getBias(const Level &level, const Chunk &chunk,
-                               Value sum) {
-  Value bias = SummarizeOp(level.op).getBias();
-  return bias ? b.loadVector(bias, {set, sum, chunk.column}) : b.splat(0.0);
-}
-
-/// Whole intervals inside a chunk.
-void SummarizeKernel::emitInside(const Level &level, const Chunk &chunk,
-                                 const Instance &instance, Value firstSum,
-                                 int64_t numSums) {
-  Values initial;
-  for (int64_t sum = 0; sum < numSums; ++sum)
-    initial.append(plan.streams, getBias(level, chunk, b.add(firstSum, sum)));
-  auto body = [&](Value number) {
-    Value from = b.mul(number, level.interval);
-    Values tile =
-        emitTile(chunk, firstSum, numSums, from, b.add(from, level.interval),
-                 b.sub(b.index(level.packedRow), from), initial);
-    for (int64_t stream = 0; stream < plan.streams; ++stream) {
-      Value head = getHead(instance, b.index(stream));
-      Value interval =
-          b.add(getInterval(level, chunk, instance, b.index(stream)), number);
-      b.ifThen(isPresent(level, interval), [&] {
-        Value firstRow = b.add(b.mul(interval, rank), firstSum);
-        for (int64_t i = stream, n = tile.size(); i < n; i += plan.streams)
-          b.storeVector(tile[i], SummarizeOp(level.op).getOutput(),
-                        {instance.batch, head,
-                         b.add(firstRow, i / plan.streams), chunk.column});
-        sumPresent(level, chunk, {instance.batch, head}, interval, firstSum,
-                   numSums);
-      });
-    }
-  };
-  if (level.interval == plan.chunk)
-    return body(b.index(0));
-  b.loop(b.index(0), b.ceilDiv(chunk.rows, level.interval), 1, body);
-}
-
-/// Adds what a chunk gives to intervals that are longer. Its own sums start
-/// from zero: many short sums lose less than a long one.
-void SummarizeKernel::addToSums(const Chunk &chunk, Value slot, Value place,
-                                Value packedRow, Value firstSum,
-                                int64_t numSums, PrefetchFn prefetch) {
-  Values zeros(numSums * plan.streams, b.splat(0.0));
-  Values tile = emitTile(chunk, firstSum, numSums, b.index(0), chunk.rows,
-                         packedRow, zeros, prefetch);
-  for (int64_t i = 0, n = tile.size(); i < n; ++i) {
-    Values at = {chunk.vector,
-                 slot,
-                 place,
-                 b.add(firstSum, i / plan.streams),
-                 b.index(i % plan.streams),
-                 b.index(0)};
-    b.storeVector(b.fadd(b.loadVector(sums, at), tile[i]), sums, at);
-  }
-}
-
-/// Whether a chunk is the first or the last one of an interval that is longer.
-Value SummarizeKernel::isEdge(const Level &level, const Chunk &chunk,
-                              const Instance &instance, bool end) {
-  Value start = b.rem(chunk.start, level.interval);
-  Value edge = end ? b.either(chunk.last, b.equal(b.add(start, chunk.rows),
-                                                  b.index(level.interval)))
-                   : b.equal(start, b.index(0));
-  return b.both(edge, b.equal(b.rem(instance.strip, level.strips),
-                              b.index(end ? level.strips - 1 : 0)));
-}
-
-void SummarizeKernel::resetSums(const Level &level, const Chunk &chunk,
-                                const Instance &instance) {
-  b.loop(b.index(0), b.index(rank), 1, [&](Value sum) {
-    Value bias = getBias(level, chunk, sum);
-    for (int64_t stream = 0; stream < plan.streams; ++stream)
-      b.storeVector(bias, sums,
-                    {chunk.vector, getSlot(level, instance),
-                     b.index(level.sumsPlace), sum, b.index(stream),
-                     b.index(0)});
-  });
-}
-
-void SummarizeKernel::storeSums(const Level &level, const Chunk &chunk,
-                                const Instance &instance) {
-  b.loop(b.index(0), b.index(plan.streams), 1, [&](Value stream) {
-    Value head = getHead(instance, stream);
-    Value interval = getInterval(level, chunk, instance, stream);
-    b.ifThen(isPresent(level, interval), [&] {
-      b.loop(b.index(0), b.index(rank), 1, [&](Value sum) {
-        b.storeVector(
-            b.loadVector(sums,
-                         {chunk.vector, getSlot(level, instance),
-                          b.index(level.sumsPlace), sum, stream, b.index(0)}),
-            SummarizeOp(level.op).getOutput(),
-            {instance.batch, head, b.add(b.mul(interval, rank), sum),
-             chunk.column});
-      });
-      sumPresent(level, chunk, {instance.batch, head}, interval, b.index(0),
-                 rank);
-    });
-  });
-}
-
-/// Zeros stand for absent tokens, but times a weight that is no finite number
-/// they are none. So sums of an interval with absent tokens that are no finite
-/// numbers are those of the present tokens once more.
-void SummarizeKernel::sumPresent(const Level &level, const Chunk &chunk,
-                                 std::pair<Value, Value> batchAndHead,
-                                 Value interval, Value firstSum,
-                                 int64_t numSums) {
-  if (staticRows && *staticRows % level.interval == 0)
-    return;
-  SummarizeOp op = level.op;
-  auto [batch, head] = batchAndHead;
-  Value first = b.mul(interval, level.interval), present = b.sub(rows, first);
-  auto sumTokens = [&, batch = batch, head = head](Value sum) {
-    return b
-        .loop(b.index(0), present, 1, getBias(level, chunk, sum),
-              [&](Value token, ValueRange running) -> Values {
-                Value data = b.loadVector(
-                    input, {batch, head, b.add(first, token), chunk.column});
-                Value weight = b.loadVector(op.getWeights(),
-                                            {set, sum, token, chunk.column});
-                return {b.fma(data, weight, running.front())};
-              })
-        .front();
-  };
-  b.ifThen(b.less(present, b.index(level.interval)),
-           [&, batch = batch, head = head] {
-             b.loop(b.index(0), b.index(numSums), 1, [&](Value i) {
-               Value sum = b.add(firstSum, i);
-               Value at[] = {batch, head, b.add(b.mul(interval, rank), sum),
-                             chunk.column};
-               Value stored = b.loadVector(op.getOutput(), at);
-               b.ifThen(isAnyNotFinite(b, stored), [&] {
-                 Value exact = arith::SelectOp::create(
-                     b, areNotFinite(b, stored), sumTokens(sum), stored);
-                 b.storeVector(exact, op.getOutput(), at);
-               });
-             });
-           });
-}
-
-/// The interval of a stream that the chunk lies in, or the first one.
-Value SummarizeKernel::getInterval(const Level &level, const Chunk &chunk,
-                                   const Instance &instance, Value stream) {
-  return b.add(b.mul(getNumber(instance, stream), coarsest / level.interval),
-               b.div(getPlace(chunk, instance), level.interval));
-}
-
-Value SummarizeKernel::isPresent(const Level &level, Value interval) {
-  return isRegular() ? b.equal(b.index(0), b.index(0))
-                     : b.less(interval, b.ceilDiv(rows, level.interval));
 }
 
 /// Rows of the next instance are asked for one cache line at a time, spread

@@ -257,7 +257,10 @@ func.func @gradients(%q: !q, %k: !k, %v: !k, %o: !q, %l: !l, %d: !q)
 })"};
 
 class GradientsSM80 : public KernelMutation {};
-class GradientsSM90a : public KernelMutation {};
+class GradientsSM90a : public KernelMutation {
+protected:
+  void expectTermsMissed(llvm::StringRef queries, llvm::StringRef rows);
+};
 
 TEST_P(GradientsSM80, EveryInstructionOfGradientsIsMissed) {
   example = kSmallGradients;
@@ -322,47 +325,39 @@ TEST_P(GradientsSM90a, EveryShuffleOfLogWeightsIsMissed) {
   expectMissed("shfl");
 }
 
-/// Products with gradients of rows start behind weights. What finds numbers
-/// that are not finite comes before.
-TEST_P(GradientsSM90a, EveryInstructionOfBiasGradientsIsMissed) {
-  example = kBiases;
+/// Those of the kernels for queries and for rows through terms of scores, with
+/// keys that the first queries do not read, and queries that do not read the
+/// last keys.
+void GradientsSM90a::expectTermsMissed(llvm::StringRef queries,
+                                       llvm::StringRef rows) {
   spoiledKeys = {300};
   spoiledGradients = {70};
-  for (const char *kernel : {"_kernel_6", "_kernel_7"}) {
-    kernelName = kernel;
+  for (llvm::StringRef kernel : {queries, rows}) {
+    kernelName = kernel.str();
     expectMissed("barrier.cta");
     expectMissed("mbarrier.arrive");
     expectMissed("wgmma.commit");
     expectMissed("wgmma.fence");
     expectMissed("wgmma.wait");
   }
-  kernelName = "_kernel_6";
+  kernelName = queries.str();
   expectMissed("mbarrier.try_wait");
   // The tiles of the first head find all places free.
-  kernelName = "_kernel_7";
+  kernelName = rows.str();
   expectMissed("mbarrier.try_wait", {2});
+}
+
+/// Products with gradients of rows start behind weights. What finds numbers
+/// that are not finite comes before.
+TEST_P(GradientsSM90a, EveryInstructionOfBiasGradientsIsMissed) {
+  example = kBiases;
+  expectTermsMissed("_kernel_6", "_kernel_7");
 }
 
 /// Threads compute scores, and slopes beside weights.
 TEST_P(GradientsSM90a, EveryInstructionOfScoreGradientsIsMissed) {
   example = kSoftCap;
-  // Keys that the first queries do not read, and queries that do not read the
-  // last keys.
-  spoiledKeys = {300};
-  spoiledGradients = {70};
-  for (const char *kernel : {"_kernel_1", "_kernel_2"}) {
-    kernelName = kernel;
-    expectMissed("barrier.cta");
-    expectMissed("mbarrier.arrive");
-    expectMissed("wgmma.commit");
-    expectMissed("wgmma.fence");
-    expectMissed("wgmma.wait");
-  }
-  kernelName = "_kernel_1";
-  expectMissed("mbarrier.try_wait");
-  // The tiles of the first head find all places free.
-  kernelName = "_kernel_2";
-  expectMissed("mbarrier.try_wait", {2});
+  expectTermsMissed("_kernel_1", "_kernel_2");
 }
 
 TEST_P(GradientsSM90a, EveryBarrierOfGradientsIsMissed) {

@@ -259,7 +259,26 @@ func.func @gradients(%q: !q, %k: !k, %v: !k, %o: !q, %l: !l, %d: !q)
 class GradientsSM80 : public KernelMutation {};
 class GradientsSM90a : public KernelMutation {
 protected:
-  void expectTermsMissed(llvm::StringRef queries, llvm::StringRef rows);
+  /// The instructions of the kernels for queries and for rows through terms of
+  /// scores, with keys that the first queries do not read, and queries that do
+  /// not read the last keys.
+  void expectTermsMissed(llvm::StringRef queries, llvm::StringRef rows) {
+    spoiledKeys = {300};
+    spoiledGradients = {70};
+    for (llvm::StringRef kernel : {queries, rows}) {
+      kernelName = kernel.str();
+      expectMissed("barrier.cta");
+      expectMissed("mbarrier.arrive");
+      expectMissed("wgmma.commit");
+      expectMissed("wgmma.fence");
+      expectMissed("wgmma.wait");
+    }
+    kernelName = queries.str();
+    expectMissed("mbarrier.try_wait");
+    // The tiles of the first head find all places free.
+    kernelName = rows.str();
+    expectMissed("mbarrier.try_wait", {2});
+  }
 };
 
 TEST_P(GradientsSM80, EveryInstructionOfGradientsIsMissed) {
@@ -323,28 +342,6 @@ TEST_P(GradientsSM90a, EveryShuffleOfLogWeightsIsMissed) {
   example = kLogWeights;
   kernelName = "_kernel_6";
   expectMissed("shfl");
-}
-
-/// Those of the kernels for queries and for rows through terms of scores, with
-/// keys that the first queries do not read, and queries that do not read the
-/// last keys.
-void GradientsSM90a::expectTermsMissed(llvm::StringRef queries,
-                                       llvm::StringRef rows) {
-  spoiledKeys = {300};
-  spoiledGradients = {70};
-  for (llvm::StringRef kernel : {queries, rows}) {
-    kernelName = kernel.str();
-    expectMissed("barrier.cta");
-    expectMissed("mbarrier.arrive");
-    expectMissed("wgmma.commit");
-    expectMissed("wgmma.fence");
-    expectMissed("wgmma.wait");
-  }
-  kernelName = queries.str();
-  expectMissed("mbarrier.try_wait");
-  // The tiles of the first head find all places free.
-  kernelName = rows.str();
-  expectMissed("mbarrier.try_wait", {2});
 }
 
 /// Products with gradients of rows start behind weights. What finds numbers

@@ -16,12 +16,9 @@ would take.
 """
 
 import argparse
-import heapq
 import math
 import re
-import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 parser = argparse.ArgumentParser()
@@ -33,43 +30,13 @@ options = parser.parse_args()
 sys.path[:0] = [str(options.source / folder) for folder in ("utils/fovea_cycles", "benchmarks/gpu")]
 import artefacts  # noqa: E402
 import cycles  # noqa: E402
+from launches import BYTES_PER_MS, CYCLES_PER_MS, WIDTHS, count_bytes, find_ranges, find_version, measure, schedule  # noqa: E402
 from model import MIDDLE  # noqa: E402
 
-BYTES_PER_MS = 4.8e9  # of an H200
-CYCLES_PER_MS = cycles.CLOCK_GHZ * 1e6
 N, D, GROUP, RANK = 65536, 128, 128, 4
 ASKED_MS, TOLERANCE = 6, 0.03
 #: Heads of queries, and of keys.
 CASES = [(64, 8), (8, 8)]
-WIDTHS = {"bf16": 2, "f32": 4, "i32": 4, "i64": 8}
-
-
-def run(*command):
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        raise SystemExit(f"{command[0]}: {done.stderr}")
-    return done.stdout
-
-
-def count_bytes(launch):
-    """Of the arrays that a launch is given."""
-    total = 0
-    for shape, element in re.findall(r"memref<((?:\d+x)+)(\w+)", launch):
-        total += math.prod(map(int, shape.split("x")[:-1])) * WIDTHS[element]
-    return total
-
-
-def find_ranges(text):
-    """The rows that a block of queries reads, for each range of each source."""
-    maps = dict(re.findall(r"^(#\w+) = affine_map<\(d0\)\[s0, s1\] -> \((.*)\)>$", text, re.M))
-
-    def evaluate(name, block):
-        begin, end, *bounds = eval(f"({maps[name].replace('floordiv', '//')})", {"d0": block})
-        low, high = bounds or (0, N)
-        return max(begin, low), min(end, high)
-
-    sources = re.findall(r"ranges \[(.*?)\]", text)
-    return [[lambda block, name=name: evaluate(name, block) for name in source.split(", ")] for source in sources]
 
 
 def count_tiles_of_queries(ranges, keys, is_joint):
@@ -118,29 +85,13 @@ def count_swept_tiles(ranges, rows, queries):
     return count
 
 
-def schedule(counts, loop):
+def time_blocks(counts, loop):
     """Milliseconds until the last block is done."""
-    free = [0] * cycles.MULTIPROCESSORS
-    time_of_tile = loop.results[MIDDLE.name].cycles
-    for count in counts:
-        heapq.heapreplace(free, free[0] + count * time_of_tile)
-    return max(free) / CYCLES_PER_MS
+    return schedule(counts, loop.results[MIDDLE.name].cycles)
 
 
 programs = cycles.Programs.find()
-version = re.search(r"release ([\d.]+)", run(programs.ptxas, "--version"))[1]
-
-
-def measure(text):
-    """Launches in order, loops by the names of kernels, and the expanded text."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "kernel.mlir"
-        path.write_text(text)
-        lowered = run(options.compiler, str(path), "--target=nvvm", "--chip=sm_90a", "--emit=mlir", "-o", "-")
-        launches = re.findall(r"gpu\.launch_func +@\w+::@(\w+) (.*)", lowered)
-        loops = {loop.name: loop for loop in cycles.measure_cubin(programs, programs.make_cubin(path, Path(folder), options.compiler))}
-        expanded = run(options.optimizer, str(path), "--attn-expand-patterns=narrow-summaries")
-    return launches, loops, expanded
+version = find_version(programs)
 
 
 def estimate(H, G):
@@ -150,15 +101,15 @@ def estimate(H, G):
     def add(name, time):
         parts[name] = parts.get(name, 0.0) + time
 
-    launches, loops, expanded = measure(artefacts.multipole(D, N, GROUP, RANK, H, G)[0])
-    near, far = find_ranges(expanded)
+    launches, loops, expanded = measure(programs, options.compiler, options.optimizer, artefacts.multipole(D, N, GROUP, RANK, H, G)[0])
+    near, far = find_ranges(expanded, N)
     (loop,) = loops.values()
     keys = loop.shape.keys
     add("forward: summaries, by bytes", sum(count_bytes(text) for name, text in launches if name not in loops) / BYTES_PER_MS)
     counts = [a + b for a, b in zip(count_tiles_of_queries(near, keys, False), count_tiles_of_queries(far, keys, True))]
-    add("forward: attention", schedule(counts * H, loop))
+    add("forward: attention", time_blocks(counts * H, loop))
 
-    launches, loops, _ = measure(artefacts.multipole_backward(D, N, GROUP, RANK, H, G))
+    launches, loops, _ = measure(programs, options.compiler, options.optimizer, artefacts.multipole_backward(D, N, GROUP, RANK, H, G))
     order = [name for name, _ in launches if name in loops]
     blocks = {name: int(re.match(r"blocks in \(%c(\d+)", text)[1]) for name, text in launches}
     if len(order) != 3:
@@ -169,7 +120,7 @@ def estimate(H, G):
     passing = 2 * H * N * D * WIDTHS["bf16"]
 
     def add_gradients(part, name, counts):
-        add(f"backward: gradients for {part}", max(schedule(counts, loops[name]), (passing + count_bytes(texts[name])) / BYTES_PER_MS))
+        add(f"backward: gradients for {part}", max(time_blocks(counts, loops[name]), (passing + count_bytes(texts[name])) / BYTES_PER_MS))
 
     # Rows are gathered far away, for the kernel for queries, too.
     far_name, queries_name, near_name = order

@@ -29,31 +29,29 @@ using namespace fovea::attn;
 
 /// Keys of a turn of a panel's loop.
 static constexpr int64_t kUnroll = 2;
-/// Columns of a panel, at most.
+/// Columns of a panel, or pairs of them, at most.
 static constexpr int64_t kMaxColumns = 16;
 
-/// Calls `body(low, high, numVectors)` for rows that register tiles divide by
-/// so many vectors.
+/// Calls `body(low, high, vectors)` for rows that register tiles divide.
 void StreamRowsKernel::forRowVectors(
-    function_ref<void(Value, Value, int64_t)> body) {
+    function_ref<void(Value, Value, RowVectors)> body) {
   Value zero = b.index(0);
-  if (!hasFewRegisters) {
-    Value fours = b.roundDown(paddedRows, 4 * lanes),
-          twos = b.roundDown(paddedRows, 2 * lanes);
-    body(zero, fours, 4);
-    b.ifThen(b.less(fours, twos), [&] { body(fours, twos, 2); });
-    b.ifThen(b.less(twos, paddedRows), [&] { body(twos, paddedRows, 1); });
-    return;
+  if (mayPairColumns()) {
+    Value fours = b.roundDown(pairedBegin, 4 * lanes);
+    body(zero, fours, {4});
+    b.ifThen(b.less(fours, pairedBegin),
+             [&] { body(fours, pairedBegin, {2}); });
+    return forPairedVectors(body);
   }
   // By two vectors, and an odd number ends with three, or is one.
   Value rest = b.mul(b.rem(paddedRows, 2 * lanes), 3);
   Value twos = b.max(b.sub(paddedRows, rest), zero);
-  body(zero, twos, 2);
+  body(zero, twos, {2});
   b.ifThen(b.less(b.add(twos, 2 * lanes), paddedRows),
-           [&] { body(twos, paddedRows, 3); });
+           [&] { body(twos, paddedRows, {3}); });
   if (lanes > kColumnRows)
     b.ifThen(b.equal(paddedRows, b.index(lanes)),
-             [&] { body(zero, paddedRows, 1); });
+             [&] { body(zero, paddedRows, {1}); });
 }
 
 StreamRowsKernel::Value StreamRowsKernel::columnAt(Value column, Value row) {
@@ -81,10 +79,15 @@ void StreamRowsKernel::clearColumns() {
 
 /// Outputs of a vector of rows times their factors.
 void StreamRowsKernel::rescaleColumns(Value row, Value factor) {
-  b.loop(b.index(0), b.index(valueWidth), 1, [&](Value column) {
-    Value at = columnAt(column, row);
-    b.storeVector(b.fmul(b.loadVector(outputColumns, at), factor),
-                  outputColumns, at);
+  withColumns(row, [&](int64_t columns) {
+    b.loop(b.index(0), b.index(valueWidth), columns, [&](Value column) {
+      for (int64_t v = 0; v < columns; ++v) {
+        Value at = columnAt(b.add(column, v), row);
+        b.storeVector(b.fmul(b.loadVector(outputColumns, at),
+                             ofVector(factor, v, columns)),
+                      outputColumns, at);
+      }
+    });
   });
 }
 
@@ -102,23 +105,27 @@ static SmallVector<int64_t> getLastPanels(int64_t columns, int64_t size) {
 
 void StreamRowsKernel::accumulateColumns(const Rows &values,
                                          const Rows &asked) {
-  forRowVectors([&](Value low, Value high, int64_t numVectors) {
-    int64_t size = std::min(kMaxColumns, rowAccumulators / numVectors);
-    SmallVector<int64_t> last = getLastPanels(valueWidth, size);
-    int64_t whole = valueWidth;
+  forRowVectors([&](Value low, Value high, RowVectors vectors) {
+    // Of columns, or of pairs of them.
+    int64_t all = llvm::divideCeil(valueWidth, vectors.columns);
+    int64_t most = std::min(kMaxColumns, rowAccumulators / vectors.number);
+    // As equal as they may be.
+    int64_t size = llvm::divideCeil(all, llvm::divideCeil(all, most));
+    SmallVector<int64_t> last = getLastPanels(all, size);
+    int64_t whole = all;
     for (int64_t columns : last)
       whole -= columns;
     ColumnPanel panel;
-    panel.numVectors = numVectors;
+    panel.vectors = vectors;
     panel.numPanels = whole / size + last.size();
     auto accumulate = [&](Value column, Value number, int64_t numColumns) {
-      panel.column = column;
+      panel.column = b.mul(column, vectors.columns);
       panel.number = number;
       panel.numColumns = numColumns;
       accumulatePanel(values, asked, panel);
     };
     // The weights of these rows stay in the first cache level.
-    b.loop(low, high, numVectors * lanes, [&](Value row) {
+    b.loop(low, high, vectors.getSlots(lanes), [&](Value row) {
       panel.row = row;
       b.loop(b.index(0), b.index(whole), size, [&](Value column) {
         accumulate(column, b.div(column, size), size);
@@ -135,22 +142,23 @@ void StreamRowsKernel::accumulateColumns(const Rows &values,
 /// Adds all keys to a panel. Those of the first rows ask for values.
 void StreamRowsKernel::accumulatePanel(const Rows &values, const Rows &asked,
                                        const ColumnPanel &panel) {
+  RowVectors vectors = panel.vectors;
   Values at, initial;
   for (int64_t c = 0; c < panel.numColumns; ++c)
-    for (int64_t v = 0; v < panel.numVectors; ++v)
-      at.push_back(
-          columnAt(b.add(panel.column, c), b.add(panel.row, v * lanes)));
+    for (int64_t v = 0; v < vectors.number; ++v)
+      at.push_back(vectorAt(b.add(panel.column, c * vectors.columns), panel.row,
+                            v, vectors.columns));
   for (Value place : at)
     initial.push_back(b.loadVector(outputColumns, place));
   auto addKey = [&](Value key, ValueRange running) {
     Values found, next;
-    for (int64_t v = 0; v < panel.numVectors; ++v)
-      found.push_back(b.loadVector(
-          scores.memref, scores.at(b, key, b.add(panel.row, v * lanes))));
+    for (int64_t v = 0; v < vectors.number; ++v)
+      found.push_back(loadWeights(key, panel.row, v, vectors.columns));
     Value row = values.at(b, key);
     for (int64_t c = 0; c < panel.numColumns; ++c) {
-      Value value = b.broadcast(
-          b.loadScalar(values.memref, {row, b.add(panel.column, c)}));
+      Value column = b.add(panel.column, c * vectors.columns);
+      Value value =
+          broadcastColumns(values.memref, {row, column}, vectors.columns);
       for (Value weights : found)
         next.push_back(b.fma(value, weights, running[next.size()]));
     }
@@ -187,24 +195,36 @@ void StreamRowsKernel::accumulatePanel(const Rows &values, const Rows &asked,
 
 /// The same sums without hidden entries, whose weights are marked.
 void StreamRowsKernel::accumulateVisibleColumns(const Rows &values) {
+  auto addColumn = [&](Value row, Value column, int64_t columns) {
+    Values at, initial;
+    for (int64_t v = 0; v < columns; ++v)
+      at.push_back(vectorAt(column, row, v, columns));
+    for (Value place : at)
+      initial.push_back(b.loadVector(outputColumns, place));
+    Values totals = b.loop(
+        b.index(0), values.count, 1, initial, [&](Value key, ValueRange sums) {
+          Value value = broadcastColumns(values.memref,
+                                         {values.at(b, key), column}, columns);
+          Values next;
+          for (auto [v, sum] : llvm::enumerate(sums))
+            next.push_back(softmax::addVisible(
+                b, loadWeights(key, row, v, columns), value, sum));
+          return next;
+        });
+    for (auto [total, place] : llvm::zip(totals, at))
+      b.storeVector(total, outputColumns, place);
+  };
   b.loop(b.index(0), paddedRows, lanes, [&](Value row) {
-    b.loop(b.index(0), b.index(valueWidth), 1, [&](Value column) {
-      Value at = columnAt(column, row);
-      Value total = b.loop(
-          b.index(0), values.count, 1, b.loadVector(outputColumns, at),
-          [&](Value key, ValueRange sum) -> Values {
-            Value weights = b.loadVector(scores.memref, scores.at(b, key, row));
-            Value value = b.broadcast(
-                b.loadScalar(values.memref, {values.at(b, key), column}));
-            return {softmax::addVisible(b, weights, value, sum[0])};
-          })[0];
-      b.storeVector(total, outputColumns, at);
+    withColumns(row, [&](int64_t columns) {
+      b.loop(b.index(0), b.index(valueWidth), columns,
+             [&](Value column) { addColumn(row, column, columns); });
     });
   });
 }
 
 /// Makes rows of the outputs.
 void StreamRowsKernel::turnColumns() {
+  turnPairs(outputColumns, valueWidth);
   b.loop(b.index(0), paddedRows, lanes, [&](Value row) {
     b.loop(b.index(0), b.index(paddedValueWidth), lanes, [&](Value column) {
       Values square;
@@ -215,4 +235,5 @@ void StreamRowsKernel::turnColumns() {
         b.storeVector(vector, outputs, {b.add(row, i), column});
     });
   });
+  mergeSlots();
 }

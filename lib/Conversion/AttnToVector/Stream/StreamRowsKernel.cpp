@@ -502,6 +502,7 @@ void StreamRowsKernel::emitSet(Value part, Value numParts) {
         int64_t step = std::max<int64_t>(lanes, 4);
         paddedRows = b.mul(b.ceilDiv(setRows, step), step);
         rowPitch = getRowPitch();
+        layOutSlots();
         attend();
         if (usesColumns())
           return turnColumns();

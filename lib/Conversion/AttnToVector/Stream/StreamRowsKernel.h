@@ -139,6 +139,15 @@ private:
 
     Value at(KernelBuilder &b, Value key, Value row) const;
   };
+  /// Vectors of a register tile, and how many columns each has: one, or two of
+  /// half as many rows.
+  struct RowVectors {
+    int64_t number, columns = 1;
+
+    int64_t getSlots(int64_t lanes) const {
+      return llvm::divideCeil(number, columns) * lanes;
+    }
+  };
   /// What one vector of scores belongs to: of consecutive keys and one row, or
   /// of one key and consecutive rows.
   struct Place {
@@ -252,7 +261,7 @@ private:
   void scoreAlongRows(const Rows &keys, const Rows &asked, const Plane &target);
   void scoreAlongRows(const Rows &keys, const Rows &asked, const Plane &target,
                       Value key, Value row, int64_t numKeys,
-                      int64_t numVectors);
+                      RowVectors vectors);
   void scoreTables(llvm::ArrayRef<SourceView> views);
   Plane getTableScores(const KeyTable &table);
   /// Rows of the scores of a table, with those that whole tiles write.
@@ -350,7 +359,7 @@ private:
 
   // Outputs with vectors of rows (StreamRowsColumns.cpp).
   bool usesColumns() const { return !usesPairs && !alongColumns; }
-  void forRowVectors(llvm::function_ref<void(Value, Value, int64_t)> body);
+  void forRowVectors(llvm::function_ref<void(Value, Value, RowVectors)> body);
   Value columnAt(Value column, Value row);
   void clearColumns();
   void rescaleColumns(Value row, Value factor);
@@ -359,12 +368,30 @@ private:
   /// first column, and the number of the panel among `numPanels`.
   struct ColumnPanel {
     Value column, row, number;
-    int64_t numColumns, numVectors, numPanels;
+    int64_t numColumns, numPanels; // of pairs where vectors have two columns
+    RowVectors vectors;
   };
   void accumulatePanel(const Rows &values, const Rows &asked,
                        const ColumnPanel &panel);
   void accumulateVisibleColumns(const Rows &values);
   void turnColumns();
+
+  // Vectors of pairs of columns (StreamRowsHalves.cpp).
+  bool mayPairColumns() const { return usesColumns() && !hasFewRegisters; }
+  void layOutSlots();
+  Value rowOfSlot(Value slot);
+  Value countSlots();
+  void
+  forPairedVectors(llvm::function_ref<void(Value, Value, RowVectors)> body);
+  void withColumns(Value row, llvm::function_ref<void(int64_t)> body);
+  Value vectorAt(Value column, Value row, int64_t vector, int64_t columns);
+  Value ofVector(Value rows, int64_t vector, int64_t columns);
+  Value loadWeights(Value key, Value row, int64_t vector, int64_t columns);
+  Value broadcastColumns(Value memref, mlir::ValueRange at, int64_t columns);
+  Values addColumns(mlir::ValueRange sums, int64_t columns);
+  void pairColumns();
+  void turnPairs(Value memref, int64_t width);
+  void mergeSlots();
 
   /// Rows of one set, at most: their state fills a part of the second cache
   /// level.
@@ -469,6 +496,9 @@ private:
   /// far apart vectors of rows lie.
   bool alongColumns;
   Value paddedRows, rowPitch;
+  /// Of vectors of rows: the first slot of those that have two columns, and of
+  /// the last one if it has every row twice, else the end.
+  Value pairedBegin, doubledBegin;
   /// Keys of a tile.
   Value tileKeys;
   /// Whether another tile of the same rows follows.

@@ -28,6 +28,9 @@ using namespace fovea::attn;
 static constexpr int64_t kAheadBytes = 1 << 14, kShortAheadBytes = 1 << 11,
                          kShortRowBytes = 256;
 static constexpr int64_t kLineBytes = 64;
+/// Accumulators of a register tile of vectors of two columns: LLVM moves what
+/// is broadcast far ahead of the products.
+static constexpr int64_t kPairedSums = 18;
 
 static int64_t getElementBytes(Value memref) {
   return getElementTypeOrSelf(memref).getIntOrFloatBitWidth() / 8;
@@ -338,12 +341,13 @@ void StreamRowsKernel::scoreAlongColumns(const Rows &keys, const Plane &target,
 void StreamRowsKernel::scoreAlongRows(const Rows &keys, const Rows &asked,
                                       const Plane &target) {
   int64_t step = hasFewRegisters ? kNarrowRowStep : kRowStep;
-  forRowVectors([&](Value low, Value high, int64_t numVectors) {
-    int64_t numKeys = std::min(step, rowAccumulators / numVectors);
+  forRowVectors([&](Value low, Value high, RowVectors vectors) {
+    int64_t sums = vectors.columns == 1 ? rowAccumulators : kPairedSums;
+    int64_t numKeys = std::min(step, sums / vectors.number);
     // What is packed of these rows stays in the first cache level.
-    b.loop(low, high, numVectors * lanes, [&](Value row) {
+    b.loop(low, high, vectors.getSlots(lanes), [&](Value row) {
       b.loop(b.index(0), keys.count, numKeys, [&](Value key) {
-        scoreAlongRows(keys, asked, target, key, row, numKeys, numVectors);
+        scoreAlongRows(keys, asked, target, key, row, numKeys, vectors);
       });
     });
   });
@@ -353,7 +357,8 @@ void StreamRowsKernel::scoreAlongRows(const Rows &keys, const Rows &asked,
 /// for keys.
 void StreamRowsKernel::scoreAlongRows(const Rows &keys, const Rows &asked,
                                       const Plane &target, Value key, Value row,
-                                      int64_t numKeys, int64_t numVectors) {
+                                      int64_t numKeys, RowVectors vectors) {
+  int64_t numVectors = vectors.number, columns = vectors.columns;
   int64_t ahead = getAhead(asked, lanes);
   // A tile is copied whole, and the next one asked for meanwhile.
   Value asks = b.equal(row, b.index(0));
@@ -361,31 +366,34 @@ void StreamRowsKernel::scoreAlongRows(const Rows &keys, const Rows &asked,
     ahead = ahead ? rowTile : 0;
     asks = b.both(asks, hasNextTile);
   }
-  constexpr int64_t kUnroll = 4;
+  // Steps of a turn.
+  int64_t unroll = columns == 1 ? 4 : 1, turnColumns = unroll * columns;
   Values at;
   for (int64_t i = 0; i < numKeys; ++i)
     at.push_back(rowOf(keys, b.add(key, i)));
   Values zeros(numKeys * numVectors, b.splat(0.0));
-  auto askAhead = [&](Value column) {
-    int64_t turns = llvm::divideCeil(width, kUnroll);
+  auto askAhead = [&](Value step) {
+    Value column = b.mul(step, columns);
+    int64_t turns = llvm::divideCeil(width, turnColumns);
     int64_t perTurn =
         llvm::divideCeil(numKeys * getLinesPerRow(asked.memref), turns);
     if (ahead)
       b.ifThen(asks, [&] {
-        ask(asked, b.add(key, ahead), b.mul(b.div(column, kUnroll), perTurn),
-            perTurn);
+        ask(asked, b.add(key, ahead),
+            b.mul(b.div(column, turnColumns), perTurn), perTurn);
       });
   };
   Values sums = b.unrolledLoop(
-      b.index(0), b.index(width), kUnroll, zeros,
-      [&](Value column, ValueRange running) {
+      b.index(0), b.index(llvm::divideCeil(width, columns)), unroll, zeros,
+      [&](Value step, ValueRange running) {
+        Value column = b.mul(step, columns);
         Values parts, next;
         for (int64_t v = 0; v < numVectors; ++v)
-          parts.push_back(b.loadVector(
-              packed, b.add(b.mul(column, rowPitch), b.add(row, v * lanes))));
+          parts.push_back(
+              b.loadVector(packed, vectorAt(column, row, v, columns)));
         for (int64_t i = 0; i < numKeys; ++i) {
           Value element =
-              b.broadcast(b.loadScalar(keys.memref, {at[i], column}));
+              broadcastColumns(keys.memref, {at[i], column}, columns);
           for (int64_t v = 0; v < numVectors; ++v)
             next.push_back(
                 b.fma(element, parts[v], running[i * numVectors + v]));
@@ -393,10 +401,13 @@ void StreamRowsKernel::scoreAlongRows(const Rows &keys, const Rows &asked,
         return next;
       },
       askAhead);
-  for (int64_t i = 0; i < numKeys; ++i)
-    for (int64_t v = 0; v < numVectors; ++v)
-      b.storeVector(sums[i * numVectors + v], target.memref,
+  for (int64_t i = 0; i < numKeys; ++i) {
+    Values own =
+        addColumns(ValueRange(sums).slice(i * numVectors, numVectors), columns);
+    for (auto [v, sum] : llvm::enumerate(own))
+      b.storeVector(sum, target.memref,
                     target.at(b, b.add(key, i), b.add(row, v * lanes)));
+  }
 }
 
 /// The scores of all rows of tables.

@@ -107,7 +107,7 @@ void StreamRowsKernel::startState(Value isFirstPart) {
   b.loop(b.index(0), paddedRows, 1, [&](Value row) {
     if (!usesColumns())
       clearRow(outputs, row);
-    auto [head, query] = locate(row);
+    auto [head, query] = locate(rowOfSlot(row));
     Value maximum = lowest, sum = zero;
     if (Value sinks = op.getSink()) {
       Value sink = b.loadScalar(sinks, {b.broadcastIndex(sinks, 0, batch),
@@ -153,7 +153,7 @@ void StreamRowsKernel::packRows() {
   double scale = getScoreScale();
   int64_t whole = llvm::alignDown(width, lanes);
   auto at = [&](Value row, Value column) {
-    auto [head, query] = locate(row);
+    auto [head, query] = locate(rowOfSlot(row));
     return Values{batch, head, query, column};
   };
   auto place = [&](Value row, Value column) {
@@ -185,15 +185,16 @@ void StreamRowsKernel::packRows() {
           b.storeVector(vector, packed, place(row, b.add(column, i)));
       });
     });
-  if (whole == width)
-    return;
-  b.loop(b.index(0), paddedRows, 1, [&](Value row) {
-    b.loop(b.index(whole), b.index(width), 1, [&](Value column) {
-      Value element = b.loadScalar(op.getQuery(), at(row, column));
-      b.storeScalar(b.fmul(element, b.scalar(scale)), packed,
-                    place(row, column));
+  if (whole != width)
+    b.loop(b.index(0), paddedRows, 1, [&](Value row) {
+      b.loop(b.index(whole), b.index(width), 1, [&](Value column) {
+        Value element = b.loadScalar(op.getQuery(), at(row, column));
+        b.storeScalar(b.fmul(element, b.scalar(scale)), packed,
+                      place(row, column));
+      });
     });
-  });
+  if (usesColumns())
+    pairColumns();
 }
 
 /// Puts the columns of the outputs in their order.

@@ -179,8 +179,8 @@ void StreamRowsKernel::stageTerms(const Tile &tile) {
   if (!source.bias)
     return;
   Value bias = source.bias;
-  b.loop(b.index(0), setRows, 1, [&](Value row) {
-    auto [head, query] = locate(row);
+  b.loop(b.index(0), countSlots(), 1, [&](Value row) {
+    auto [head, query] = locate(rowOfSlot(row));
     Values at = {b.broadcastIndex(bias, 0, batch),
                  b.broadcastIndex(bias, 1, head),
                  b.broadcastIndex(bias, 2, query), Value()};

@@ -10,7 +10,7 @@ import numpy as np
 from cases import BOUNDS, Checker, dense_factors, dense_inputs, dense_text, state
 
 check = Checker()
-WIDTHS = [32, 64, 96, 128, 48]
+WIDTHS = [32, 64, 96, 128, 48, 37]
 FACTORS = dense_factors(
     check, D=WIDTHS, E=WIDTHS, N=[1, 2, 3, 4, 7, 8, 16, 33], M=[1, 16, 31, 33, 77, 130, 1100],
     heads=[(5, 1), (8, 1), (6, 1), (16, 2), (3, 1), (20, 1)], dtype=["bf16", "f32", "f16", "f64"],

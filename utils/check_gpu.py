@@ -11,10 +11,11 @@ Needs this checkout and the package `fovea`, of a wheel or of a build, but no LL
 folder gets report.md, report.json and what the steps print:
 
     numbers      the shape matrices of the tests, on the GPU, against NumPy
-    torch        functions and caches of fovea.torch on tensors of the GPU, against those of the CPU
+    torch        functions, caches and CUDA graphs of fovea.torch on tensors of the GPU, against the CPU
     sanitizer    a sample of them under compute-sanitizer: memory, races, barriers
     calibration  rates and latencies that the cycle model takes from publications
     benchmarks   kernels beside PyTorch's own, a large product and a large copy
+    pytorch      calls of fovea.torch, with gradients and in CUDA graphs, beside PyTorch's
     model        what the cycle model says of these kernels, beside what was measured
 
 A step whose programs are missing is skipped, and the report says why. The exit status is 1 if a step
@@ -210,6 +211,15 @@ def run_benchmarks(visit: Visit) -> Outcome:
     return Outcome(text.splitlines(), [], json.loads(report.read_text()))
 
 
+def run_pytorch(visit: Visit) -> Outcome:
+    status, text = visit.run("pytorch", [sys.executable, str(BENCHMARKS / "pytorch.py")], limit=300)
+    if status != 0:
+        if "nothing to measure" in text:
+            raise Skipped(last_line(text))
+        return Outcome(text.splitlines() if "|" in text else [], ["time was over" if status is None else last_line(text)])
+    return Outcome(text.splitlines(), [], {"rows": [line.strip("| ").split(" | ") for line in text.splitlines()[2:]]})
+
+
 def compare_with_model(visit: Visit) -> Outcome:
     """Teraflops of the longest call of each kernel for sm_90a beside the model's bracket."""
     import artefacts
@@ -246,7 +256,7 @@ def compare_with_model(visit: Visit) -> Outcome:
 
 
 STEPS = {"numbers": check_numbers, "torch": check_torch, "sanitizer": check_with_sanitizer, "calibration": calibrate,
-         "benchmarks": run_benchmarks, "model": compare_with_model}
+         "benchmarks": run_benchmarks, "pytorch": run_pytorch, "model": compare_with_model}
 
 
 def describe_machine(target: str) -> list[str]:

@@ -54,6 +54,20 @@ def main():
         row(f"one query of {keys} keys, batch {batch}, D = 128", lambda: fovea.torch.dense(q, k, v),
             lambda: sdpa(q, k, v, enable_gqa=True))
 
+    def decode_in_graphs(batch, keys):
+        """What a model that generates tokens does: recorded once, launched for each."""
+        q, k, v = make(batch, 32, 1, 128), make(batch, 8, keys, 128), make(batch, 8, keys, 128)
+
+        def record(call):
+            call()
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                call()
+            return graph.replay
+
+        row(f"the same in a CUDA graph, {keys} keys, batch {batch}", record(lambda: fovea.torch.dense(q, k, v)),
+            record(lambda: sdpa(q, k, v, enable_gqa=True)))
+
     print("| | Fovea | SDPA | |\n|---|---|---|---|")
     for D in (64, 128):
         for N in (1024, 4096, 16384):
@@ -64,6 +78,7 @@ def main():
     row("window of 1024, forward, 16384 tokens, D = 128", lambda: fovea.torch.dense(q, k, v, causal=True, window=1024))
     for batch, keys in ((1, 8192), (16, 8192), (1, 131072)):
         decode(batch, keys)
+        decode_in_graphs(batch, keys)
     inputs = [make(1, heads, 65536, 128) for heads in (64, 8, 8)]
     weights = [torch.full((1, 4, 128 << level, 128), 4 / (128 << level), device="cuda", dtype=torch.bfloat16)
                for level in range(8)]

@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 try:
@@ -91,15 +92,25 @@ def _leaf(each: Tensor, device: str, layout: Callable[[Tensor], Tensor]) -> Tens
     return layout(each.detach().clone().to(device)).requires_grad_(each.requires_grad)
 
 
-def _compute(call: Callable[..., Any], given: dict[str, Any], names: tuple[str, ...]) -> tuple[list[Tensor], list[Tensor]]:
-    """Results, and the gradients of the arguments `names` of a sum with weights that are everywhere the same."""
-    found = _tensors(call(**given))
+def _weigh(found: list[Tensor]) -> list[Tensor]:
+    """Weights of the results that have gradients, everywhere the same."""
     numbers = torch.Generator().manual_seed(7)
+    return [
+        torch.randn(each.shape, generator=numbers, dtype=torch.float64).to(each.device, each.dtype)
+        for each in found
+        if each.requires_grad
+    ]
+
+
+def _compute(
+    call: Callable[..., Any], given: dict[str, Any], names: tuple[str, ...], weights: list[Tensor] | None = None
+) -> tuple[list[Tensor], list[Tensor]]:
+    """Results, and the gradients of the arguments `names` of their sum with `weights`."""
+    found = _tensors(call(**given))
+    weighed = [each for each in found if each.requires_grad]
     total: Any = 0
-    for each in found:
-        if each.requires_grad:
-            weights = torch.randn(each.shape, generator=numbers, dtype=torch.float64).to(each.device, each.dtype)
-            total = total + torch.where(each.isfinite(), each * weights, 0).double().sum()
+    for each, weight in zip(weighed, _weigh(found) if weights is None else weights, strict=True):
+        total = total + torch.where(each.isfinite(), each * weight, 0).double().sum()
     leaves = [each for name in names for each in _tensors(given[name])]
     gradients = list(torch.autograd.grad(total, leaves)) if leaves else []
     return found, gradients
@@ -161,6 +172,73 @@ def compare(
     yield _compare(name, found[0], expected[0], BOUNDS[type][0])
     if gradients:
         yield _compare(f"{name}, gradients", found[1], expected[1], BOUNDS[type][1])
+
+
+Launch = Callable[[], tuple[list[Tensor], list[Tensor]]]
+
+
+def record(compute: Launch) -> Launch:
+    """What launches a CUDA graph of all that `compute` does."""
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        # Whatever happens once.
+        compute()
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        found = compute()
+
+    def launch() -> tuple[list[Tensor], list[Tensor]]:
+        graph.replay()
+        return found
+
+    return launch
+
+
+def compare_recorded(
+    name: str,
+    call: Callable[..., Any],
+    arguments: dict[str, Any],
+    gradients: tuple[str, ...],
+    device: str,
+    *,
+    lacks: str = "",
+    record: Callable[[Launch], Launch] = record,
+) -> Iterator[Outcome]:
+    """Results and gradients of what was recorded once on the device, launched with other numbers and with those of then. The emulator has
+    no graphs: there, what was recorded is computed again."""
+    type = next(each.dtype for each in _tensors(list(arguments.values())) if each.is_floating_point())
+
+    def scale(factor: float) -> dict[str, Any]:
+        def change(each: Tensor) -> Tensor:
+            scaled = each.detach() * factor if each.is_floating_point() else each.detach()
+            return scaled.requires_grad_(each.requires_grad)
+
+        return {key: _map(value, change) for key, value in arguments.items()}
+
+    place = "cpu" if device == "gpu-sim" else device
+    moved = {key: _map(value, lambda each: _leaf(each, place, lambda each: each)) for key, value in arguments.items()}
+    with _Emulated() if device == "gpu-sim" else nullcontext():
+        try:
+            weights = _weigh(_tensors(call(**moved)))
+            launch = record(lambda: _compute(call, moved, gradients, weights))
+        except Exception as error:
+            text = str(error).strip().partition("\n")[0]
+            is_known = bool(lacks) and lacks in text
+            yield Outcome(name, lacking=text) if is_known else Outcome(name, failure=f"{error.__class__.__name__}: {text}")
+            return
+    for factor in (0.5, 1.0):
+        given = scale(factor)
+        with torch.no_grad():
+            for one, other in zip(_tensors(list(moved.values())), _tensors(list(given.values())), strict=True):
+                one.copy_(other)
+        with _Emulated() if device == "gpu-sim" else nullcontext():
+            found = launch()
+        expected = _compute(call, given, gradients)
+        yield _compare(f"{name}, times {factor:g}", found[0], expected[0], BOUNDS[type][0])
+        if gradients:
+            yield _compare(f"{name}, times {factor:g}, gradients", found[1], expected[1], BOUNDS[type][1])
 
 
 def short(type: torch.dtype) -> str:
@@ -333,12 +411,38 @@ def check_compiled(device: str, every: int = 1) -> Iterator[Outcome]:
         yield from compare(f"compiled {name}", call, case.arguments(gradients=True), case.gradients, device)
 
 
+#: What no graph can hold, of the cases: what the host reads, or has.
+NOT_IN_GRAPHS = {"varlen", "commitment_loss", "tree_fetch", "tree_update"}
+
+
+def check_graphs(device: str, every: int = 1) -> Iterator[Outcome]:
+    """CUDA graphs of calls with their gradients."""
+    from torch_cases import CASES
+
+    options: dict[str, Any] = {"record": lambda compute: compute} if device != "cuda" else {}
+    for number, (name, case) in enumerate(CASES.items()):
+        if number % every == 0:
+            arguments, lacks = case.arguments(gradients=True), "cannot hold" if name in NOT_IN_GRAPHS else ""
+            if case.function == "codebook_update":
+                arguments.update((each, arguments[each].float()) for each in ("sums", "counts"))
+            yield from compare_recorded(f"graph of {name}", case, arguments, case.gradients, device, lacks=lacks, **options)
+    for number, (type, _) in enumerate(SIZES):
+        if number % every:
+            continue
+        # One token is where graphs are worth most.
+        wide = wide_attention(type)
+        single = {name: (each[:, :, -1:] if name == "q" else each).detach() for name, each in wide.items()}
+        for name, given, leaves in (("tokens", wide, ("q", "k", "v")), ("one token", single, ())):
+            yield from compare_recorded(f"graph of {name} {short(type)}", CASES["dense-causal"], given, leaves, device, **options)
+
+
 CHECKS = {
     "functions": check_functions,
     "layouts": check_layouts,
     "streams": check_streams,
     "caches": check_caches,
     "compiled": check_compiled,
+    "graphs": check_graphs,
 }
 
 

@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """check_device.py: on a GPU where there is one, rehearsed in the emulator, and with functions that are wrong."""
 
+import contextlib
 import pathlib
 import subprocess
 import sys
@@ -10,7 +11,7 @@ import sys
 import check_device
 import pytest
 import torch
-from check_device import compare
+from check_device import compare, compare_recorded
 from torch_cases import CASES
 
 SCRIPT = pathlib.Path(__file__).with_name("check_device.py")
@@ -28,7 +29,7 @@ def run(*options):
 
 
 def test_rehearsal():
-    done = run("--device=gpu-sim", "--checks", "functions", "streams", "caches", "--every=24")
+    done = run("--device=gpu-sim", "--checks", "functions", "streams", "caches", "graphs", "--every=24")
     assert done.returncode == 0 and ", 0 failed, " in done.stdout, done.stdout + done.stderr
 
 
@@ -82,3 +83,59 @@ def test_what_is_refused():
     (known,), (other,) = outcomes(refuse, "top_k", lacks="no kernels"), outcomes(refuse)
     assert (known.lacking, known.failure) == ("no kernels for it", "")
     assert other.failure == "ValueError: no kernels for it"
+
+
+def recorded(record, **options):
+    """Outcomes of a function that `record` holds."""
+    case = CASES["dense-lse"]
+    return list(compare_recorded("dense", case, case.arguments(gradients=True), case.gradients, "cpu", record=record, **options))
+
+
+def test_graphs_that_are_wrong_are_noticed():
+    def stale(compute):
+        found = compute()
+        return lambda: found
+
+    def refuse(compute):
+        raise ValueError("what a graph cannot hold\nmore")
+
+    assert [each.failure for each in recorded(lambda compute: compute)] == [""] * 4
+    # Results of the numbers that were there while it was recorded.
+    assert [bool(each.failure) for each in recorded(stale)] == [True, True, False, False]
+    (known,), (other,) = recorded(refuse, lacks="cannot hold"), recorded(refuse)
+    assert (known.lacking, known.failure) == ("what a graph cannot hold", "")
+    assert other.failure == "ValueError: what a graph cannot hold"
+
+
+def test_graphs_are_recorded_and_launched(monkeypatch):
+    """With stand-ins for what PyTorch has where there is a GPU."""
+    calls, given, result = [], torch.ones(3), torch.zeros(3)
+
+    def compute():
+        calls.append("call")
+        return [result.copy_(2 * given)], []
+
+    class Graph:
+        def replay(self):
+            calls.append("replay")
+            compute()
+
+    class Stream:
+        def wait_stream(self, other):
+            calls.append("wait")
+
+    @contextlib.contextmanager
+    def block(name):
+        calls.append(name)
+        yield
+        calls.append(f"end of {name}")
+
+    for name, stand_in in {"CUDAGraph": Graph, "Stream": Stream, "current_stream": Stream}.items():
+        monkeypatch.setattr(torch.cuda, name, stand_in)
+    for name in ("stream", "graph"):
+        monkeypatch.setattr(torch.cuda, name, lambda _, name=name: block(name))
+    launch = check_device.record(compute)
+    # Once ahead of the graph, on a stream of its own, and once in it.
+    assert calls == ["wait", "stream", "call", "end of stream", "wait", "graph", "call", "end of graph"]
+    given.fill_(3)
+    assert torch.equal(launch()[0][0], torch.full((3,), 6.0)) and calls[8:] == ["replay", "call"]

@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, distributed, nn
 from torch.nn import functional as F
 
 from ... import _arguments as check
@@ -23,6 +23,36 @@ __all__ = ["VQAttention", "commitment_loss"]
 _WAVELENGTH = 10000.0
 #: A codeword keeps its place while about no key has come for so long that its count is less.
 _LEAST_COUNT = 1e-3
+
+
+class _Call(NamedTuple):
+    """What a call in training leaves: with it, `checkpoint` computes the call again as it was."""
+
+    codebook: Tensor
+    codes: Tensor
+    loss: Tensor
+    has_gradients: bool
+
+
+def _is_recomputed() -> bool:
+    """Whether a gradient is being computed: what runs there is a call that `checkpoint` repeats."""
+    return torch._C._current_graph_task_id() != -1
+
+
+@torch.library.custom_op("fovea::codebook_of_call", mutates_args=())
+def _codebook_of_call(codebook: Tensor) -> Tensor:
+    """The codebook that a compiled call reads. A graph has no branch for a call that is repeated."""
+    if _is_recomputed():
+        raise RuntimeError(
+            "quantized attention: found a compiled call that torch.utils.checkpoint computes again, needed a module "
+            "in training that is not compiled within checkpoint"
+        )
+    return codebook.clone()
+
+
+@_codebook_of_call.register_fake
+def _(codebook: Tensor) -> Tensor:
+    return torch.empty_like(codebook)
 
 
 class VectorQuantized(Pattern):
@@ -45,6 +75,7 @@ class VectorQuantized(Pattern):
         rate: float = 0.99,
         normalize: bool = True,
         relative: bool = False,
+        synchronize: bool = False,
         device: Any = None,
         dtype: torch.dtype | None = None,
     ):
@@ -54,13 +85,13 @@ class VectorQuantized(Pattern):
         if not 0 <= rate <= 1:
             raise ValueError(f"rate: found {rate}, needed a number of [0,1]")
         self.num_codes, self.block, self.memory = num_codes, block, memory
-        self.rate, self.normalize = rate, normalize
+        self.rate, self.normalize, self.synchronize = rate, normalize, synchronize
         codebook = torch.empty(key_heads, num_codes, width, device=device, dtype=dtype)
         sums = torch.promote_types(codebook.dtype, torch.float32)
         self.register_buffer("codebook", codebook)
         self.register_buffer("sums", torch.empty_like(codebook, dtype=sums))
         self.register_buffer("counts", torch.empty(key_heads, num_codes, device=device, dtype=sums))
-        self._loss: Tensor | None = None
+        self._last: _Call | None = None
         self.relative_proj: nn.Linear | None = None
         if relative:
             self.relative_proj = nn.Linear(heads * width, heads * width, bias=False, device=device, dtype=dtype)
@@ -80,11 +111,12 @@ class VectorQuantized(Pattern):
 
     def __getstate__(self) -> dict[str, Any]:
         # The loss belongs to a graph, which cannot be copied.
-        return {**super().__getstate__(), "_loss": None}
+        return {**super().__getstate__(), "_last": None}
 
     def extra_repr(self) -> str:
         text = f"num_codes={self.num_codes}, block={self.block}, memory={self.memory}, rate={self.rate}"
         text += "" if self.normalize else ", normalize=False"
+        text += ", synchronize=True" if self.synchronize else ""
         return text + ("" if self.relative_proj is None else ", relative=True")
 
     def _normalized(self, x: Tensor) -> Tensor:
@@ -111,10 +143,34 @@ class VectorQuantized(Pattern):
     def _follow(self, k: Tensor, codes: Tensor) -> None:
         """Moves the codebook to the keys that chose it."""
         codebook, sums, counts = codebook_update(k, codes, self.sums, self.counts, rate=self.rate)
+        if self.synchronize and distributed.is_available() and distributed.is_initialized():
+            # Both are linear in the keys of a call.
+            for each in (sums, counts):
+                distributed.all_reduce(each)
+                each /= distributed.get_world_size()
+            codebook = sums / counts[..., None]
         is_used = (counts > _LEAST_COUNT)[..., None]
         self.codebook.copy_(torch.where(is_used, codebook.to(self.codebook.dtype), self.codebook))
         self.sums.copy_(sums)
         self.counts.copy_(counts)
+
+    def _train(self, k: Tensor, present: Tensor | None) -> Tensor:
+        """The codebook of a call in training, which moves behind it: gradients are of this one."""
+        last = None if torch.compiler.is_compiling() or not _is_recomputed() else self._last
+        codebook = _codebook_of_call(self.codebook.to(k.dtype)) if last is None else last.codebook
+        k_hat, codes = quantize(k.detach(), codebook, mask=present)
+        loss = loss_of_keys(k, k_hat, mask=present) if k.numel() > 0 else (0 * k).sum()
+        if last is None:
+            self._last = _Call(codebook, codes, loss, torch.is_grad_enabled())
+            # Other processes wait for each other's keys, even for none.
+            if k.numel() > 0 or self.synchronize:
+                self._follow(k.detach(), codes)
+        elif not torch.equal(codes, last.codes):
+            raise RuntimeError(
+                "quantized attention: found a call that torch.utils.checkpoint computes again after others in training, "
+                "which moved the codebook; needed the gradient of a call before the next one"
+            )
+        return codebook
 
     def forward(
         self,
@@ -131,14 +187,7 @@ class VectorQuantized(Pattern):
     ) -> Any:
         self.check_self_attention(q, k, bias)
         q, k = self._normalized(q), self._normalized(k)
-        # The codebook moves before the gradient of this call needs it.
-        codebook = self.codebook.to(k.dtype).clone()
-        if self.training and k.numel() == 0:
-            self._loss = (0 * k).sum()
-        elif self.training:
-            k_hat, codes = quantize(k.detach(), codebook, mask=present)
-            self._loss = loss_of_keys(k, k_hat, mask=present)
-            self._follow(k.detach(), codes)
+        codebook = self._train(k, present) if self.training else self.codebook.to(k.dtype).clone()
         relative = None
         if self.relative_proj is not None:
             if not causal:
@@ -163,6 +212,10 @@ class VQAttention(Multihead):
 
     `commitment_loss(model)` is what training adds, times 1e-4 in the paper, to the loss of the
     task: the mean over keys of |k - codeword|^2, summed over modules, of their last calls.
+
+    With `synchronize`, the codebook follows the keys of all processes of `torch.distributed`, where
+    that is initialized: each of them calls the module as often as the others.  Without it, each
+    process has a codebook of its own keys, and DistributedDataParallel sends that of the first.
 
     With `relative`, and `is_causal` then, scores of the tokens read one by one depend on
     distances as in Transformer-XL: `pattern.relative_proj` makes keys of sinusoids of
@@ -204,6 +257,7 @@ class VQAttention(Multihead):
         rate: float = 0.99,
         normalize: bool = True,
         relative: bool = False,
+        synchronize: bool = False,
         gated: bool = False,
         device: Any = None,
         dtype: torch.dtype | None = None,
@@ -213,7 +267,7 @@ class VQAttention(Multihead):
         self.gate_proj = nn.Linear(embed_dim, embed_dim, bias=bias, device=device, dtype=dtype) if gated else None
         self.pattern = VectorQuantized(
             num_heads, self.num_key_heads, self.head_dim, self.head_dim, num_codes=num_codes, block=block, memory=memory,
-            rate=rate, normalize=normalize, relative=relative, device=device, dtype=dtype,
+            rate=rate, normalize=normalize, relative=relative, synchronize=synchronize, device=device, dtype=dtype,
         )  # fmt: skip
 
     def forward(  # type: ignore[override]
@@ -252,8 +306,14 @@ class VQAttention(Multihead):
 def commitment_loss(model: nn.Module) -> Tensor:
     """The sum of the commitment losses of all quantized attention in `model`, of their last
     calls in training."""
-    losses = [module._loss for module in model.modules() if isinstance(module, VectorQuantized)]
-    if not losses or None in losses:
-        missing = "no quantized attention" if not losses else "some that was not called in training"
+    calls = [module._last for module in model.modules() if isinstance(module, VectorQuantized)]
+    found = [call for call in calls if call is not None]
+    if not calls or len(found) < len(calls):
+        missing = "no quantized attention" if not calls else "some that was not called in training"
         raise ValueError(f"model: found {missing}, needed quantized attention after a call in training")
-    return torch.stack([loss for loss in losses if loss is not None]).sum()
+    if torch.is_grad_enabled() and not all(call.has_gradients for call in found):
+        raise ValueError(
+            "model: found a last call without gradients, under torch.no_grad or within checkpoint(..., use_reentrant=True), "
+            "needed use_reentrant=False, or torch.no_grad here, too"
+        )
+    return torch.stack([call.loss for call in found]).sum()

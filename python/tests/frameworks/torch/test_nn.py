@@ -11,6 +11,7 @@ import textwrap
 import pytest
 import torch
 from nn_cases import OPTIONS, check_gradients, gradients, make, near, normal
+from torch.utils.checkpoint import checkpoint
 
 from fovea.torch import nn, tree_build
 
@@ -261,6 +262,98 @@ def test_evaluation_leaves_the_codebook():
     before = copy.deepcopy(module.state_dict())
     module(normal(2, 9, 16), is_causal=True)
     assert all(torch.equal(found, before[name]) for name, found in module.state_dict().items())
+
+
+def train_in(call, steps=2):
+    """Gradients and codebooks of steps of a module that reads the same tokens, by `call(module, x)`."""
+    module, x = make("quantized", rate=0.5).train(), normal(2, 29, 16)
+    found = []
+    for _ in range(steps):
+        out = call(module, x.requires_grad_())
+        found.append((gradients(module, out), module.pattern.codebook.clone()))
+    return found
+
+
+@pytest.mark.parametrize("use_reentrant", [False, True])
+def test_checkpoint_repeats_a_call_with_its_codebook(use_reentrant):
+    """A call moves the codebook once, and its gradient is that of the codebook that it read."""
+
+    def repeat(module, x):
+        return checkpoint(lambda x: module(x, is_causal=True)[0], x, use_reentrant=use_reentrant)
+
+    expected = train_in(lambda module, x: module(x, is_causal=True)[0])
+    for (one, moved), (other, there) in zip(train_in(repeat), expected, strict=True):
+        check_gradients(one, other, 0)
+        assert torch.equal(moved, there)
+
+
+def test_checkpoint_with_the_commitment_loss():
+    found = []
+    for repeat in (False, True):
+        module, x = make("quantized").train(), normal(2, 29, 16).requires_grad_()
+
+        def call(x, module=module):
+            return module(x, is_causal=True)[0]
+
+        out = checkpoint(call, x, use_reentrant=False) if repeat else call(x)
+        (out.sum() + nn.commitment_loss(module)).backward()
+        found.append(x.grad)
+    assert torch.equal(*found)
+    checkpoint(call, x, use_reentrant=True)
+    with pytest.raises(ValueError, match="^model: found a last call without gradients.*needed use_reentrant=False"):
+        nn.commitment_loss(module)
+    with torch.no_grad():
+        assert nn.commitment_loss(module) > 0
+
+
+@pytest.mark.parametrize("use_reentrant", [False, True])
+def test_checkpoint_of_several_calls_is_refused(use_reentrant):
+    module = make("quantized").train()
+    x, y = normal(2, 29, 16).requires_grad_(), normal(2, 29, 16, seed=2).requires_grad_()
+    first, _ = (checkpoint(lambda x: module(x, is_causal=True)[0], each, use_reentrant=use_reentrant) for each in (x, y))
+    with pytest.raises(RuntimeError, match="^quantized attention: found a call that torch.utils.checkpoint computes again after"):
+        first.sum().backward()
+
+
+def test_checkpoint_of_a_compiled_call_is_refused():
+    torch._dynamo.reset()
+    module = torch.compile(make("quantized").train(), backend="aot_eager")
+    out = checkpoint(lambda x: module(x, is_causal=True)[0], normal(2, 29, 16).requires_grad_(), use_reentrant=False)
+    with pytest.raises(RuntimeError, match="^quantized attention: found a compiled call that torch.utils.checkpoint"):
+        out.sum().backward()
+
+
+KEYS = (normal(2, 9, 16), normal(1, 9, 16, seed=2))
+
+
+def follow(rank, world, folder):
+    """The codebook of one of several processes, after a call for its part of a batch, and one where the second has no tokens."""
+    torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=world)
+    module = make("quantized", rate=0.5, synchronize=True).train()
+    for tokens in KEYS:
+        module(tokens[rank : rank + 1], is_causal=True)
+    torch.save(module.state_dict(), folder / f"{rank}.pt")
+    torch.distributed.destroy_process_group()
+
+
+def test_processes_follow_the_keys_of_all(tmp_path):
+    torch.multiprocessing.spawn(follow, (2, tmp_path), 2)
+    one, other = (torch.load(tmp_path / f"{rank}.pt") for rank in range(2))
+    module = make("quantized", rate=0.5).train()
+    for tokens in KEYS:
+        parts = [copy.deepcopy(module) for _ in range(2)]
+        for part, rows in zip(parts, (tokens[:1], tokens[1:])):
+            if rows.numel() > 0:
+                part(rows, is_causal=True)
+            else:
+                part.pattern.sums *= 0.5
+                part.pattern.counts *= 0.5
+        sums, counts = (sum(getattr(part.pattern, name) for part in parts) / 2 for name in ("sums", "counts"))
+        for name, each in (("sums", sums), ("counts", counts), ("codebook", sums / counts[..., None])):
+            getattr(module.pattern, name).copy_(each)
+    for name, each in module.state_dict().items():
+        assert torch.equal(one[name], other[name])
+        near(one[name], each.double(), 1e-6)
 
 
 # ----------------------------------------------------------------------------

@@ -23,8 +23,8 @@ using namespace fovea::test;
 
 namespace {
 struct Halves {
-  Halves(int64_t rows, double phase, int64_t heads = 1)
-      : shape{1, heads, rows, 64}, bits(heads * rows * 64) {
+  Halves(int64_t rows, double phase, int64_t width, int64_t heads = 1)
+      : shape{1, heads, rows, width}, bits(heads * rows * width) {
     for (size_t i = 0; i < bits.size(); ++i)
       setElement(bits.data(), ElementType::F16, i,
                  std::sin(12.9898 * i + phase));
@@ -32,7 +32,7 @@ struct Halves {
   /// Makes two numbers of a row NaN, in an even column and in an odd one.
   void spoil(int64_t row) {
     for (int64_t column : {row % 32, row % 32 + 31})
-      setElement(bits.data(), ElementType::F16, row * 64 + column,
+      setElement(bits.data(), ElementType::F16, row * shape[3] + column,
                  std::numeric_limits<double>::quiet_NaN());
   }
   operator TensorRef() {
@@ -110,8 +110,9 @@ Kernel KernelMutation::compile() {
   options.chip = GetParam();
   std::string text;
   raw_string_ostream os(text);
-  os << "!q = tensor<1x" << example.heads << 'x' << example.queries
-     << "x64xf16>\n!k = tensor<1x1x" << example.rows << "x64xf16>\n";
+  os << "!q = tensor<1x" << example.heads << 'x' << example.queries << 'x'
+     << example.width << "xf16>\n!k = tensor<1x1x" << example.rows << 'x'
+     << example.width << "xf16>\n";
   if (example.areGradients)
     os << "!l = tensor<1x" << example.heads << 'x' << example.queries
        << "xf32>\n";
@@ -121,9 +122,11 @@ Kernel KernelMutation::compile() {
 
 std::string KernelMutation::run(const Kernel &kernel,
                                 std::vector<uint16_t> &output) {
-  int64_t heads = example.heads, queries = example.queries;
-  Halves q(queries, 0, heads), k(example.rows, 1), v(example.rows, 2),
-      out(queries, 3, heads), d(queries, 4, heads);
+  int64_t heads = example.heads, queries = example.queries,
+          width = example.width;
+  Halves q(queries, 0, width, heads), k(example.rows, 1, width),
+      v(example.rows, 2, width), out(queries, 3, width, heads),
+      d(queries, 4, width, heads);
   for (int64_t row : spoiledValues)
     v.spoil(row);
   for (int64_t row : spoiledKeys)

@@ -25,9 +25,10 @@ namespace fovea::test {
 struct Example {
   int64_t queries, rows, heads;
   bool areGradients;
-  /// Of one function. Types of f16 with 64 columns are there: !q of the queries
-  /// and !k of the rows, and with gradients !l of the lse.
+  /// Of one function. Types of f16 are there: !q of the queries and !k of the
+  /// rows, and with gradients !l of the lse.
   const char *text;
+  int64_t width = 64;
 };
 
 /// Tests of kernels for the chip that is the parameter.

@@ -47,6 +47,8 @@ from model import ALL, FAR, MIDDLE, NEAR  # noqa: E402
 
 HEADER = "| call | asked, ms | estimated then, ms | loops then, ms | now, ms: L2, middle, most | by bytes | calibrated, ms |"
 CALIBRATION = "| call | measured, ms | loop, ms | measured / loop |"
+BESIDE = "| call | blocks of a multiprocessor | loops, ms | beside their tiles, ms |"
+ORDER = "| tokens | head by head, ms | the longest of all heads first, ms | even, ms |"
 TOLERANCE = 0.03
 #: Of a large copy on the H200 of docs/results/h200.md.
 COPIED_PER_MS = 4.2e9
@@ -283,12 +285,34 @@ calls = {
     "128 queries, 131072 keys each": (None, "", None, decode(128, 131072)),
 }
 
+
+
+def find_measured(D, mask, N):
+    """Milliseconds on an H200."""
+    return float(re.search(rf"^\| dense \| {D} \| {mask} \| {N} \| sm_90a \| ([\d.]+) \|", measured, re.M)[1])
+
+
 calibration, factors = [CALIBRATION, "|---|---|---|---|"], {}
 for D, N in ((64, 16384), (64, 65536), (128, 16384), (128, 65536)):
-    row = re.search(rf"^\| dense \| {D} \| causal \| {N} \| sm_90a \| ([\d.]+) \|", measured, re.M)
-    time, loop = float(row[1]), forward(N, D, Loop.before(f"dense, causal, D = {D}", RAN)).loops[1]
+    time, loop = find_measured(D, "causal", N), forward(N, D, Loop.before(f"dense, causal, D = {D}", RAN)).loops[1]
     factors[D] = time / loop
     calibration.append(f"| dense, causal, {N} tokens, D = {D} | {time:.4g} | {loop:.3g} | {time / loop:.2f} |")
+
+# What a block takes beside its tiles, from two lengths without a mask: a N^2 + b N, of which b N is for its blocks.
+short, long = (find_measured(128, "full", N) for N in (16384, 65536))
+blocks_of_short = 16384 // QUERIES * H / cycles.MULTIPROCESSORS
+beside_one = (short - long / 16) / (1 - 1 / 4) / blocks_of_short
+beside = [BESIDE, "|---|---|---|---|"]
+for name, N in (("dense, causal, 32768 tokens", 32768), ("fast multipole, 65536 tokens", 65536), ("vq, 131072 tokens", 131072)):
+    blocks = N // QUERIES * H / cycles.MULTIPROCESSORS
+    beside.append(f"| {name} | {blocks:.0f} | {factors[128] * calls[name][-1].loops[1]:.3g} | {blocks * beside_one:.3g} |")
+order = [ORDER, "|---|---|---|---|"]
+(loop,) = (Loop.of(kernel) for kernel in compile_call(artefacts.dense(128, True, H, G, 32768))[1].values())
+for N in (1024, 2048, 4096, 8192, 16384):
+    of_one = [factors[128] * count * loop.cycles[1] + beside_one * CYCLES_PER_MS for count in count_tiles(causal(N), N, loop.keys)]
+    times = schedule(of_one * H, 1), schedule(sorted(of_one * H, reverse=True), 1), sum(of_one) * H / cycles.MULTIPROCESSORS / CYCLES_PER_MS
+    order.append(f"| {N} | " + " | ".join(f"{time:.3g}" for time in times) + " |")
+beside_note = f"{1000 * beside_one:.1f} us for a block"
 
 lines = [HEADER, "|---|---|---|---|---|---|---|"]
 for name, (asked, estimate, then, now) in calls.items():
@@ -309,8 +333,10 @@ begin, end = find_table(HEADER)
 failures = []
 if options.update:
     page = page[:begin] + "\n".join(lines) + page[end:]
-    begin, end = find_table(CALIBRATION)
-    page_path.write_text(page[:begin] + "\n".join(calibration) + page[end:])
+    for table in (calibration, beside, order):
+        begin, end = find_table(table[0])
+        page = page[:begin] + "\n".join(table) + page[end:]
+    page_path.write_text(page)
 else:
     stated = {cells[0]: cells[1:] for cells in (row.strip("| ").split(" | ") for row in page[begin:end].splitlines()[2:])}
     for name, (*_, now) in calls.items():
@@ -320,5 +346,5 @@ else:
         elif is_same_version or not now.loops[1]:
             failures += [f"{name}: {time:.3g} ms; the page says {before}" for time, before in zip(now.times, stated[name][3].split(", "))
                          if time > float(before) * (1 + TOLERANCE)]
-print("\n".join(failures or lines + calibration))
+print("\n".join(failures or [*lines, *calibration, *beside, *order, beside_note]))
 raise SystemExit(bool(failures))

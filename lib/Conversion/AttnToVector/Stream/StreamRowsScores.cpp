@@ -9,8 +9,8 @@
 // Reading at the speed of memory takes as many lines on their way as the second
 // cache level has buffers for, more than the first has: lines are asked for so
 // far ahead and evenly, in the order of memory, by prefetches to that level.
-// Of a single row the CPU's own prefetcher does better, as long as each row of
-// keys is read to its end before the next one.
+// Of a single row the CPU's own prefetcher does better on a Zen 4, as long as
+// each row of keys is read to its end before the next one.
 //
 //===----------------------------------------------------------------------===//
 
@@ -23,8 +23,8 @@
 using namespace mlir;
 using namespace fovea::attn;
 
-/// How far ahead lines are asked for, in bytes; of a single row only where it
-/// is short.
+/// How far ahead lines are asked for, in bytes; where the CPU's own prefetcher
+/// reads a single row, only if it is short.
 static constexpr int64_t kAheadBytes = 1 << 14, kShortAheadBytes = 1 << 11,
                          kShortRowBytes = 256;
 static constexpr int64_t kLineBytes = 64;
@@ -110,7 +110,9 @@ int64_t StreamRowsKernel::getAhead(const Rows &rows, int64_t numRows) {
     return rows.numbers ? kShortPairTile : std::max(ahead, kPairTile);
   if (rows.numbers)
     return std::clamp<int64_t>(ahead, 1, kRowTile);
-  if (numRows == 1) {
+  // What reads a single row as fast on others reads it slower on an Intel with
+  // AVX-512.
+  if (numRows == 1 && (splitVectors || hasFewRegisters)) {
     // With 16 registers a row of narrow elements is read in several pieces.
     bool isNarrow =
         hasFewRegisters && type.getElementType() != b.getStateType();
@@ -232,11 +234,12 @@ void StreamRowsKernel::askSharedRest(const Rows &keys, Value row) {
 
 /// Whether a loop of so many turns over the columns asks for lines in each, and
 /// not for all of a row at once: half a dozen that are asked for together keep
-/// the loads of a Zen 4 waiting. Two or three do not.
+/// loads waiting. Two or three do not.
 bool StreamRowsKernel::spreadsLines(const Rows &keys, int64_t turns) {
   constexpr int64_t kFewLines = 3;
   int64_t lines = getLinesPerRow(keys.memref);
-  return splitVectors && !keys.ofHeads && lines > kFewLines && lines >= turns;
+  return asksEvenly(keys) && !keys.ofHeads && lines > kFewLines &&
+         lines >= turns;
 }
 
 /// Scores of so many rows by groups of up to four: products along the columns

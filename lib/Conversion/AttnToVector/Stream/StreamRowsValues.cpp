@@ -172,8 +172,7 @@ void StreamRowsKernel::accumulatePanel(const Rows &values, Value firstKey,
   if (splitVectors && manageCache && readsMemory && isWide)
     for (int64_t r = 1; r < numRows; ++r)
       columns[r] = b.hide(columns[r - 1]);
-  // A Zen 4 takes lines that are asked for evenly.
-  int64_t numKeys = splitVectors ? 1 : 2;
+  int64_t numKeys = asksEvenly(values) ? 1 : 2;
   Values initial;
   for (int64_t r = 0; r < numRows; ++r)
     for (int64_t v = 0; v < numVectors; ++v)

@@ -83,12 +83,14 @@ func.func @halves(%q: memref<1x8x1x64xf16>, %k: memref<1x1x512x64xf16>, %o: memr
 // CHECK: return
 // NONE-LABEL: func.func @floats(
 // NONE: scf.for %{{.+}} step %c4 {
-// NONE: memref.prefetch
+// NONE-NOT: memref.prefetch
 // NONE: :8 = scf.for %{{.+}} = %c0 to %c128 step %c16
+// NONE-COUNT-1: memref.prefetch
 // NONE-NEXT: vector.load
 // NONE: scf.for %{{.+}} = %c0 to %{{.+}} step %c64 {
-// NONE: :16 = scf.for %{{.+}} step %c2 iter_args
-// NONE-COUNT-8: memref.prefetch
+// NONE: :16 = scf.for %{{.+}} step %c1 iter_args
+// NONE-COUNT-4: memref.prefetch
+// NONE-NOT: memref.prefetch
 // NONE: return
 func.func @floats(%q: memref<1x8x1x128xf32>, %k: memref<1x1x512x128xf32>, %o: memref<1x8x1x128xf32>) {
   attn.stream query(%q : memref<1x8x1x128xf32>)
@@ -110,6 +112,22 @@ func.func @four(%q: memref<1x4x1x128xf32>, %k: memref<1x1x512x128xf32>, %o: memr
   attn.stream query(%q : memref<1x4x1x128xf32>)
       source(%k, %k : memref<1x1x512x128xf32>, memref<1x1x512x128xf32>) ranges [affine_map<(b)[rows, n] -> (0, rows)>]
       outs(%o : memref<1x4x1x128xf32>)
+      {scale = 1.0, tiles = #attn.tiles<query = 16, key = 128, lanes = 16, vectors = 1, keys = 8, columns = 8>}
+  return
+}
+
+// A Zen 4 reads a single long row of keys by itself; others are told 16 KB ahead.
+// CHECK-LABEL: func.func @single(
+// CHECK-NOT: memref.prefetch
+// CHECK: return
+// NONE-LABEL: func.func @single(
+// NONE: %[[AHEAD:.+]] = arith.addi %{{.+}}, %c32 : index
+// NONE: memref.prefetch
+// NONE: return
+func.func @single(%q: memref<1x1x1x128xf32>, %k: memref<1x1x512x128xf32>, %o: memref<1x1x1x128xf32>) {
+  attn.stream query(%q : memref<1x1x1x128xf32>)
+      source(%k, %k : memref<1x1x512x128xf32>, memref<1x1x512x128xf32>) ranges [affine_map<(b)[rows, n] -> (0, rows)>]
+      outs(%o : memref<1x1x1x128xf32>)
       {scale = 1.0, tiles = #attn.tiles<query = 16, key = 128, lanes = 16, vectors = 1, keys = 8, columns = 8>}
   return
 }

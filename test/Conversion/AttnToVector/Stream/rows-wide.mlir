@@ -109,10 +109,10 @@ func.func @widePages(%q: memref<2x32x1x128xf32>, %k: memref<1x8x?x128xf32>, %l: 
 // CHECK: memref.prefetch {{.+}}[%{{.+}}, %c288], {{.+}}x576xbf16
 // CHECK: scf.for %{{.+}} = %c0 to %c512 step %c64 {
 // CHECK: scf.if %[[ARE_SHARED]] {
-// CHECK-COUNT-2: memref.prefetch {{.+}}x576xbf16
+// CHECK-COUNT-1: memref.prefetch {{.+}}x576xbf16
 // CHECK-NOT: memref.prefetch
 // CHECK: } else {
-// CHECK-COUNT-4: memref.prefetch {{.+}}x512xbf16
+// CHECK-COUNT-2: memref.prefetch {{.+}}x512xbf16
 // CHECK: return
 func.func @latent(%q: memref<1x4x1x576xbf16>, %k: memref<1x1x?x576xbf16>, %v: memref<1x1x?x512xbf16>, %o: memref<1x4x1x512xbf16>) {
   attn.stream query(%q : memref<1x4x1x576xbf16>)

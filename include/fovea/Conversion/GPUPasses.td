@@ -128,6 +128,16 @@ def LoopsToGPUPass : Pass<"attn-loops-to-gpu", "::mlir::func::FuncOp"> {
     Replaces linalg operations on memrefs, copies of strided buffers and every
     outermost `scf.parallel` by a `gpu.launch` of one thread for each iteration.
 
+    Of a linalg operation without reductions, loops that all operands go through in
+    the same order become one, and a thread has as many neighbours as 16 bytes of
+    the widest operand have, if addresses are known to allow it. Where the innermost
+    loop reduces, up to 32 lanes of a warp share a row, and exchange their sums:
+
+    ```mlir
+    linalg.reduce { arith.addf } ins(%x : memref<48x512xf32>) outs(%sums : memref<48xf32>) dimensions = [1]
+    ```
+    becomes a launch of 6 blocks of 256 threads, in which a lane loads 4 numbers at once.
+
     A linalg operation that reduces everything to one number takes three: of
     16384 parts of the elements, of 128 parts of these sums, and of one thread.
     An `scf.for` that loads or stores single elements, such as one over a list of
@@ -142,7 +152,8 @@ def LoopsToGPUPass : Pass<"attn-loops-to-gpu", "::mlir::func::FuncOp"> {
   let dependentDialects = [
     "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
     "::mlir::gpu::GPUDialect", "::mlir::memref::MemRefDialect",
-    "::mlir::scf::SCFDialect"
+    "::mlir::NVVM::NVVMDialect", "::mlir::scf::SCFDialect",
+    "::mlir::vector::VectorDialect"
   ];
 }
 

@@ -13,6 +13,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "GPUSerialLoops.h"
+#include "GPUNeighbours.h"
 #include "fovea/Kernels/GPU/GPULaunch.h"
 #include "mlir/Analysis/SliceAnalysis.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
@@ -54,81 +55,46 @@ void NumberedIterations::emit(KernelBuilder &b, scf::ParallelOp loop,
 /// Parts that are summed at once, and sums of these.
 static constexpr int64_t kNumParts = 16384, kNumSums = 128;
 
-/// What the body of `op` yields for one point, with `sum` so far.
-static Value emitBody(KernelBuilder &b, linalg::LinalgOp op, ValueRange point,
-                      Value sum) {
-  IRMapping mapping;
-  for (OpOperand *operand : op.getDpsInputOperands()) {
-    Value value = operand->get();
-    if (isa<MemRefType>(value.getType())) {
-      Values at;
-      for (AffineExpr expr : op.getMatchingIndexingMap(operand).getResults())
-        at.push_back(affine::AffineApplyOp::create(
-            b, AffineMap::get(point.size(), 0, expr), point));
-      value = memref::LoadOp::create(b, value, at);
-    }
-    mapping.map(op.getMatchingBlockArgument(operand), value);
-  }
-  mapping.map(op.getRegionOutputArgs()[0], sum);
-  for (Operation &inner : op.getBlock()->without_terminator()) {
-    if (auto index = dyn_cast<linalg::IndexOp>(inner))
-      mapping.map(index.getResult(), point[index.getDim()]);
-    else
-      b.clone(inner, mapping);
-  }
-  return mapping.lookup(op.getBlock()->getTerminator()->getOperand(0));
-}
-
 bool fovea::attn::splitWholeReduction(linalg::LinalgOp op) {
-  if (op.getNumParallelLoops() != 0 || op.getNumLoops() == 0 ||
-      op.getNumDpsInits() != 1)
+  if (op.getNumParallelLoops() != 0 || op.getNumLoops() == 0)
     return false;
-  SmallVector<Operation *> combiners;
-  if (!matchReduction(op.getRegionOutputArgs(), 0, combiners) ||
-      combiners.size() != 1)
+  std::optional<Accumulation> reduction = Accumulation::match(op);
+  if (!reduction)
     return false;
-  std::optional<TypedAttr> neutral = arith::getNeutralElement(combiners[0]);
-  if (!neutral)
-    return false;
+  Neighbours neighbours(op);
+  int64_t count = neighbours.getCount();
 
   OpBuilder builder(op);
   KernelBuilder b(op.getLoc(), builder, builder.getF32Type(), /*lanes=*/0);
-  Values extents;
+  Values extents = neighbours.getExtents(b);
+  extents.back() = b.div(extents.back(), count);
   Value total = b.index(1);
-  for (Range range : op.createLoopRanges(b, op.getLoc())) {
-    extents.push_back(
-        getValueOrCreateConstantIndexOp(b, op.getLoc(), range.size));
-    total = b.mul(total, extents.back());
-  }
-  auto allocate = [&](int64_t count) -> Value {
+  for (Value extent : extents)
+    total = b.mul(total, extent);
+  auto allocate = [&](int64_t number) -> Value {
     return memref::AllocOp::create(
-        b, MemRefType::get({count}, neutral->getType()));
-  };
-  auto combine = [&](Value left, Value right) -> Value {
-    Operation *combined = b.clone(*combiners[0]);
-    combined->setOperands({left, right});
-    return combined->getResult(0);
+        b, MemRefType::get({number}, reduction->neutral.getType()));
   };
   Value parts = allocate(kNumParts), sums = allocate(kNumSums);
   parallelLoop(b, {b.index(kNumParts)}, [&](ValueRange part) {
-    Value start = arith::ConstantOp::create(b, *neutral);
-    Value sum = b.loop(
-        part[0], total, kNumParts, {start},
-        [&](Value number, ValueRange sum) -> Values {
-          return {emitBody(b, op, splitNumber(b, number, extents), sum[0])};
-        })[0];
+    Value sum = b.loop(part[0], total, kNumParts, {reduction->start(b)},
+                       [&](Value number, ValueRange sum) -> Values {
+                         Values point = splitNumber(b, number, extents);
+                         point.back() = b.mul(point.back(), count);
+                         return {neighbours.reduce(b, point, count, sum[0])};
+                       })[0];
     memref::StoreOp::create(b, sum, parts, part);
   });
-  auto addUp = [&](Value start, Value first, Value from, int64_t count,
+  auto addUp = [&](Value start, Value first, Value from, int64_t number,
                    int64_t step) -> Value {
-    return b.loop(first, b.index(count), step, {start},
+    return b.loop(first, b.index(number), step, {start},
                   [&](Value at, ValueRange sum) -> Values {
-                    return {
-                        combine(sum[0], memref::LoadOp::create(b, from, at))};
+                    return {reduction->combine(
+                        b, sum[0], memref::LoadOp::create(b, from, at))};
                   })[0];
   };
   parallelLoop(b, {b.index(kNumSums)}, [&](ValueRange at) {
-    Value start = arith::ConstantOp::create(b, *neutral);
+    Value start = reduction->start(b);
     memref::StoreOp::create(b, addUp(start, at[0], parts, kNumParts, kNumSums),
                             sums, at);
   });

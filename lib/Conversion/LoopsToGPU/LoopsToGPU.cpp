@@ -6,6 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "GPUNeighbours.h"
 #include "GPUSerialLoops.h"
 #include "GuardLaunches.h"
 #include "IndependentLines.h"
@@ -36,6 +37,11 @@ static constexpr int64_t kNumThreads = 256;
 
 static bool isInKernel(Operation *op) {
   return op->getParentOfType<gpu::LaunchOp>() != nullptr;
+}
+
+static bool isOnHost(Operation *op) {
+  return !isInKernel(op) && !op->getParentOfType<scf::ParallelOp>() &&
+         !op->getParentOfType<scf::ForallOp>();
 }
 
 /// One thread for each iteration.
@@ -112,11 +118,15 @@ struct LoopsToGPUPass : fovea::attn::impl::LoopsToGPUPassBase<LoopsToGPUPass> {
       rewriter.eraseOp(copy);
     }
     for (linalg::LinalgOp op : linalgOps) {
+      op = joinLoops(rewriter, op);
       if (!isIn(op, serialLoops) && op.getNumParallelLoops() == 0) {
         if (splitWholeReduction(op))
           continue;
         wrapInLoop(op);
       }
+      if (loopOverNeighbours(op) || (isOnHost(op) && !isIn(op, serialLoops) &&
+                                     launchRows(op, kNumThreads)))
+        continue;
       rewriter.setInsertionPoint(op);
       if (failed(linalg::linalgOpToParallelLoops(rewriter, op))) {
         op.emitOpError("cannot be lowered to loops on buffers");

@@ -26,6 +26,7 @@
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/IRMapping.h"
 #include "mlir/Interfaces/LoopLikeInterface.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
@@ -58,7 +59,7 @@ static bool isComputation(Operation *op) {
 /// Whether `op`, or the code of a kernel, may write to `buffer`.
 static bool mayWrite(Operation *op, Value buffer) {
   auto mayWriteItself = [&](Operation *inner) {
-    if (isComputation(inner) || isa<memref::LoadOp>(inner))
+    if (isComputation(inner) || isa<memref::LoadOp, vector::LoadOp>(inner))
       return false;
     return llvm::any_of(inner->getOpOperands(), [&](OpOperand &operand) {
       auto copy = dyn_cast<memref::CopyOp>(inner);
@@ -121,7 +122,7 @@ private:
   bool isReadBeforeWrites();
   bool neverRuns(scf::ForOp loop);
   Value findBound(OpBuilder &b, Value value);
-  Value findExtentBound(OpBuilder &b, memref::DimOp dim);
+  Value findExtentBound(OpBuilder &b, Location loc, Value memref, int64_t dim);
   Value findBound(OpBuilder &b, Operation *affine, AffineExpr expr);
   Value findLeast(OpBuilder &b, Value value);
   void rewrite();
@@ -245,24 +246,31 @@ bool LoadSinking::isReadBeforeWrites() {
 //===----------------------------------------------------------------------===//
 
 /// An extent of a view or of memory that depends on the load.
-Value LoadSinking::findExtentBound(OpBuilder &b, memref::DimOp dim) {
-  std::optional<int64_t> index = dim.getConstantIndex();
-  if (!index)
-    return {};
-  Value source = dim.getSource();
-  while (auto cast = source.getDefiningOp<memref::CastOp>())
-    source = cast.getSource();
+Value LoadSinking::findExtentBound(OpBuilder &b, Location loc, Value memref,
+                                   int64_t dim) {
+  while (auto cast = memref.getDefiningOp<memref::CastOp>())
+    memref = cast.getSource();
+  if (auto collapse = memref.getDefiningOp<memref::CollapseShapeOp>()) {
+    Value product = arith::ConstantIndexOp::create(b, loc, 1);
+    ReassociationIndices parts = collapse.getReassociationIndices()[dim];
+    for (int64_t part : parts) {
+      Value most = findExtentBound(b, loc, collapse.getSrc(), part);
+      if (!most)
+        return {};
+      product = b.createOrFold<arith::MulIOp>(loc, product, most);
+    }
+    return product;
+  }
   SmallVector<OpFoldResult> sizes;
-  if (auto view = source.getDefiningOp<memref::SubViewOp>()) {
+  if (auto view = memref.getDefiningOp<memref::SubViewOp>()) {
     if (view.getDroppedDims().none())
       sizes = view.getMixedSizes();
-  } else if (auto alloc = source.getDefiningOp<memref::AllocOp>()) {
+  } else if (auto alloc = memref.getDefiningOp<memref::AllocOp>()) {
     sizes = alloc.getMixedSizes();
   }
   if (sizes.empty())
     return {};
-  return findBound(
-      b, getValueOrCreateConstantIndexOp(b, dim.getLoc(), sizes[*index]));
+  return findBound(b, getValueOrCreateConstantIndexOp(b, loc, sizes[dim]));
 }
 
 /// What an affine expression of numbers that are not negative is at most.
@@ -337,8 +345,10 @@ Value LoadSinking::findBound(OpBuilder &b, Value value) {
     return value;
   Operation *op = value.getDefiningOp();
   Location loc = op->getLoc();
-  if (auto dim = dyn_cast<memref::DimOp>(op))
-    return findExtentBound(b, dim);
+  if (auto dim = dyn_cast<memref::DimOp>(op)) {
+    std::optional<int64_t> index = dim.getConstantIndex();
+    return index ? findExtentBound(b, loc, dim.getSource(), *index) : Value();
+  }
   AffineMap map;
   if (auto apply = dyn_cast<affine::AffineApplyOp>(op))
     map = apply.getMap();

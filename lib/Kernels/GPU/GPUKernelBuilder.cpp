@@ -158,12 +158,13 @@ Value GPUKernelBuilder::shuffleXor(Value value, int64_t mask) {
                                 i32(kWarpSize - 1), NVVM::ShflKind::bfly,
                                 UnitAttr());
   };
-  if (value.getType().getIntOrFloatBitWidth() <= 32)
+  if (value.getType().getIntOrFloatBitWidth() == 32)
     return shuffle(value);
-  SmallVector<Value> halves =
+  // Two halves, or a word that has more bits.
+  SmallVector<Value> words =
       LLVM::decomposeValue(*this, getLoc(), value, getI32Type());
   return LLVM::composeValue(
-      *this, getLoc(), llvm::map_to_vector(halves, shuffle), value.getType());
+      *this, getLoc(), llvm::map_to_vector(words, shuffle), value.getType());
 }
 
 Value GPUKernelBuilder::shuffleFrom(Value value, Value lane) {

@@ -22,14 +22,17 @@ static int64_t getRowStep(Value memref) {
   auto type = cast<MemRefType>(memref.getType());
   if (auto cast = memref.getDefiningOp<memref::CastOp>())
     return getRowStep(cast.getSource());
-  // Rows of a reshaped buffer are those of its source, if they are as long.
-  if (isa_and_present<memref::ExpandShapeOp, memref::CollapseShapeOp>(
-          memref.getDefiningOp())) {
-    Value source = memref.getDefiningOp()->getOperand(0);
-    bool isSame = cast<MemRefType>(source.getType()).getShape().back() ==
-                  type.getShape().back();
-    return isSame ? getRowStep(source) : 1;
-  }
+  // Where a row of a collapsed buffer starts, one of its source does.
+  if (auto collapse = memref.getDefiningOp<memref::CollapseShapeOp>())
+    return collapse.getSrcType().getRank() > 0 ? getRowStep(collapse.getSrc())
+                                               : 1;
+  // Rows of an expanded buffer are those of its source, if they are as long.
+  if (auto expand = memref.getDefiningOp<memref::ExpandShapeOp>())
+    return expand.getSrcType().getRank() > 0 &&
+                   expand.getSrcType().getShape().back() ==
+                       type.getShape().back()
+               ? getRowStep(expand.getSrc())
+               : 1;
   if (auto view = memref.getDefiningOp<memref::SubViewOp>()) {
     // Rows of a view start at rows of its source, moved by the offset.
     int64_t rank = view.getSourceType().getRank();
@@ -61,4 +64,15 @@ int64_t fovea::attn::getCopyBytes(Value memref, int64_t elementBytes) {
     return elementBytes;
   int64_t step = std::gcd(getRowStep(memref), width);
   return std::gcd(step * elementBytes, kChunkBytes);
+}
+
+int64_t fovea::attn::getStartBytes(Value memref, int64_t elementBytes) {
+  if (memref.getDefiningOp<memref::AllocOp>())
+    return kChunkBytes;
+  if (isa_and_present<memref::CastOp, memref::ExpandShapeOp,
+                      memref::CollapseShapeOp>(memref.getDefiningOp()))
+    return getStartBytes(memref.getDefiningOp()->getOperand(0), elementBytes);
+  return cast<MemRefType>(memref.getType()).getRank() > 0
+             ? std::gcd(getRowStep(memref) * elementBytes, kChunkBytes)
+             : elementBytes;
 }

@@ -1,8 +1,8 @@
 // RUN: fovea-opt %s --attn-loops-to-gpu --canonicalize --split-input-file --verify-diagnostics | FileCheck %s
 
-// One thread for each element.
+// One thread for two neighbours: rows of 120 bytes start at multiples of 8.
 // CHECK-LABEL: func.func @add
-// CHECK: gpu.launch blocks({{.*}}) in (%{{.*}} = %c3,
+// CHECK: gpu.launch blocks({{.*}}) in (%{{.*}} = %c2,
 // CHECK-SAME: threads({{.*}}) in (%{{.*}} = %c256,
 // CHECK: scf.if
 // CHECK: arith.addf
@@ -14,8 +14,8 @@ func.func @add(%a: memref<20x30xf32>, %b: memref<20x30xf32>) {
 // Contiguous copies are for the runtime, others are loops.
 // CHECK-LABEL: func.func @copy
 // CHECK: gpu.launch
-// CHECK: memref.load
-// CHECK: memref.store
+// CHECK: vector.load
+// CHECK: vector.store
 // CHECK: memref.copy
 func.func @copy(%a: memref<4x8xf32>, %b: memref<4x8xf32, strided<[16, 1]>>, %c: memref<4x8xf32>) {
   memref.copy %a, %b : memref<4x8xf32> to memref<4x8xf32, strided<[16, 1]>>
@@ -55,7 +55,8 @@ func.func @all(%a: memref<20x3000xf32>, %sum: memref<f32>) {
 // CHECK: gpu.launch blocks({{.*}}) in (%{{.*}} = %c1,
 // CHECK: scf.for
 // CHECK: memref.load
-// CHECK: scf.for {{.*}} to %c40{{.*}} step %c256
+// CHECK: scf.for {{.*}} to %c10{{.*}} step %c256
+// CHECK: vector.load
 // CHECK: arith.addf
 // CHECK: gpu.barrier
 func.func @listed(%list: memref<8xi32>, %a: memref<8x40xf32>, %b: memref<5x40xf32>) {

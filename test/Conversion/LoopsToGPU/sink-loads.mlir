@@ -6,7 +6,7 @@
 // CHECK: gpu.launch
 // CHECK: memref.load %arg0[] : memref<i64>
 // CHECK: affine.apply
-// CHECK: memref.store
+// CHECK: vector.store
 // CHECK: return
 func.func @place(%position: memref<i64>, %row: memref<1x8xf32>, %rows: memref<16x8xf32>) {
   %loaded = memref.load %position[] : memref<i64>
@@ -23,12 +23,12 @@ func.func @place(%position: memref<i64>, %row: memref<1x8xf32>, %rows: memref<16
 // CHECK-LABEL: func.func @bound
 // CHECK-NOT: memref.load
 // CHECK: memref.alloc() : memref<12000xi8>
-// CHECK: gpu.launch blocks({{.*}}) in (%{{.*}} = %c12,
+// CHECK: gpu.launch blocks({{.*}}) in (%{{.*}} = %c6,
 // CHECK: %[[LOADED:.*]] = memref.load %arg0[] : memref<i64>
 // CHECK: %[[INDEX:.*]] = arith.index_cast %[[LOADED]]
 // CHECK: %[[SIZE:.*]] = affine.min {{.*}}[%[[INDEX]]]
 // CHECK: memref.view %{{.*}}[%c0][%[[SIZE]]] : memref<{{.*}}xi8> to memref<?x10xf32>
-// CHECK: gpu.launch blocks({{.*}}) in (%{{.*}} = %c12,
+// CHECK: gpu.launch blocks({{.*}}) in (%{{.*}} = %c6,
 // CHECK: memref.load %arg0[] : memref<i64>
 // CHECK: memref.dealloc %{{.*}} : memref<{{.*}}xi8>
 func.func @bound(%position: memref<i64>, %rows: memref<300x10xf32>, %more: memref<300x10xf32>) {
@@ -162,6 +162,7 @@ func.func @loop(%position: memref<i64>, %row: memref<1x8xf32>, %rows: memref<16x
 // CHECK-LABEL: func.func @places
 // CHECK-NOT: memref.load
 // CHECK: scf.for
+// CHECK-NEXT: memref.collapse_shape %arg1
 // CHECK-NEXT: gpu.launch
 // CHECK: memref.load %arg0[] : memref<i64>
 // CHECK: return

@@ -21,6 +21,9 @@ namespace fovea::attn {
 /// copies others.
 int64_t getCopyBytes(mlir::Value memref, int64_t elementBytes);
 
+/// The same for the first element alone: how long rows are does not matter.
+int64_t getStartBytes(mlir::Value memref, int64_t elementBytes);
+
 } // namespace fovea::attn
 
 #endif // FOVEA_KERNELS_GPU_ROWALIGNMENT_H

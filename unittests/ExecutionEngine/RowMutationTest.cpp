@@ -35,12 +35,32 @@ func.func @sums(%q: !q, %k: !k, %v: !k) -> (tensor<3xf16>, tensor<37xf16>) {
   return %s0, %s1 : tensor<3xf16>, tensor<37xf16>
 })"};
 
+/// Gradients whose kernels look for numbers that a bias may remove: products of
+/// rows of the output and of its gradient, squares of rows, and of tiles.
+constexpr Example kGradients = {70, 130, 1, true, R"(
+!b = tensor<1x1x1x130xf16>
+func.func @gradients(%q: !q, %k: !k, %v: !k, %o: !q, %l: !l, %d: !q) -> !q {
+  %bias = arith.constant dense<0.25> : !b
+  %iq = tensor.empty() : !q
+  %ik = tensor.empty() : !k
+  %r:3 = attn.dense_backward ins(%q, %k, %v : !q, !k, !k) bias(%bias : !b)
+      forward(%o, %l : !q, !l) gradient(%d : !q)
+      outs(%iq, %ik, %ik : !q, !k, !k) -> !q, !k, !k
+  return %r#0 : !q
+})"};
+
 class Rows : public KernelMutation {};
 
 TEST_P(Rows, EveryExchangeOfLanesIsMissed) {
   example = kSums;
   expectMissed("shfl");
   expectMissed("ctaid");
+}
+
+TEST_P(Rows, EveryExchangeOfGradientsIsMissed) {
+  example = kGradients;
+  kernelName = "_kernel";
+  expectMissed("shfl");
 }
 
 INSTANTIATE_TEST_SUITE_P(Chips, Rows, testing::Values("sm_80"));

@@ -9,6 +9,7 @@
 #include "GPUNeighbours.h"
 #include "fovea/Kernels/GPU/GPULaunch.h"
 #include "fovea/Kernels/GPU/RowAlignment.h"
+#include "fovea/Kernels/GPU/SharedRows.h"
 #include "mlir/Analysis/SliceAnalysis.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -285,6 +286,17 @@ Value Neighbours::reduce(KernelBuilder &b, ValueRange point, int64_t number,
   return sum;
 }
 
+void Neighbours::accumulate(KernelBuilder &b, ValueRange row,
+                            const Accumulation &accumulation, Value sum) {
+  OpOperand &output = *op.getDpsInitOperand(0);
+  Values at(row);
+  at.push_back(b.index(0));
+  at = getIndices(b, output, at);
+  Value start = memref::LoadOp::create(b, output.get(), at);
+  memref::StoreOp::create(b, accumulation.combine(b, start, sum), output.get(),
+                          at);
+}
+
 //===----------------------------------------------------------------------===//
 // Reductions
 //===----------------------------------------------------------------------===//
@@ -350,7 +362,7 @@ bool fovea::attn::loopOverNeighbours(linalg::LinalgOp op) {
   return true;
 }
 
-bool fovea::attn::launchRows(linalg::LinalgOp op, int64_t numThreads) {
+bool fovea::attn::launchRows(linalg::LinalgOp op) {
   // One loop that reduces, inside of all others.
   if (op.getNumReductionLoops() != 1 || op.getNumParallelLoops() == 0 ||
       op.getNumParallelLoops() + 1 != op.getNumLoops() ||
@@ -368,38 +380,25 @@ bool fovea::attn::launchRows(linalg::LinalgOp op, int64_t numThreads) {
     return false;
 
   OpBuilder builder(op);
-  GPUKernelBuilder b(op.getLoc(), builder, numThreads);
+  KernelBuilder b(op.getLoc(), builder, builder.getF32Type(), /*lanes=*/0);
   Values extents = neighbours.getExtents(b);
-  Value width = extents.pop_back_val(), rows = b.index(1);
-  for (Value extent : extents)
-    rows = b.mul(rows, extent);
-  Value blocks[] = {b.ceilDiv(b.mul(rows, lanes), numThreads)};
-  Value block = beginBlocks(b, blocks)[0];
-  Value thread = b.toIndex(b.thread()), lane = b.rem(thread, lanes);
-  Value row = b.add(b.mul(block, numThreads / lanes), b.div(thread, lanes));
-  // All lanes of a warp take part in shuffles.
-  Values point = splitNumber(b, b.min(row, b.sub(rows, b.index(1))), extents);
-  Value sum =
-      b.loop(b.mul(lane, count), width, lanes * count, {reduction->start(b)},
-             [&](Value column, ValueRange sum) -> Values {
-               Values at(point);
-               at.push_back(column);
-               return {neighbours.reduce(b, at, count, sum[0])};
-             })[0];
-  for (int64_t mask = lanes / 2; mask; mask /= 2)
-    sum = reduction->combine(b, sum, b.shuffleXor(sum, mask));
-  Value isFirst = b.both(b.equal(lane, b.index(0)), b.less(row, rows));
-  b.ifThen(isFirst, [&] {
-    Values at;
-    OpOperand *output = op.getDpsInitOperand(0);
-    point.push_back(b.index(0));
-    for (AffineExpr expr : op.getMatchingIndexingMap(output).getResults())
-      at.push_back(affine::AffineApplyOp::create(
-          b, AffineMap::get(point.size(), 0, expr), point));
-    Value start = memref::LoadOp::create(b, output->get(), at);
-    memref::StoreOp::create(b, reduction->combine(b, start, sum), output->get(),
-                            at);
-  });
+  Value width = extents.pop_back_val();
+  auto part = [&](GPUKernelBuilder &k, ValueRange row, Value lane) {
+    return k.loop(k.mul(lane, count), width, lanes * count,
+                  {reduction->start(k)},
+                  [&](Value column, ValueRange sum) -> Values {
+                    Values at(row);
+                    at.push_back(column);
+                    return {neighbours.reduce(k, at, count, sum[0])};
+                  })[0];
+  };
+  auto combine = [&](GPUKernelBuilder &k, Value left, Value right) {
+    return reduction->combine(k, left, right);
+  };
+  auto store = [&](GPUKernelBuilder &k, ValueRange row, Value total) {
+    neighbours.accumulate(k, row, *reduction, total);
+  };
+  launchSharedRows(b, extents, lanes, {part, combine, store});
   op.erase();
   return true;
 }

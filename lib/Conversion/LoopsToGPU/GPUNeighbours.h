@@ -25,6 +25,19 @@ namespace fovea::attn {
 mlir::linalg::LinalgOp joinLoops(mlir::RewriterBase &rewriter,
                                  mlir::linalg::LinalgOp op);
 
+/// What combines two sums of an operation with one result that reduces, and
+/// what a sum begins with.
+struct Accumulation {
+  mlir::Operation *combiner;
+  mlir::TypedAttr neutral;
+
+  /// None where the operation does something else.
+  static std::optional<Accumulation> match(mlir::linalg::LinalgOp op);
+  mlir::Value start(KernelBuilder &b) const;
+  mlir::Value combine(KernelBuilder &b, mlir::Value left,
+                      mlir::Value right) const;
+};
+
 /// What an operation on memrefs does for neighbours along its innermost loop.
 class Neighbours {
 public:
@@ -48,6 +61,9 @@ public:
   /// Adds what such neighbours reduce to to `sum`, by the operation's body.
   mlir::Value reduce(KernelBuilder &b, mlir::ValueRange point, int64_t number,
                      mlir::Value sum);
+  /// Adds `sum` to the result of a row, a point of all loops but the innermost.
+  void accumulate(KernelBuilder &b, mlir::ValueRange row,
+                  const Accumulation &accumulation, mlir::Value sum);
 
 private:
   /// How an operand's elements lie along the innermost loop.
@@ -66,26 +82,13 @@ private:
   bool leavesRest = false;
 };
 
-/// What combines two sums of an operation with one result that reduces, and
-/// what a sum begins with.
-struct Accumulation {
-  mlir::Operation *combiner;
-  mlir::TypedAttr neutral;
-
-  /// None where the operation does something else.
-  static std::optional<Accumulation> match(mlir::linalg::LinalgOp op);
-  mlir::Value start(KernelBuilder &b) const;
-  mlir::Value combine(KernelBuilder &b, mlir::Value left,
-                      mlir::Value right) const;
-};
-
 /// Replaces an operation without reductions by a parallel loop over neighbours,
 /// if they are several. Returns whether they are.
 bool loopOverNeighbours(mlir::linalg::LinalgOp op);
 
 /// Replaces an operation of the host that reduces rows by a kernel in which up
 /// to 32 lanes share one. Returns whether it is of that form.
-bool launchRows(mlir::linalg::LinalgOp op, int64_t numThreads);
+bool launchRows(mlir::linalg::LinalgOp op);
 
 } // namespace fovea::attn
 

@@ -124,8 +124,8 @@ struct LoopsToGPUPass : fovea::attn::impl::LoopsToGPUPassBase<LoopsToGPUPass> {
           continue;
         wrapInLoop(op);
       }
-      if (loopOverNeighbours(op) || (isOnHost(op) && !isIn(op, serialLoops) &&
-                                     launchRows(op, kNumThreads)))
+      if (loopOverNeighbours(op) ||
+          (isOnHost(op) && !isIn(op, serialLoops) && launchRows(op)))
         continue;
       rewriter.setInsertionPoint(op);
       if (failed(linalg::linalgOpToParallelLoops(rewriter, op))) {

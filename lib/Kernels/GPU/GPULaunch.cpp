@@ -110,25 +110,6 @@ KernelBuilder::Values fovea::attn::beginBlocks(GPUKernelBuilder &b,
   return splitNumber(b, launch.getBlockIds().x, extents);
 }
 
-void fovea::attn::emitRowDots(KernelBuilder &b, Value left, Value right,
-                              double factor, Value dots, Value minus) {
-  int64_t width = getWidth(left);
-  Value extents[] = {b.extent(left, 0), b.extent(left, 1), b.extent(left, 2)};
-  parallelLoop(b, extents, [&](ValueRange at) {
-    Value start = b.scalar(0.0);
-    if (minus)
-      start = b.fsub(start, b.loadScalar(minus, at));
-    Value dot =
-        b.loop(b.index(0), b.index(width), 1, {start},
-               [&](Value column, ValueRange sum) -> KernelBuilder::Values {
-                 Value place[] = {at[0], at[1], at[2], column};
-                 return {b.fma(b.loadScalar(left, place),
-                               b.loadScalar(right, place), sum[0])};
-               })[0];
-    b.storeScalar(b.fmul(dot, b.scalar(factor)), dots, at);
-  });
-}
-
 gpu::LaunchOp fovea::attn::launchForall(scf::ForallOp forall,
                                         int64_t numThreads, int64_t sharedBytes,
                                         LoopCluster cluster) {

@@ -56,11 +56,6 @@ KernelBuilder::Values beginBlocks(GPUKernelBuilder &builder,
                                   mlir::ValueRange extents,
                                   int64_t sharedBytes = 0);
 
-/// `dots[b, h, n] = factor (left[b, h, n, :] . right[b, h, n, :] - minus[b, h,
-/// n])` in f32; `minus` may be null.
-void emitRowDots(KernelBuilder &builder, mlir::Value left, mlir::Value right,
-                 double factor, mlir::Value dots, mlir::Value minus = {});
-
 /// Iterations of a parallel loop that are neighbours in one dimension, as many
 /// as divide its extent: the blocks of a cluster.
 struct LoopCluster {

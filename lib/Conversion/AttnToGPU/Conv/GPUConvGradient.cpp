@@ -13,6 +13,7 @@
 #include "GPUConvGradient.h"
 #include "fovea/Kernels/ConvAlgebra.h"
 #include "fovea/Kernels/GPU/GPULaunch.h"
+#include "fovea/Kernels/GPU/SharedRows.h"
 #include "fovea/Kernels/SoftmaxAlgebra.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 

@@ -10,6 +10,7 @@
 #include "fovea/Conversion/Interfaces/LoweringInterfaces.h"
 #include "fovea/Conversion/Interfaces/Lowerings.h"
 #include "fovea/Kernels/GPU/GPULaunch.h"
+#include "fovea/Kernels/GPU/SharedRows.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "llvm/Support/MathExtras.h"
 

@@ -11,6 +11,7 @@
 #include "GPUListBackward.h"
 #include "fovea/Kernels/GPU/GPULaunch.h"
 #include "fovea/Kernels/GPU/RowAlignment.h"
+#include "fovea/Kernels/GPU/SharedRows.h"
 #include "fovea/Kernels/SoftmaxAlgebra.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -151,36 +152,35 @@ Value fovea::attn::emitSquaresOfTiles(RowBuilder &b, ValueRange operands,
   for (auto [dim, extent] : llvm::enumerate(extents))
     extent = b.extent(operands.front(), dim);
   Value squares = b.allocate(extents, {}, b.getF32Type());
-  parallelLoop(b, extents, [&](ValueRange at) {
-    Value sum = b.scalar(0.0);
+  emitRowSquares(b, operands, squares, [&](KernelBuilder &k, ValueRange at) {
+    Value sum = k.scalar(0.0);
     for (Value number : numbers) {
-      Value loaded = b.loadScalar(number, at);
-      Value isNone = arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, loaded,
-                                           b.scalar(-kInfinity));
-      loaded = b.select(isNone, b.scalar(0.0), loaded);
-      sum = b.fma(loaded, loaded, sum);
+      Value loaded = k.loadScalar(number, at);
+      Value isNone = arith::CmpFOp::create(k, arith::CmpFPredicate::OEQ, loaded,
+                                           k.scalar(-kInfinity));
+      loaded = k.select(isNone, k.scalar(0.0), loaded);
+      sum = k.fma(loaded, loaded, sum);
     }
-    for (Value operand : operands)
-      sum = b.loop(b.index(0), b.index(getWidth(operand)), 1, {sum},
-                   [&](Value column, ValueRange sum) -> Values {
-                     Value number =
-                         b.loadScalar(operand, {at[0], at[1], at[2], column});
-                     return {b.fma(number, number, sum[0])};
-                   })[0];
-    b.storeScalar(sum, squares, at);
+    return sum;
   });
   Value rows = extents[2];
   extents[2] = b.ceilDiv(rows, kTile);
   Value tiles = b.allocate(extents, {}, b.getF32Type());
-  parallelLoop(b, extents, [&](ValueRange at) {
-    Value first = b.mul(at[2], kTile), end = b.min(b.add(first, kTile), rows);
-    Value sum = b.loop(
-        first, end, 1, {b.scalar(0.0)},
+  auto part = [&](GPUKernelBuilder &k, ValueRange at, Value lane) {
+    Value first = k.mul(at[2], kTile), end = k.min(k.add(first, kTile), rows);
+    return k.loop(
+        k.add(first, lane), end, kWarpSize, {k.scalar(0.0)},
         [&](Value row, ValueRange sum) -> Values {
-          return {b.fadd(b.loadScalar(squares, {at[0], at[1], row}), sum[0])};
+          return {k.fadd(k.loadScalar(squares, {at[0], at[1], row}), sum[0])};
         })[0];
-    b.storeScalar(sum, tiles, at);
-  });
+  };
+  auto combine = [](GPUKernelBuilder &k, Value left, Value right) {
+    return k.fadd(left, right);
+  };
+  auto store = [&](GPUKernelBuilder &k, ValueRange at, Value total) {
+    k.storeScalar(total, tiles, at);
+  };
+  launchSharedRows(b, extents, kWarpSize, {part, combine, store});
   memref::DeallocOp::create(b, squares);
   return tiles;
 }

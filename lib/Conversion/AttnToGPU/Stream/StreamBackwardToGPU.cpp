@@ -34,6 +34,7 @@
 #include "fovea/Differentiate/ScoreDerivative.h"
 #include "fovea/Kernels/GPU/GPULaunch.h"
 #include "fovea/Kernels/GPU/GPUUnbounded.h"
+#include "fovea/Kernels/GPU/SharedRows.h"
 #include "fovea/Kernels/ReadLines.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"

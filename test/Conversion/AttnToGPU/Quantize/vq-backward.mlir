@@ -1,5 +1,5 @@
 // RUN: fovea-opt %s --convert-attn-to-gpu=ops=attn.vq_backward --canonicalize --split-input-file --verify-diagnostics | FileCheck %s
-// Means of older tokens; products of rows; 4 heads and 3 blocks of 2 tiles of
+// Means of older tokens; products of rows of four lanes each; 4 heads and 3 blocks of 2 tiles of
 // queries; 2 key heads and as many tiles of tokens; 1 block that has older
 // tokens, with 2 tiles of codewords; their sums, a team for each, and those of
 // values.
@@ -7,7 +7,9 @@
 // CHECK: attn.codebook_scan
 // CHECK-SAME: reduction = #attn.reduction<associative>
 // CHECK: memref.alloc() {{.*}} : memref<1x2x1x80x16xf32>
-// CHECK: scf.parallel
+// CHECK: gpu.launch blocks({{.*}}) in (%{{.*}} = %c19,
+// CHECK: vector.load {{.*}} : memref<1x4x300x16xf32>, vector<4xf32>
+// CHECK-COUNT-2: nvvm.shfl.sync bfly
 // CHECK: gpu.launch blocks({{.*}}) in (%{{.*}} = %c24,
 // CHECK-COUNT-2: scf.for
 // CHECK: nvvm.mma.sync

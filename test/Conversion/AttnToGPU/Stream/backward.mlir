@@ -3,7 +3,11 @@
 // rows, in 2 tiles; the gradient of the log weight; what is rounded.
 // CHECK-LABEL: func.func @gradient
 // CHECK: memref.alloc() {{.*}} : memref<1x2x70xf32>
-// CHECK: scf.parallel
+// Rows of 32 bytes are read by two lanes each, 16 bytes at once.
+// CHECK: gpu.launch
+// CHECK: vector.load {{.*}} {alignment = 16 : i64} : memref<1x2x70x16xbf16>, vector<8xbf16>
+// CHECK: nvvm.shfl.sync bfly
+// CHECK-NOT: nvvm.shfl.sync
 // CHECK: memref.alloc() {{.*}} : memref<1x2x70x16xf32>
 // CHECK-COUNT-3: gpu.launch
 // CHECK-NOT: gpu.launch

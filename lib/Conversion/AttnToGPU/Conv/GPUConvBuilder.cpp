@@ -8,6 +8,7 @@
 
 #include "GPUConvBuilder.h"
 #include "fovea/Kernels/GPU/GPULaunch.h"
+#include "fovea/Kernels/GPU/SharedRows.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 
@@ -56,6 +57,24 @@ Value GPUConvBuilder::tabulate(ArrayRef<Value> grid, Type type,
     else
       memref::StoreOp::create(*this, found, table, at);
   });
+  return table;
+}
+
+Value GPUConvBuilder::tabulateSums(
+    ArrayRef<Value> grid, function_ref<Value(ValueRange, Value)> part) {
+  Value table = allocate(grid, getF64Type());
+  auto emitPart = [&](GPUKernelBuilder &k, ValueRange at, Value lane) {
+    InsertionGuard guard(*this);
+    setInsertionPoint(k.getInsertionBlock(), k.getInsertionPoint());
+    return part(at, lane);
+  };
+  auto combine = [](GPUKernelBuilder &k, Value left, Value right) {
+    return k.fadd(left, right);
+  };
+  auto store = [&](GPUKernelBuilder &k, ValueRange at, Value total) {
+    memref::StoreOp::create(k, total, table, at);
+  };
+  launchSharedRows(*this, grid, kWarpSize, {emitPart, combine, store});
   return table;
 }
 

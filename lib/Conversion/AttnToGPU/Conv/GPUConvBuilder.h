@@ -43,6 +43,11 @@ public:
   Value tabulate(llvm::ArrayRef<Value> grid, mlir::Type type,
                  llvm::function_ref<Value(ValueRange at)> find);
   void freeBuffers();
+  /// The sums, in f64, of what `part` gives for each of `kWarpSize` lanes, for
+  /// every point of a grid.
+  Value
+  tabulateSums(llvm::ArrayRef<Value> grid,
+               llvm::function_ref<Value(mlir::ValueRange at, Value lane)> part);
 
   // Numbers in f64.
   Value wide(double number);

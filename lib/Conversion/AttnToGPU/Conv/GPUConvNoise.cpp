@@ -8,6 +8,7 @@
 
 #include "GPUConvTransforms.h"
 #include "fovea/Kernels/ConvAlgebra.h"
+#include "fovea/Kernels/GPU/GPUKernelBuilder.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 
@@ -28,11 +29,11 @@ GPUConvNoise::GPUConvNoise(GPUConvPieces &pieces, Factor factor)
     findGreatest();
 }
 
-/// The sum of the squares of numbers `low .. high - 1`, in f64; `load` may give
-/// some for each.
-static Value sumSquares(GPUConvBuilder &b, Value low, Value high,
+/// A lane's part of the sum of the squares of numbers `low .. high - 1`, in
+/// f64; `load` may give some for each. Lanes have neighbours.
+static Value sumSquares(GPUConvBuilder &b, Value lane, Value low, Value high,
                         function_ref<Values(Value at)> load) {
-  return b.loop(low, high, 1, {b.wide(0.0)},
+  return b.loop(b.add(low, lane), high, kWarpSize, {b.wide(0.0)},
                 [&](Value at, ValueRange sum) -> Values {
                   Value next = sum[0];
                   for (Value number : load(at)) {
@@ -43,35 +44,36 @@ static Value sumSquares(GPUConvBuilder &b, Value low, Value high,
                 })[0];
 }
 
+/// A norm is that of two columns that share a complex transform.
 void GPUConvNoise::measurePieces() {
   Value grid[] = {b.batches, b.heads, pieces.numSlots, b.index(pairs)};
-  pieceNorms = b.tabulate(grid, b.getF64Type(),
-                          [&](ValueRange at) { return squareOf(at); });
-}
-
-/// A norm is that of two columns that share a complex transform.
-Value GPUConvNoise::squareOf(ValueRange at) {
-  GPUConvPieces::Piece piece = pieces.load(at, at[2]);
   if (factor == Factor::Ones) {
-    Value count = b.max(b.sub(piece.end, piece.begin), 0);
-    count = arith::IndexCastOp::create(b, b.getI64Type(), count);
-    return arith::SIToFPOp::create(b, b.getF64Type(), count);
+    pieceNorms = b.tabulate(grid, b.getF64Type(), [&](ValueRange at) -> Value {
+      GPUConvPieces::Piece piece = pieces.load(at, at[2]);
+      Value count = b.max(b.sub(piece.end, piece.begin), 0);
+      count = arith::IndexCastOp::create(b, b.getI64Type(), count);
+      return arith::SIToFPOp::create(b, b.getF64Type(), count);
+    });
+    return;
   }
-  Value column = b.mul(at[3], 2);
-  auto load = [&](Value token) -> Values {
-    return {pieces.loadValue(at, token, column),
-            pieces.loadValue(at, token, b.add(column, 1))};
-  };
-  return sumSquares(b, piece.begin, piece.end, load);
+  pieceNorms = b.tabulateSums(grid, [&](ValueRange at, Value lane) {
+    GPUConvPieces::Piece piece = pieces.load(at, at[2]);
+    Value column = b.mul(at[3], 2);
+    auto load = [&](Value token) -> Values {
+      return {pieces.loadValue(at, token, column),
+              pieces.loadValue(at, token, b.add(column, 1))};
+    };
+    return sumSquares(b, lane, piece.begin, piece.end, load);
+  });
 }
 
 void GPUConvNoise::measureWindows() {
   Value grid[] = {b.batches, b.heads, b.numBases, pieces.numBlocks};
-  windowNorms = b.tabulate(grid, b.getF64Type(), [&](ValueRange at) {
+  windowNorms = b.tabulateSums(grid, [&](ValueRange at, Value lane) {
     auto load = [&](Value number) -> Values {
       return {pieces.loadWindow(at, at[2], at[3], number)};
     };
-    return sumSquares(b, b.index(0), b.index(pieces.length), load);
+    return sumSquares(b, lane, b.index(0), b.index(pieces.length), load);
   });
 }
 

@@ -120,7 +120,6 @@ public:
 private:
   void measurePieces();
   void measureWindows();
-  Value squareOf(ValueRange at);
   Value topOfPairs(ValueRange head, Value slot);
   Value boundBlock(ValueRange at);
   void boundBlocks();

@@ -21,9 +21,13 @@ func.func @toeplitz(%b: memref<1x2x3x300xf32>, %m: memref<1x2x3xi32>, %v: memref
 }
 
 // Slots of pieces, blocks of 128 tokens, two columns in a complex one; noise in
-// f64; windows; rows are judged before the products of spectra.
+// f64, of sums that warps share: a number is two words; windows; rows are judged before the products of spectra.
 // CHECK-LABEL: func.func @transforms
 // CHECK: memref.alloc() {{.*}} : memref<1x2x11xi32>
+// CHECK: gpu.launch
+// CHECK-COUNT-10: nvvm.shfl.sync bfly
+// CHECK: gpu.launch
+// CHECK-COUNT-10: nvvm.shfl.sync bfly
 // CHECK: math.sqrt {{.*}} : f64
 // CHECK: memref.alloc() {{.*}} : memref<1x2x11x3x256x2xf32>
 // CHECK: memref.alloc() {{.*}} : memref<1x2x3x8x256x2xf32>

@@ -151,6 +151,6 @@ Value ThreadTeamBuilder::listNumbers(
 }
 
 void ThreadTeamBuilder::forRowsOfKey(Value begin, Value end, KeyOfRow getKey,
-                                     Value, KeyedRowBody body) {
+                                     Value, int64_t, KeyedRowBody body) {
   loop(begin, end, 1, [&](Value row) { body(row, getKey(row)); });
 }

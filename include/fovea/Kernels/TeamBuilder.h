@@ -92,9 +92,10 @@ public:
   using KeyOfRow = llvm::function_ref<Value(Value row)>;
   using KeyedRowBody = llvm::function_ref<void(Value row, Value key)>;
   /// Runs `body` for the rows from `begin` to `end - 1`, in order, whose key is
-  /// the team's own where there are many teams; otherwise for all, of any key.
+  /// one of the team's `numOwn` keys, from `own` on, where there are many
+  /// teams; otherwise for all, of any key.
   virtual void forRowsOfKey(Value begin, Value end, KeyOfRow getKey, Value own,
-                            KeyedRowBody body) = 0;
+                            int64_t numOwn, KeyedRowBody body) = 0;
 
   /// Runs `body`, which stores what is one for the team, for one lane; all see
   /// it afterwards.
@@ -144,7 +145,7 @@ public:
       llvm::function_ref<Value(KernelBuilder &, Value number)> condition,
       Value list, ValueRange at) override;
   void forRowsOfKey(Value begin, Value end, KeyOfRow getKey, Value own,
-                    KeyedRowBody body) override;
+                    int64_t numOwn, KeyedRowBody body) override;
   void single(llvm::function_ref<void()> body) override { body(); }
   void barrier() override {}
   Value teamBuffer(llvm::ArrayRef<int64_t> shape,

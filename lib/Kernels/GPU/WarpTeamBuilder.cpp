@@ -119,11 +119,17 @@ Value WarpTeamBuilder::listNumbers(
 }
 
 void WarpTeamBuilder::forRowsOfKey(Value begin, Value end, KeyOfRow getKey,
-                                   Value own, KeyedRowBody body) {
+                                   Value own, int64_t numOwn,
+                                   KeyedRowBody body) {
+  auto isOwnKey = [&](Value key) {
+    return numOwn == 1 ? equal(key, own)
+                       : both(less(key, add(own, numOwn)),
+                              less(sub(own, index(1)), key));
+  };
   loop(begin, end, kWarpSize, [&](Value first) {
     Value row = add(first, lane);
     Value isOwn = select(
-        less(row, end), getI1Type(), [&] { return equal(getKey(row), own); },
+        less(row, end), getI1Type(), [&] { return isOwnKey(getKey(row)); },
         [&] { return arith::ConstantIntOp::create(*this, 0, 1); });
     GPUKernelBuilder k(getLoc(), *this, kWarpSize);
     Value votes = k.ballot(isOwn), none = k.i32(0), one = k.i32(1);
@@ -138,9 +144,10 @@ void WarpTeamBuilder::forRowsOfKey(Value begin, Value end, KeyOfRow getKey,
           Value votes = running.front();
           Value bit = LLVM::CountTrailingZerosOp::create(
               *this, votes.getType(), votes, /*is_zero_poison=*/true);
-          body(add(first, arith::IndexCastOp::create(*this, getIndexType(), bit)
-                              .getResult()),
-               own);
+          Value row =
+              add(first, arith::IndexCastOp::create(*this, getIndexType(), bit)
+                             .getResult());
+          body(row, numOwn == 1 ? own : getKey(row));
           Value rest = arith::AndIOp::create(*this, votes, sub(votes, one));
           scf::YieldOp::create(*this, rest);
         });

@@ -44,7 +44,7 @@ public:
       Value list, ValueRange at) override;
   /// Every lane looks at the key of one row; then they vote.
   void forRowsOfKey(Value begin, Value end, KeyOfRow getKey, Value own,
-                    KeyedRowBody body) override;
+                    int64_t numOwn, KeyedRowBody body) override;
   void single(llvm::function_ref<void()> body) override;
   void barrier() override;
   /// Small ones are in shared memory.

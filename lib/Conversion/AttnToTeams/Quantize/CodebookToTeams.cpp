@@ -8,8 +8,8 @@
 //
 // A token touches one row of means or sums, which its code names, so rows are
 // updated in memory, token after token. Where there are many teams each has one
-// code, and looks for its tokens. So no two teams touch the same number, and
-// results do not depend on their order.
+// code, or a few, and looks for their tokens. So no two teams touch the same
+// number, and results do not depend on their order.
 //
 //===----------------------------------------------------------------------===//
 
@@ -27,6 +27,11 @@ using Values = KernelBuilder::Values;
 
 /// Vectors of columns that one team of an update sums, if they are few.
 static constexpr int64_t kVectorsPerSlice = 4;
+/// Codes that a warp has at most, where there are more than keep a GPU busy:
+/// each takes a block of threads, if only to find that no token has its code.
+static constexpr int64_t kMaxCodesOfTeam = 32;
+/// Warps that are as good as more, for each that must be there.
+static constexpr int64_t kTeamsForOne = 4;
 /// Codewords that one team of an update divides, if they are few.
 static constexpr int64_t kCodesPerTeam = 64;
 
@@ -128,6 +133,8 @@ private:
   int64_t width;
   /// Of the team.
   Value firstCode, endCode, firstColumn, endColumn;
+  /// Where there are many teams.
+  int64_t codesOfTeam = 1;
 };
 } // namespace
 
@@ -138,11 +145,20 @@ private:
 void CodebookKernel::forTeams(ArrayRef<Value> grid, Value numCodes,
                               llvm::function_ref<void(ValueRange)> body) {
   Values teams(grid);
-  if (b.hasManyTeams())
-    teams.push_back(numCodes);
+  if (b.hasManyTeams()) {
+    Value all = numCodes;
+    for (Value extent : grid)
+      all = b.mul(all, extent);
+    int64_t most = kTeamsForOne * b.getMinTeams();
+    codesOfTeam = std::clamp<int64_t>(
+        getConstantIntValue(all).value_or(0) / most, 1, kMaxCodesOfTeam);
+    teams.push_back(b.ceilDiv(numCodes, codesOfTeam));
+  }
   b.forTeams(teams, [&](ValueRange point) {
-    firstCode = b.hasManyTeams() ? point.back() : b.index(0);
-    endCode = b.hasManyTeams() ? b.add(firstCode, 1) : numCodes;
+    firstCode =
+        b.hasManyTeams() ? b.mul(point.back(), codesOfTeam) : b.index(0);
+    endCode = b.hasManyTeams() ? b.min(b.add(firstCode, codesOfTeam), numCodes)
+                               : numCodes;
     firstColumn = b.index(0);
     endColumn = b.index(width);
     body(point.take_front(grid.size()));
@@ -154,13 +170,15 @@ void CodebookKernel::forTokens(const Tokens &tokens,
   auto getCode = [&](Value token) {
     return b.loadIndex(codes, {tokens.batch, tokens.head, token});
   };
-  // A team of one code finds no absent token, whose code is -1.
+  // A team of some codes finds no absent token, whose code is -1.
   if (b.hasManyTeams())
-    return b.forRowsOfKey(tokens.begin, tokens.end, getCode, firstCode, body);
+    return b.forRowsOfKey(tokens.begin, tokens.end, getCode, firstCode,
+                          codesOfTeam, body);
   auto takePresent = [&](Value token, Value code) {
     b.ifThen(b.less(b.index(-1), code), [&] { body(token, code); });
   };
-  b.forRowsOfKey(tokens.begin, tokens.end, getCode, firstCode, takePresent);
+  b.forRowsOfKey(tokens.begin, tokens.end, getCode, firstCode, codesOfTeam,
+                 takePresent);
 }
 
 //===----------------------------------------------------------------------===//

@@ -138,6 +138,14 @@ def _compare(name: str, found: list[Tensor], expected: list[Tensor], bound: floa
     return Outcome(name, worst, f"off by {worst:.2g} times its bound" if not worst <= 1 else "")
 
 
+def _refuse(name: str, error: Exception, lacks: str) -> Outcome:
+    """Of a call with an error, which is no failure where it says what the device is known to lack."""
+    text = str(error).strip().partition("\n")[0]
+    if lacks and lacks in text:
+        return Outcome(name, lacking=text)
+    return Outcome(name, failure=f"{error.__class__.__name__}: {text}")
+
+
 def compare(
     name: str,
     call: Callable[..., Any],
@@ -155,16 +163,12 @@ def compare(
     place = "cpu" if device == "gpu-sim" else device
     moved = {key: _map(value, lambda each: _leaf(each, place, layout)) for key, value in arguments.items()}
     try:
-        if device == "gpu-sim":
-            with _Emulated():
-                found = run(lambda: _compute(call, moved, gradients))
-        else:
+        with _Emulated() if device == "gpu-sim" else nullcontext():
             found = run(lambda: _compute(call, moved, gradients))
     except Exception as error:
-        text = str(error).strip().partition("\n")[0]
-        is_known = bool(lacks) and lacks in text
-        yield Outcome(name, lacking=text) if is_known else Outcome(name, failure=f"{error.__class__.__name__}: {text}")
-        if is_known and gradients:
+        refused = _refuse(name, error, lacks)
+        yield refused
+        if refused.lacking and gradients:
             # What lacks gradients has results.
             constant = {key: _map(value, Tensor.detach) for key, value in arguments.items()}
             yield from compare(name, call, constant, (), device, lacks=lacks, layout=layout, run=run)
@@ -224,9 +228,7 @@ def compare_recorded(
             weights = _weigh(_tensors(call(**moved)))
             launch = record(lambda: _compute(call, moved, gradients, weights))
         except Exception as error:
-            text = str(error).strip().partition("\n")[0]
-            is_known = bool(lacks) and lacks in text
-            yield Outcome(name, lacking=text) if is_known else Outcome(name, failure=f"{error.__class__.__name__}: {text}")
+            yield _refuse(name, error, lacks)
             return
     for factor in (0.5, 1.0):
         given = scale(factor)

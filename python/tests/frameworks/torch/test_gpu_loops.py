@@ -36,6 +36,13 @@ def test_calls_take_no_longer_than_stated():
 
 
 @pytest.mark.skipif(not (PROGRAMS / "nvdisasm").exists(), reason="this triton has no nvdisasm")
+def test_elements_and_rows_take_no_more_instructions_than_stated():
+    command = [sys.executable, ROOT / "test/Target/GPU/Inputs/rows.py", COMPILER, ROOT]
+    done = subprocess.run(command, capture_output=True, text=True, env={"PATH": f"{PROGRAMS}:/usr/bin:/bin"})
+    assert done.returncode == 0 and "4 kernels as stated" in done.stdout, done.stdout + done.stderr
+
+
+@pytest.mark.skipif(not (PROGRAMS / "nvdisasm").exists(), reason="this triton has no nvdisasm")
 def test_products_that_ptxas_moves_are_an_error():
     command = [sys.executable, ROOT / "utils/fovea_cycles", ROOT / "test/Target/GPU/Inputs/unwaited.ptx"]
     done = subprocess.run(command, capture_output=True, text=True, env={"PATH": f"{PROGRAMS}:/usr/bin:/bin"})

@@ -180,11 +180,15 @@ Error MultipoleCache::append(const TensorRef &k, const TensorRef &v) {
   if (Error error = tokens.makeReadable())
     return error;
   // Sums of a group may fail. On the CPU the first ones come before anything
-  // has changed if the present group is full; all others are made on a copy.
-  int64_t numInGroup = getNumInGroup(),
-          numSums = (std::max<int64_t>(numInGroup + count, 1) - 1) / group;
-  if (numSums == 0 || (!spare && numSums == 1 && numInGroup == group))
-    return add(tokens);
+  // has changed but rows behind the last token; all others are made on a copy.
+  int64_t numSums = (std::max<int64_t>(getNumInGroup() + count, 1) - 1) / group;
+  if (numSums == 0 || (!spare && numSums == 1)) {
+    int64_t before = length;
+    Error error = add(tokens);
+    if (error)
+      length = before;
+    return error;
+  }
   if (!spare) {
     Expected<MultipoleCache> next = fork();
     if (!next)

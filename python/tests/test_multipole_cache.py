@@ -84,6 +84,20 @@ def test_prompts_of_any_length():
         check(cache.attend(token(q, 60)), token(expected, 60).astype(np.float64))
 
 
+def test_same_bits_for_pieces_of_any_length():
+    """A piece may end a group, or several, wherever it begins."""
+    shape = (61, 8, 2)
+    q, k, v = make(H=4, G=2, N=61, D=16, E=12)
+    weights, options = weights_of(shape)
+    found = []
+    for count in (1, 3, 7, 8, 9, 13, 24, 61):
+        cache = fovea.MultipoleCache(*weights, heads=2, **options)
+        for first in range(0, 61, count):
+            cache.append(*(x[:, :, first : first + count] for x in (k, v)))
+        found.append(cache.attend(token(q, 60)))
+    assert all(np.array_equal(each, found[0]) for each in found)
+
+
 def test_same_bits_for_any_number_of_threads():
     """Heads lie side by side in the sums of a group, and threads divide its columns."""
     rows = make(H=8, G=8, N=131, D=64)

@@ -10,6 +10,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "mlir/IR/IRMapping.h"
 #include "mlir/IR/TypeUtilities.h"
 
@@ -110,42 +111,54 @@ KernelBuilder::Values fovea::attn::beginBlocks(GPUKernelBuilder &b,
   return splitNumber(b, launch.getBlockIds().x, extents);
 }
 
+std::pair<Value, Value> fovea::attn::splitSections(KernelBuilder &b,
+                                                   Value number, Value heads,
+                                                   Value blocks,
+                                                   Value section) {
+  Value size = b.mul(section, blocks), inSection = b.rem(number, size);
+  Value first = b.mul(b.div(number, size), section), count = section;
+  std::optional<int64_t> all = getConstantIntValue(heads),
+                         each = getConstantIntValue(section);
+  bool areEqual =
+      each && *each > 0 && (*each == 1 || (all && *all % *each == 0));
+  if (!areEqual)
+    count = b.min(count, b.sub(heads, first));
+  Value last = b.sub(blocks, b.index(1));
+  return {b.add(first, b.rem(inSection, count)),
+          b.sub(last, b.div(inSection, count))};
+}
+
 gpu::LaunchOp fovea::attn::launchForall(scf::ForallOp forall,
                                         int64_t numThreads, int64_t sharedBytes,
-                                        LoopCluster cluster) {
+                                        const BlockOrder &order) {
   OpBuilder builder(forall);
   Location loc = forall.getLoc();
   KernelBuilder b(loc, builder, builder.getF32Type(), /*lanes=*/0);
-  // The last dimension varies fastest, so that the blocks of a head run
-  // together and share its keys and values in the cache; and it runs backwards.
   SmallVector<Value> lows = forall.getLowerBound(b),
                      highs = forall.getUpperBound(b), steps = forall.getStep(b),
                      counts;
-  Value total = b.index(1);
+  Value heads = b.index(1), blocks = heads;
   for (auto [low, high, step] : llvm::zip(lows, highs, steps)) {
     Value length = b.max(b.sub(high, low), 0);
+    Value &all = counts.size() < order.numHeadDims ? heads : blocks;
     counts.push_back(b.div(b.sub(b.add(length, step), b.index(1)), step));
-    total = b.mul(total, counts.back());
+    all = b.mul(all, counts.back());
   }
-  gpu::LaunchOp launch =
-      createLaunch(b, loc, total, numThreads, sharedBytes, cluster.size);
+  Value section = order.section ? order.section : b.index(1);
+  section = b.mul(b.ceilDiv(section, order.cluster), order.cluster);
+  section = b.min(section, heads);
+  gpu::LaunchOp launch = createLaunch(b, loc, b.mul(heads, blocks), numThreads,
+                                      sharedBytes, order.cluster);
 
   b.setInsertionPointToStart(&launch.getBody().front());
   IRMapping mapping;
-  // The blocks of a cluster have consecutive numbers.
-  KernelBuilder::Values extents(counts);
-  if (cluster.size > 1) {
-    extents[cluster.dim] = b.div(extents[cluster.dim], b.index(cluster.size));
-    extents.push_back(b.index(cluster.size));
-  }
+  // Those of a cluster have consecutive numbers, and sections whole clusters.
+  auto [head, block] =
+      splitSections(b, launch.getBlockIds().x, heads, blocks, section);
+  ValueRange extents(counts);
   KernelBuilder::Values numbers =
-      splitNumber(b, launch.getBlockIds().x, extents);
-  if (cluster.size > 1) {
-    Value rank = numbers.pop_back_val();
-    numbers[cluster.dim] =
-        b.add(b.mul(numbers[cluster.dim], cluster.size), rank);
-  }
-  numbers.back() = b.sub(b.sub(counts.back(), numbers.back()), b.index(1));
+      splitNumber(b, head, extents.take_front(order.numHeadDims));
+  numbers.append(splitNumber(b, block, extents.drop_front(order.numHeadDims)));
   for (auto [iv, low, number, step] :
        llvm::zip(forall.getInductionVars(), lows, numbers, steps))
     mapping.map(iv, b.add(low, b.mul(number, step)));

@@ -56,17 +56,30 @@ KernelBuilder::Values beginBlocks(GPUKernelBuilder &builder,
                                   mlir::ValueRange extents,
                                   int64_t sharedBytes = 0);
 
-/// Iterations of a parallel loop that are neighbours in one dimension, as many
-/// as divide its extent: the blocks of a cluster.
-struct LoopCluster {
-  unsigned dim = 0;
-  int64_t size = 1;
+/// The head and its block that a block of threads has, where each of `heads`
+/// heads has as many blocks and heads go in sections, of which the last may
+/// have fewer: the last blocks of all heads of a section come first, head by
+/// head. With sections of one head, its blocks follow each other.
+std::pair<mlir::Value, mlir::Value>
+splitSections(KernelBuilder &builder, mlir::Value number, mlir::Value heads,
+              mlir::Value blocks, mlir::Value section);
+
+/// In which order blocks of threads have the iterations of a parallel loop. Its
+/// first dimensions are heads; others, if there are any, are blocks of each.
+struct BlockOrder {
+  unsigned numHeadDims = 0;
+  /// Blocks of a cluster have the same block of neighbouring heads, as many as
+  /// divide the last of these dimensions.
+  int64_t cluster = 1;
+  /// How many heads a section has: as many, filled up to whole clusters, and at
+  /// most all; null: one cluster.
+  mlir::Value section;
 };
 
 /// Replaces a parallel loop on memrefs by a launch whose blocks run one
 /// iteration each, with all their threads.
 mlir::gpu::LaunchOp launchForall(mlir::scf::ForallOp forall, int64_t numThreads,
-                                 int64_t sharedBytes, LoopCluster cluster = {});
+                                 int64_t sharedBytes, const BlockOrder &order);
 
 } // namespace fovea::attn
 

@@ -40,17 +40,36 @@ static bool hasBoxes(StreamOp op, const RangeAnalysis &ranges, unsigned index,
          getCopyBytes(operand, type.getIntOrFloatBitWidth() / 8) == kChunkBytes;
 }
 
-/// The iterations of the loop over heads around `op` that are a cluster: as its
-/// tiles say, unless threads have to copy rows.
-static LoopCluster getCluster(StreamOp op, scf::ForallOp forall) {
+/// The dimension of the loop around `op` that says where its queries begin
+/// along `axis` of their tensor; none if that is not known.
+static std::optional<unsigned> findLoopDim(StreamOp op, scf::ForallOp forall,
+                                           unsigned axis) {
+  Value offset;
+  if (auto view = op.getQuery().getDefiningOp<memref::SubViewOp>())
+    offset = dyn_cast<Value>(view.getMixedOffsets()[axis]);
+  // Perhaps among others.
+  if (auto apply = offset ? offset.getDefiningOp<affine::AffineApplyOp>()
+                          : affine::AffineApplyOp())
+    offset = apply->getNumOperands() == 1 ? apply->getOperand(0) : Value();
+  auto number = dyn_cast_if_present<BlockArgument>(offset);
+  if (!number || number.getOwner() != forall.getBody())
+    return std::nullopt;
+  return number.getArgNumber();
+}
+
+/// How many iterations over heads, which dimension `heads` of the loop around
+/// `op` counts, are a cluster: as its tiles say, unless threads have to copy
+/// rows.
+static int64_t getCluster(StreamOp op, scf::ForallOp forall,
+                          std::optional<unsigned> heads) {
   int64_t size = op.getTiles()->getCluster();
   if (size == 1)
-    return {};
-  auto single = [&](const char *reason) -> LoopCluster {
+    return 1;
+  auto single = [&](const char *reason) {
     remark::missed(op.getLoc(), remark::RemarkOpts::name("SingleBlocks")
                                     .category("convert-attn-to-gpu"))
         << remark::reason(reason);
-    return {};
+    return 1;
   };
   RangeAnalysis ranges(op);
   for (auto [index, source] : llvm::enumerate(op.getSourceList()))
@@ -58,23 +77,99 @@ static LoopCluster getCluster(StreamOp op, scf::ForallOp forall) {
         !hasBoxes(op, ranges, index, source.values))
       return single("rows of keys or values are not known to lie 16 bytes "
                     "apart");
-  // The number that says where the queries' head lies, perhaps among others.
-  Value offset;
-  if (auto view = op.getQuery().getDefiningOp<memref::SubViewOp>())
-    offset = dyn_cast<Value>(view.getMixedOffsets()[1]);
-  if (auto apply = offset ? offset.getDefiningOp<affine::AffineApplyOp>()
-                          : affine::AffineApplyOp())
-    offset = apply->getNumOperands() == 1 ? apply->getOperand(0) : Value();
-  auto head = dyn_cast_if_present<BlockArgument>(offset);
-  if (!head || head.getOwner() != forall.getBody())
+  if (!heads)
     return single("the loop over heads is not known");
-  unsigned dim = head.getArgNumber();
-  int64_t count = forall.getStaticUpperBound()[dim];
-  if (forall.getStaticLowerBound()[dim] != 0 ||
-      forall.getStaticStep()[dim] != 1 || ShapedType::isDynamic(count) ||
+  int64_t count = forall.getStaticUpperBound()[*heads];
+  if (forall.getStaticLowerBound()[*heads] != 0 ||
+      forall.getStaticStep()[*heads] != 1 || ShapedType::isDynamic(count) ||
       count % size != 0)
     return single("the loop over heads is not one of whole clusters");
-  return {dim, size};
+  return size;
+}
+
+/// The tensor outside of `region` that `operand` is a part of, and the views of
+/// it that are inside, the last one first; null if it is not known.
+static Value findTensor(Region &region, Value operand,
+                        SmallVectorImpl<memref::SubViewOp> &views) {
+  while (region.isAncestor(operand.getParentRegion())) {
+    if (auto cast = operand.getDefiningOp<memref::CastOp>()) {
+      operand = cast.getSource();
+      continue;
+    }
+    auto view = operand.getDefiningOp<memref::SubViewOp>();
+    if (!view || !view.hasUnitStride() || view.getDroppedDims().any())
+      return {};
+    views.push_back(view);
+    operand = view.getSource();
+  }
+  return operand;
+}
+
+/// Whether some blocks of queries read many more rows than others: all from the
+/// same one on, but not to the same one.
+static bool haveUnequalLengths(StreamOp op) {
+  return llvm::any_of(op.getSourceList(), [](const StreamSource &source) {
+    MaskAttr mask = source.attr.getMask();
+    return llvm::any_of(source.attr.getRanges(), [&](AffineMap range) {
+      bool movesBegin = mask.hasWindow(), movesEnd = mask.getCausal();
+      for (auto [i, bound] : llvm::enumerate(range.getResults()))
+        (i % 2 == 0 ? movesBegin : movesEnd) |= bound.isFunctionOfDim(0);
+      return movesEnd && !movesBegin;
+    });
+  });
+}
+
+/// The heads of a section, a number of the host: those that share a key head.
+/// Where blocks of queries take different times, as many as leave their keys
+/// and values in Hopper's second-level cache, which has 50 MB, beside queries
+/// and results. Null if keys or values are of tensors that are not known.
+static Value emitSection(StreamOp op, scf::ForallOp forall, Value numHeads) {
+  constexpr int64_t kSectionBytes = int64_t(32) << 20;
+  OpBuilder builder(forall);
+  KernelBuilder host(op.getLoc(), builder, builder.getF32Type(), /*lanes=*/0);
+  Value together = host.index(1), bytes = host.index(0);
+  for (const StreamSource &source : op.getSourceList())
+    for (Value operand : {source.keys, source.values}) {
+      SmallVector<memref::SubViewOp> views;
+      Value tensor = findTensor(forall.getRegion(), operand, views);
+      if (!tensor)
+        return {};
+      // Of a batch entry.
+      Value all =
+          host.index(getMemRefType(tensor).getElementTypeBitWidth() / 8);
+      for (int64_t dim = 1; dim < getMemRefType(tensor).getRank(); ++dim)
+        all = host.mul(all, host.extent(tensor, dim));
+      bytes = host.add(bytes, all);
+      if (operand == source.values)
+        together = host.max(
+            together, host.div(numHeads, host.max(host.extent(tensor, 1), 1)));
+    }
+  bool areOnHopper = op.getTiles()->getLanes() == kWarpgroupRows;
+  if (!areOnHopper || !haveUnequalLengths(op))
+    return together;
+  Value fit = host.div(host.mul(numHeads, kSectionBytes), host.max(bytes, 1));
+  return host.mul(host.max(host.div(fit, together), 1), together);
+}
+
+/// The order of blocks for the loop around `op`: its dimensions are batch
+/// entries, heads and blocks of queries, without those of one iteration.
+static BlockOrder getBlockOrder(StreamOp op, scf::ForallOp forall) {
+  std::optional<unsigned> heads = findLoopDim(op, forall, /*axis=*/1),
+                          blocks = findLoopDim(op, forall, /*axis=*/2);
+  BlockOrder order;
+  order.numHeadDims = blocks.value_or(forall.getRank());
+  bool isKnown = order.numHeadDims + 1 >= forall.getRank() &&
+                 (!heads || *heads + 1 == order.numHeadDims);
+  order.cluster = getCluster(op, forall, isKnown ? heads : std::nullopt);
+  if (!isKnown)
+    return {};
+  OpBuilder host(forall);
+  Value numHeads = arith::ConstantIndexOp::create(host, op.getLoc(), 1);
+  if (heads)
+    numHeads = getValueOrCreateConstantIndexOp(
+        host, op.getLoc(), forall.getMixedUpperBound()[*heads]);
+  order.section = emitSection(op, forall, numHeads);
+  return order;
 }
 
 /// The launch that has `op` in its body, made from the loop around it, and `op`
@@ -84,8 +179,8 @@ static StreamOp launchAround(StreamOp op) {
   int64_t sharedBytes = GPUStreamLayout(op).bytes;
   gpu::LaunchOp launch;
   if (auto forall = op->getParentOfType<scf::ForallOp>()) {
-    launch =
-        launchForall(forall, numThreads, sharedBytes, getCluster(op, forall));
+    launch = launchForall(forall, numThreads, sharedBytes,
+                          getBlockOrder(op, forall));
   } else {
     OpBuilder builder(op);
     Value one = arith::ConstantIndexOp::create(builder, op.getLoc(), 1);
@@ -101,33 +196,28 @@ static StreamOp launchAround(StreamOp op) {
 /// The tensor outside of `launch` that an operand of `op` in it is a part of,
 /// and the offsets of the part; none if its place is not known.
 static std::pair<Value, SmallVector<Value>>
-findTensor(gpu::LaunchOp launch, StreamOp op, Value operand) {
+findPlace(gpu::LaunchOp launch, StreamOp op, Value operand) {
+  SmallVector<memref::SubViewOp> views;
+  Value tensor = findTensor(launch.getBody(), operand, views);
+  if (!tensor)
+    return {};
   OpBuilder inside(op);
   Location loc = op.getLoc();
   KernelBuilder b(loc, inside, inside.getF32Type(), /*lanes=*/0);
-  int64_t rank = cast<MemRefType>(operand.getType()).getRank();
+  int64_t rank = getMemRefType(tensor).getRank();
   SmallVector<Value> offsets(rank, b.index(0));
-  while (launch.getBody().isAncestor(operand.getParentRegion())) {
-    if (auto cast = operand.getDefiningOp<memref::CastOp>()) {
-      operand = cast.getSource();
-      continue;
-    }
-    auto view = operand.getDefiningOp<memref::SubViewOp>();
-    if (!view || !view.hasUnitStride() || view.getDroppedDims().any())
-      return {};
+  for (memref::SubViewOp view : views)
     for (auto [offset, own] : llvm::zip(offsets, view.getMixedOffsets()))
       offset = b.add(offset, getValueOrCreateConstantIndexOp(b, loc, own));
-    operand = view.getSource();
-  }
   for (Value &offset : offsets)
     offset = b.createOrFold<arith::IndexCastOp>(b.getI32Type(), offset);
-  return {operand, offsets};
+  return {tensor, offsets};
 }
 
 /// The map of that tensor, for boxes of `rows` rows.
 static FailureOr<TensorMap> makeTensorMap(gpu::LaunchOp launch, StreamOp op,
                                           Value operand, int64_t rows) {
-  auto [tensor, offsets] = findTensor(launch, op, operand);
+  auto [tensor, offsets] = findPlace(launch, op, operand);
   if (!tensor)
     return op.emitOpError("has operands whose place in memory is not known, "
                           "which copies by boxes need");
@@ -139,7 +229,7 @@ static FailureOr<TensorMap> makeTensorMap(gpu::LaunchOp launch, StreamOp op,
 /// Boxes end with the columns of the tensor, so these must be the operand's.
 static TensorMap makeOutputMap(gpu::LaunchOp launch, StreamOp op) {
   Value output = op.getOutput();
-  auto [tensor, offsets] = findTensor(launch, op, output);
+  auto [tensor, offsets] = findPlace(launch, op, output);
   if (!GPUStreamLayout(op).results || !tensor ||
       getWidth(tensor) != getWidth(output) ||
       getCopyBytes(tensor, getMemRefType(tensor).getElementTypeBitWidth() /
@@ -158,8 +248,8 @@ static LogicalResult makeRelative(gpu::LaunchOp launch, StreamOp op,
   if (failed(keys))
     return failure();
   map.relativeKeys = *keys;
-  Value tensor = findTensor(launch, op, source.relativeKeys).first;
-  auto [biases, offsets] = findTensor(launch, op, source.relativeBias);
+  Value tensor = findPlace(launch, op, source.relativeKeys).first;
+  auto [biases, offsets] = findPlace(launch, op, source.relativeBias);
   if (!biases || getWidth(biases) != getWidth(source.relativeBias) ||
       getWidth(tensor) != getWidth(source.relativeKeys))
     return op.emitOpError("has relative keys or biases whose place in memory "

@@ -17,6 +17,8 @@ import sass
 
 BYTES_PER_MS = 4.8e9  # of an H200
 CYCLES_PER_MS = cycles.CLOCK_GHZ * 1e6
+#: Keys and values of a section of heads, as StreamToGPU.cpp has it.
+SECTION_BYTES = 32 << 20
 WIDTHS = {"bf16": 2, "f32": 4, "f64": 8, "i32": 4, "i64": 8}
 
 
@@ -81,6 +83,16 @@ def find_ranges(text, N):
 
     sources = re.findall(r"ranges \[(.*?)\]", text)
     return [[lambda block, name=name: evaluate(name, block) for name in source.split(", ")] for source in sources]
+
+
+def order_blocks(counts, heads, key_heads, bytes=None):
+    """What all blocks of attention have, in their order: `counts` are those of a head, the last first. Heads go in sections, all
+    first blocks of a section first: those that share keys or, of blocks that take different times, as many as fit the cache
+    with keys and values, `bytes` of all heads."""
+    together = heads // key_heads
+    fit = heads * SECTION_BYTES // bytes if bytes else 0
+    section = max(fit // together, 1) * together
+    return [count for first in range(0, heads, section) for count in counts for _ in range(min(section, heads - first))]
 
 
 def schedule(counts, cycles_of_tile):

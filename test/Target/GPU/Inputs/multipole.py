@@ -30,7 +30,7 @@ options = parser.parse_args()
 sys.path[:0] = [str(options.source / folder) for folder in ("utils/fovea_cycles", "benchmarks/gpu")]
 import artefacts  # noqa: E402
 import cycles  # noqa: E402
-from launches import BYTES_PER_MS, CYCLES_PER_MS, WIDTHS, count_bytes, find_ranges, find_version, measure, schedule  # noqa: E402
+from launches import BYTES_PER_MS, CYCLES_PER_MS, WIDTHS, count_bytes, find_ranges, find_version, measure, order_blocks, schedule  # noqa: E402
 from model import MIDDLE  # noqa: E402
 
 N, D, GROUP, RANK = 65536, 128, 128, 4
@@ -107,7 +107,7 @@ def estimate(H, G):
     keys = loop.shape.keys
     add("forward: summaries, by bytes", sum(count_bytes(text) for name, text in launches if name not in loops) / BYTES_PER_MS)
     counts = [a + b for a, b in zip(count_tiles_of_queries(near, keys, False), count_tiles_of_queries(far, keys, True))]
-    add("forward: attention", time_blocks(counts * H, loop))
+    add("forward: attention", time_blocks(order_blocks(counts, H, G), loop))
 
     launches, loops, _ = measure(programs, options.compiler, options.optimizer, artefacts.multipole_backward(D, N, GROUP, RANK, H, G))
     order = [name for name, _ in launches if name in loops]

@@ -329,7 +329,11 @@ class MultipoleCache(Cache):
 
     @staticmethod
     def _keep(name: str, array: Any, target: str) -> Any:
-        return array if target == "gpu" else np.ascontiguousarray(check.to_numpy(name, array))
+        if target == "gpu":
+            return array
+        # A copy that a call makes would end with it.
+        array = check.to_numpy(name, array)
+        return np.require(array, array.dtype.newbyteorder("="), ["C_CONTIGUOUS", "ALIGNED"])
 
     def append(self, k: Any, v: Any) -> None:
         """Adds the tokens k [B,G,N,D] and v [B,G,N,E]."""

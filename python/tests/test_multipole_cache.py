@@ -142,6 +142,27 @@ def test_forks_are_independent():
         assert np.array_equal(*(fovea.fast_multipole_decode(*rows, each) for each in (cache, other)))
 
 
+def test_weights_of_any_memory():
+    """Those of another byte order, and unaligned ones, live as long as the cache."""
+    (q, k, v), (weights, options) = make(N=61), weights_of((61, 8, 2), D=16, E=16, biases=True)
+
+    def unaligned(x):
+        raw = np.empty(x.nbytes + 1, np.uint8)
+        raw[1:] = x.reshape(-1).view(np.uint8)
+        return np.frombuffer(raw, x.dtype, offset=1).reshape(x.shape)
+
+    found = []
+    for change in (np.copy, lambda x: x.astype(">f4"), unaligned, lambda x: np.repeat(x, 2, 2)[:, :, ::2]):
+        own = {name: [change(x) if x.ndim == 4 else x for x in value] for name, value in options.items() if name != "group"}
+        cache = fovea.MultipoleCache(*([change(x) for x in family] for family in weights), group=8, heads=2, **own)
+        # Memory that would be taken again.
+        others = [np.full_like(x, np.nan) for family in weights for x in family]
+        cache.append(k, v)
+        found.append(cache.attend(token(q, 60)))
+        del others
+    assert all(np.array_equal(each, found[0]) for each in found)
+
+
 @pytest.mark.parametrize("count", [0, 5, 8, 30])
 def test_saved_and_loaded(count, tmp_path):
     cache, (q, k, v), weights, options = filled(count)

@@ -92,7 +92,8 @@ def to_numpy(name: str, values: Any) -> Any:
     if isinstance(values, AbstractArray):
         return values
     is_foreign = hasattr(values, "__dlpack__") and not isinstance(values, np.ndarray)
-    if is_foreign:
+    if is_foreign or (type(values) is not np.ndarray and isinstance(values, np.ma.MaskedArray)):
+        # Which refuses what cannot be read as it is.
         _fovea.describe(name, values)
     try:
         return np.from_dlpack(values) if is_foreign else np.asarray(values)

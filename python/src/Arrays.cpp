@@ -145,7 +145,24 @@ parseFormat(StringRef format, int64_t itemSize, bool &isSwapped) {
   return std::nullopt;
 }
 
+/// A masked array exports its numbers alone.
+static void refuseMask(nb::handle object, StringRef name) {
+  // Kept for good. Nearly all arrays are of this class itself.
+  static PyTypeObject *plain = reinterpret_cast<PyTypeObject *>(
+      nb::object(nb::module_::import_("numpy").attr("ndarray"))
+          .release()
+          .ptr());
+  if (Py_TYPE(object.ptr()) == plain ||
+      !PyObject_TypeCheck(object.ptr(), plain))
+    return;
+  nb::object masked = nb::module_::import_("numpy.ma").attr("MaskedArray");
+  if (nb::isinstance(object, masked))
+    raiseValueError(name + ": found a masked array, whose mask would be lost, "
+                           "needed one without, such as its filled(0)");
+}
+
 bool ArrayView::loadBuffer(nb::handle object, StringRef name) {
+  refuseMask(object, name);
   constexpr int flags = PyBUF_STRIDES | PyBUF_FORMAT;
   bool isBFloat16 = false;
   if (PyObject_GetBuffer(object.ptr(), &buffer, flags) == 0) {

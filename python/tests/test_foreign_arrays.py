@@ -112,6 +112,30 @@ def test_kernels():
         kernel(Foreign(good, error=BufferError("no")), good)
 
 
+@pytest.mark.parametrize("name", ["hca", "low_rank", "rope", "top_k", "tree_fetch", "vq"])
+def test_masks_that_would_be_lost(name):
+    arguments, given = CALLS[name]
+    for place, argument in places(name):
+        # Whatever it hides.
+        wrong = put(arguments, place, np.ma.masked_array)
+        with pytest.raises(ValueError) as error:
+            getattr(fovea, name)(*wrong, **given)
+        assert str(error.value).startswith(f"{argument}: found a masked array, whose mask would be lost, needed one without"), argument
+
+
+def test_masks_of_options():
+    (q, k, v), _ = CALLS["dense"]
+    masked = np.ma.masked_array([5])
+    with pytest.raises(ValueError, match="^lengths: found a masked array"):
+        fovea.dense(q, k, v, lengths=masked)
+    with pytest.raises(ValueError, match="^query_mask: found a masked array"):
+        fovea.low_rank(q, k, v, mask=fovea.Causal(), query_mask=np.ma.masked_array(np.ones((1, 20), bool)))
+    with pytest.raises(ValueError, match="^out: found a masked array"):
+        fovea.dense(q, k, v, out=np.ma.masked_array(np.empty_like(q)))
+    with pytest.raises(ValueError, match="^x: found a masked array"):
+        fovea.PoolState(interval=2).append(np.ma.masked_array(q), q)
+
+
 class Interrupts(Foreign):
     def __dlpack__(self, **options):
         raise KeyboardInterrupt

@@ -34,6 +34,13 @@ def all_heads_first(**arrays: Any) -> list[Any]:
     return [heads_first(name, array) for name, array in arrays.items()]
 
 
+def place_heads_first(name: str, array: Any) -> Any:
+    """The same of memory for a result, of which a list would give a copy."""
+    if not hasattr(array, "swapaxes"):
+        raise ValueError(f"{name}: found {type(array).__name__}, needed an array")
+    return heads_first(name, array)
+
+
 def memory(name: str, like: Any, width: int | None = None) -> Any:
     """New memory [B,N,H,E] for what has the type of `like` [B,H,N,D]."""
     element, (batch, heads, length, own) = _fovea.describe(name, like)
@@ -42,10 +49,10 @@ def memory(name: str, like: Any, width: int | None = None) -> Any:
 
 def attend(call: Callable[..., Any], q: Any, value_width: int, out: Any, return_lse: bool) -> Any:
     """What `call` returns for `q` with heads first, where the output is [B,N,H,E]."""
-    output, lse = out if out is not None and return_lse else (out, None)
+    output, lse = check.parts("out", "arrays", out, 2) if out is not None and return_lse else (out, None)
     if output is None:
         output = memory("q", q, value_width)
-    place = heads_first("out", output)
+    place = place_heads_first("out", output)
     found = call(out=(place, lse) if return_lse else place)
     return (output, found[1]) if return_lse else output
 
@@ -60,7 +67,7 @@ def differentiate(call: Callable[..., Any], arrays: dict[str, Any], gradients: A
         for (name, array), place in zip(arrays.items(), given)
     ]
     places = [
-        place if array is None else heads_first(f"gradients[{index}]", place)
+        place if array is None else place_heads_first(f"gradients[{index}]", place)
         for index, (array, place) in enumerate(zip(arrays.values(), own))
     ]
     found = call(gradients=places)

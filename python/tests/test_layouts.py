@@ -88,4 +88,8 @@ def test_bad_input():
     refused(r"k: found rank 3, needed rank 4 \[B,N,H,D\]", fovea.dense, q, k[0], v, layout="bnhd")
     refused("k: found head width 12, needed 16", fovea.dense, q, v, v, layout="bnhd")
     refused("out: found shape", fovea.dense, q, k, v, layout="bnhd", out=np.empty((B, H, N, E), np.float32))
+    refused("out: found list, needed an array", fovea.dense, q, k, v, layout="bnhd", out=out.tolist())
+    refused("out: found ndarray, needed a sequence of 2 arrays", fovea.dense, q, k, v, layout="bnhd", return_lse=True, out=out)
+    lists = [x.tolist() for x in (q, k, v)]
+    refused(r"gradients\[0\]: found list", fovea.dense_backward, out, q, k, v, out, lse, layout="bnhd", gradients=lists)
     refused("gradients: found arrays 2, needed 3", fovea.dense_backward, out, q, k, v, out, lse, layout="bnhd", gradients=(q, k))

@@ -30,7 +30,10 @@ def _place(device: Any, target: str | None) -> dict[str, Any]:
     """What `fovea` calls the place of a cache."""
     if device is None:
         device = "cuda" if target == "gpu" else "cpu"
-    place = torch.device(device)
+    try:
+        place = torch.device(device)
+    except (RuntimeError, TypeError, ValueError):
+        raise ValueError(f"device: found {device!r}, needed one of PyTorch, such as 'cpu' or 'cuda:0'") from None
     if place.type == "cpu" and target != "gpu":
         return {"target": target or "cpu"}
     if place.type != "cuda":
@@ -137,7 +140,9 @@ class MultipoleCache(arrays.MultipoleCache):
     @staticmethod
     def _keep(name: str, array: Any, target: str) -> Any:
         check_tensor(name, array)
-        return array.detach().contiguous()
+        array = array.detach().contiguous()
+        # A copy that a call makes would end with it.
+        return array.clone() if array.data_ptr() % array.element_size() else array
 
     @property
     def device(self) -> torch.device:

@@ -167,6 +167,10 @@ def test_errors():
         fovea.torch.KVCache(2, 2, 16, capacity=9, dtype=torch.int32)
     with pytest.raises(ValueError, match="cache: found KVCache, needed a fovea.torch.MultipoleCache"):
         fovea.torch.fast_multipole_decode(q, k, v, cache)
+    for kind in (fovea.torch.KVCache, fovea.torch.PagedCache):
+        for device in ("text", -3, 1.5, "cpu:x"):
+            with pytest.raises(ValueError, match="^device: found "):
+                kind(2, 2, 16, 16, **({"capacity": 9} if kind is fovea.torch.KVCache else {}), device=device)
     assert cache.lengths.tolist() == [0, 0]
 
 

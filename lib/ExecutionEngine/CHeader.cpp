@@ -22,29 +22,31 @@ using namespace fovea;
 /// Whether C and C++ take `name` for something of our own.
 static bool isCName(StringRef name) {
   static const StringSet<> keywords = {
-      "alignas",      "alignof",      "and",       "and_eq",
-      "asm",          "auto",         "bitand",    "bitor",
-      "bool",         "break",        "case",      "catch",
-      "char",         "class",        "compl",     "concept",
-      "const",        "const_cast",   "constexpr", "continue",
-      "decltype",     "default",      "delete",    "do",
-      "double",       "else",         "enum",      "explicit",
-      "export",       "extern",       "false",     "float",
-      "for",          "friend",       "goto",      "if",
-      "inline",       "int",          "long",      "main",
-      "mutable",      "namespace",    "new",       "noexcept",
-      "not",          "not_eq",       "nullptr",   "operator",
-      "or",           "or_eq",        "private",   "protected",
-      "public",       "register",     "requires",  "restrict",
-      "return",       "short",        "signed",    "sizeof",
-      "static",       "struct",       "switch",    "template",
-      "this",         "throw",        "true",      "try",
-      "typedef",      "typeid",       "typename",  "union",
-      "unsigned",     "using",        "virtual",   "void",
-      "volatile",     "while",        "xor",       "xor_eq",
-      "dynamic_cast", "static_cast",  "wchar_t",   "reinterpret_cast",
-      "thread_local", "static_assert"};
-  return !name.empty() && !isDigit(name.front()) && !keywords.contains(name) &&
+      "alignas", "alignof", "and", "and_eq", "asm", "auto", "bitand", "bitor",
+      "bool", "break", "case", "catch", "char", "class", "compl", "concept",
+      "const", "const_cast", "constexpr", "continue", "decltype", "default",
+      "delete", "do", "double", "else", "enum", "explicit", "export", "extern",
+      "false", "float", "for", "friend", "goto", "if", "inline", "int", "long",
+      "main", "mutable", "namespace", "new", "noexcept", "not", "not_eq",
+      "nullptr", "operator", "or", "or_eq", "private", "protected", "public",
+      "register", "requires", "restrict", "return", "short", "signed", "sizeof",
+      "static", "struct", "switch", "template", "this", "throw", "true", "try",
+      "typedef", "typeid", "typename", "union", "unsigned", "using", "virtual",
+      "void", "volatile", "while", "xor", "xor_eq", "dynamic_cast",
+      "static_cast", "wchar_t", "reinterpret_cast", "thread_local",
+      "static_assert",
+      // Of some versions and compilers, or macros.
+      "char8_t", "char16_t", "char32_t", "co_await", "co_return", "co_yield",
+      "consteval", "constinit", "typeof", "linux", "unix", "NULL",
+      // What the header says.
+      "UINT64_C", "size_t", "int8_t", "int16_t", "int32_t", "int64_t",
+      "uint8_t", "uint16_t", "uint32_t", "uint64_t"};
+  // Of the runtime, and of C itself.
+  bool isTaken =
+      name.starts_with("fovea_rt_") || (name.size() > 1 && name[0] == '_' &&
+                                        (name[1] == '_' || isUpper(name[1])));
+  return !name.empty() && !isDigit(name.front()) && !isTaken &&
+         !keywords.contains(name) &&
          all_of(name, [](char c) { return isAlnum(c) || c == '_'; });
 }
 

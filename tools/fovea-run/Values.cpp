@@ -109,9 +109,21 @@ run::Summary run::summarize(const OwnedTensor &tensor) {
   return summary;
 }
 
+/// The element at `index` of integers, whose 64 bits a double does not hold.
+static int64_t getInteger(const OwnedTensor &tensor, int64_t index) {
+  int64_t bytes = getByteWidth(tensor.getElementType()), number = 0;
+  // Little-endian: the low bytes come first.
+  std::memcpy(&number, tensor.getDataAs<char>() + index * bytes, bytes);
+  return SignExtend64(number, 8 * bytes);
+}
+
 static void printNested(const OwnedTensor &tensor, size_t dim, int64_t &next,
                         raw_ostream &os) {
   if (dim == tensor.getShape().size()) {
+    if (!isFloat(tensor.getElementType())) {
+      os << getInteger(tensor, next++);
+      return;
+    }
     os << format("%.6g",
                  getElement(tensor.getData(), tensor.getElementType(), next++));
     return;
@@ -149,8 +161,12 @@ run::Comparison run::compare(const OwnedTensor &found,
     return result;
   }
   double largest = 0;
+  bool areIntegers = !isFloat(found.getElementType());
   result.numCompared = found.getNumElements();
   for (int64_t i = 0; i < result.numCompared; ++i) {
+    // Which are the same number where doubles are too coarse.
+    if (areIntegers && getInteger(found, i) != getInteger(expected, i))
+      result.maxAbsolute = std::max(result.maxAbsolute, 1.0);
     double a = getElement(found.getData(), found.getElementType(), i);
     double b = getElement(expected.getData(), expected.getElementType(), i);
     if (std::isfinite(a) && std::isfinite(b)) {

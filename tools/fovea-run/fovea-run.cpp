@@ -88,9 +88,14 @@ static Expected<SmallVector<OwnedTensor>> makeInputs(const Kernel &kernel) {
         : spec.isScalar
             ? run::parseScalar(options.arguments[index], spec.elementType)
             : readNpy(options.arguments[index], spec.elementType);
-    if (!input)
-      return createStringError(describeArgument(kernel, index) + ": " +
-                               toString(input.takeError()));
+    if (!input) {
+      std::string text = toString(input.takeError()),
+                  argument = describeArgument(kernel, index);
+      // What a shape lacks is said of the argument already.
+      return createStringError(StringRef(text).starts_with(argument)
+                                   ? text
+                                   : argument + ": " + text);
+    }
     inputs.push_back(std::move(*input));
   }
   if (Error error = shapes.finish("--random argument"))

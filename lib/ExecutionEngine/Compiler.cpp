@@ -343,6 +343,29 @@ Compilation::Compilation(const CompileOptions &options)
   handler.emplace(sources, &context, diagnosticStream);
 }
 
+/// Whether brackets are nested so deeply that the parser, which calls itself
+/// for each, could run out of stack.
+static bool isTooDeep(StringRef text) {
+  constexpr int64_t kMostDeep = 1000;
+  int64_t depth = 0;
+  for (size_t i = 0; i < text.size() && depth <= kMostDeep; ++i) {
+    char c = text[i];
+    StringRef next = text.substr(i + 1, 1);
+    if (c == '"') {
+      while (++i < text.size() && text[i] != '"')
+        i += text[i] == '\\';
+    } else if (c == '/' && next == "/") {
+      i = std::min(text.find('\n', i), text.size());
+    } else if (StringRef("({[").contains(c) || (c == '<' && next != "=")) {
+      ++depth;
+    } else if (StringRef(")}]").contains(c) ||
+               (c == '>' && next != "=" && text[i > 0 ? i - 1 : i] != '-')) {
+      depth = std::max<int64_t>(depth - 1, 0);
+    }
+  }
+  return depth > kMostDeep;
+}
+
 llvm::Error Compilation::parse(StringRef text) {
   Stopwatch watch;
   // The parser reads up to a null character, which a StringRef may lack.
@@ -353,6 +376,9 @@ llvm::Error Compilation::parse(StringRef text) {
   AsmParserState state;
   llvm::MemoryBufferRef buffer =
       sources.getMemoryBuffer(sources.getMainFileID())->getMemBufferRef();
+  if (!isBytecode(buffer) && isTooDeep(text))
+    return llvm::createStringError(
+        "cannot parse the module: expected brackets nested at most 1000 deep");
   // Bytecode has no names of arguments for the state to hold.
   if (failed(isBytecode(buffer)
                  ? readBytecodeFile(buffer, &block, &context)

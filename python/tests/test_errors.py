@@ -299,6 +299,17 @@ def test_garbage(text):
     fails(lambda: fovea.compile(text), error=fovea.FoveaError)
 
 
+@pytest.mark.parametrize("brackets", ["module {}", "tuple<>", "[]", "()"])
+def test_text_that_is_too_deep(brackets):
+    opening, closing = brackets[:-1], brackets[-1]
+    deep, before = opening * 20000 + closing * 20000, "" if "m" in opening else "module attributes {a = "
+    text = before + deep + ("} {}" if before else "")
+    fails(lambda: fovea.compile(text), "expected brackets nested at most 1000 deep", error=fovea.FoveaError)
+    # Strings, comments, arrows and comparisons are no brackets.
+    long = '{ %s = arith.constant {a = "' + "<" * 2000 + '"} 1 : i1'
+    assert fovea.compile("// " + "{" * 2000 + "\n" + identity("f32").replace("{", long, 1))
+
+
 def test_missing_entry():
     fails(
         lambda: fovea.compile(DENSE, entry="nowhere"),

@@ -517,6 +517,17 @@ Call::runGradient(Checker &check, const ResultMemory &places,
   }
   if (Error error = checkOverlaps(gradients, gradient))
     return error;
+  SmallVector<OwnedTensor> returned;
+  // Kernels for one length are made for some elements.
+  if (all_of(gradients, [](const Destination &each) {
+        return is_contained(each.shape, 0);
+      })) {
+    if (Error error = checkShapes())
+      return error;
+    for (const Destination &each : gradients)
+      returned.push_back(reserve(each.elementType, each.shape));
+    return collect(gradients, /*isInPlace=*/false, returned);
+  }
   CompileOptions options;
   options.target = target;
   options.vjps.emplace_back().arguments.assign(wanted.begin(), wanted.end());
@@ -524,7 +535,6 @@ Call::runGradient(Checker &check, const ResultMemory &places,
   Expected<Kernel> kernel = getKernel(options, isOpen);
   if (!kernel)
     return kernel.takeError();
-  SmallVector<OwnedTensor> returned;
   if (Error error = invoke(*kernel, gradient, returned))
     return error;
   return collect(gradients, /*isInPlace=*/false, returned);

@@ -85,6 +85,17 @@ def test_transposes(shape, masked, target):
     assert np.abs(d_new).max() > 0
 
 
+@pytest.mark.parametrize("target", ["cpu", "gpu-sim"])
+def test_no_sequences(target):
+    tree = fovea.tree_build(np.zeros((0, 16, 4), np.float32), levels=2, target=target)
+    assert fovea.tree_build_backward(tree.nodes, tree, target=target).shape == (0, 16, 4)
+    assert fovea.tree_materialize_backward(np.zeros((0, 16, 4), np.float32), tree, target=target).shape == tree.nodes.shape
+    nodes = [2] * 4, range(4)
+    assert fovea.tree_fetch_backward(np.zeros((0, 4, 4), np.float32), tree, *nodes, target=target).shape == tree.nodes.shape
+    shapes = [x.shape for x in fovea.tree_update_backward(tree.nodes, tree, *nodes, target=target)]
+    assert shapes == [tree.nodes.shape, (0, 4, 4)]
+
+
 @pytest.mark.parametrize("number", [np.nan, np.inf])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_what_padding_does_not_read(shape, number, target):

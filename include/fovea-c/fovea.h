@@ -142,7 +142,8 @@ typedef struct {
   const int64_t *strides;
 } fovea_value_spec;
 
-/* Name of the function, without '@'. */
+/* Name of the function, without '@'; empty for null, which has no arguments
+ * and no results either. */
 FOVEA_EXPORT const char *fovea_kernel_name(const fovea_kernel *kernel);
 FOVEA_EXPORT size_t fovea_kernel_num_arguments(const fovea_kernel *kernel);
 FOVEA_EXPORT size_t fovea_kernel_num_results(const fovea_kernel *kernel);
@@ -165,7 +166,8 @@ FOVEA_EXPORT fovea_status fovea_kernel_invoke(const fovea_kernel *kernel,
                                               fovea_result **results,
                                               size_t num_results);
 
-/* The tensor of a result, contiguous, valid as long as the result. */
+/* The tensor of a result, contiguous, valid as long as the result. That of null
+ * has null data. */
 FOVEA_EXPORT fovea_tensor fovea_result_tensor(const fovea_result *result);
 
 /* Null is ignored. */

@@ -119,15 +119,15 @@ void fovea_kernel_destroy(fovea_kernel *kernel) { delete kernel; }
 
 const char *fovea_kernel_name(const fovea_kernel *kernel) {
   // The name is kept in a string of its own, so it ends in a null character.
-  return kernel->kernel.getName().data();
+  return kernel ? kernel->kernel.getName().data() : "";
 }
 
 size_t fovea_kernel_num_arguments(const fovea_kernel *kernel) {
-  return kernel->kernel.getSignature().arguments.size();
+  return kernel ? kernel->kernel.getSignature().arguments.size() : 0;
 }
 
 size_t fovea_kernel_num_results(const fovea_kernel *kernel) {
-  return kernel->kernel.getSignature().results.size();
+  return kernel ? kernel->kernel.getSignature().results.size() : 0;
 }
 
 static fovea_status getSpec(const fovea_kernel *kernel, size_t index,
@@ -209,6 +209,8 @@ fovea_status fovea_kernel_invoke(const fovea_kernel *kernel,
 }
 
 fovea_tensor fovea_result_tensor(const fovea_result *result) {
+  if (!result)
+    return {};
   const OwnedTensor &tensor = result->tensor;
   return {tensor.getData(),
           fovea_element_type(tensor.getElementType()),

@@ -72,6 +72,10 @@ static void checkErrors(const fovea_kernel *kernel, fovea_tensor *inputs) {
   CHECK(result == NULL);
   inputs[0].type = FOVEA_F32;
   CHECK(fovea_set_num_threads(-1) == FOVEA_FAILURE);
+  CHECK(strcmp(fovea_kernel_name(NULL), "") == 0);
+  CHECK(fovea_kernel_num_arguments(NULL) == 0);
+  CHECK(fovea_kernel_num_results(NULL) == 0);
+  CHECK(fovea_result_tensor(NULL).data == NULL);
 }
 
 /* Of one loop that nobody could wait for. */

@@ -88,9 +88,8 @@ Expected<AttentionResult> KVCache::attend(const TensorRef &q,
                                           const AttendOptions &options) const {
   Checker check;
   checkDevice(check, memory);
-  Argument query("q", q);
-  check.elementType(query, {getElementType()});
-  checkPlace(check, memory, query);
+  checkQueries(check, q, "[B,H,N,D]", memory, getElementType(), getBatch(),
+               memory.getNumHeads(), memory.getWidth());
   check.check(!options.lengths,
               "lengths: found some, needed none: the cache knows them");
   DenseOptions call = options;

@@ -265,16 +265,9 @@ static const attn::Contract &getContract() {
 static Argument checkQuery(Checker &check, const TensorRef &q,
                            const CachePlace &place, const OwnedTensor &keys) {
   ArrayRef<int64_t> own = keys.getShape();
-  Argument query = check.tensor("q", q, 4, "[B,H,1,D]");
-  check.elementType(query, {keys.getElementType()});
-  check.match("q", "batch", query.shape[0], own[0]);
-  check.check(query.shape[1] % own[1] == 0,
-              "q: found " + Twine(query.shape[1]) +
-                  " heads, needed a multiple of the " + Twine(own[1]) +
-                  " of keys");
+  Argument query = checkQueries(check, q, "[B,H,1,D]", place,
+                                keys.getElementType(), own[0], own[1], own[3]);
   check.match("q", "length", query.shape[2], 1);
-  check.match("q", "head width", query.shape[3], own[3]);
-  checkPlace(check, place, query);
   return query;
 }
 

@@ -174,10 +174,9 @@ Expected<AttentionResult>
 PagedCache::attend(const TensorRef &q, const PagedOptions &options) const {
   Checker check;
   checkDevice(check, pool->getMemory());
-  Argument query = check.tensor("q", q, 4, "[B,H,N,D]");
-  check.elementType(query, {getElementType()});
-  check.match("q", "batch", query.shape[0], getBatch());
-  checkPlace(check, pool->getMemory(), query);
+  const TokenMemory &memory = pool->getMemory();
+  checkQueries(check, q, "[B,H,N,D]", memory, getElementType(), getBatch(),
+               memory.getNumHeads(), memory.getWidth());
   PagedOptions call = options;
   call.target = findTarget(check, pool->getMemory(), options.target);
   if (check.hasFailed())

@@ -206,6 +206,10 @@ def test_bad_input_changes_nothing():
     refused("length: found -1", cache.truncate, -1)
     refused("q: found element type float64, needed float32", cache.attend, q.astype(np.float64))
     refused("query_lengths", cache.attend, q, query_lengths=np.array([7, 7]))
+    refused("q: found batch 1, needed 2", cache.attend, q[:1])
+    refused("q: found 1 heads, needed a multiple of the 2 of keys", cache.attend, q[:, :1])
+    refused("q: found head width 7, needed 8", cache.attend, q[..., :7])
+    refused(r"q: found rank 3, needed rank 4 \[B,H,N,D\]", cache.attend, q[0])
     assert cache.lengths.tolist() == [6, 6] and np.array_equal(cache.attend(q), before)
 
 

@@ -301,6 +301,7 @@ def test_errors_of_the_cache():
     refused("^length: found 5 for batch entry 1, needed 0 to 0", cache.truncate, 5)
     refused("^q: found batch 1, needed 3", cache.attend, q[:1])
     refused("^q: found element type float64, needed float32", cache.attend, q.astype(float))
+    refused("^q: found head width 3, needed 24", cache.attend, q[..., :3])
     whole.check(cache, q, "float32")
     for name, wrong in (("pages", (0, 8, 2, 4)), ("page", (4, 0, 2, 4)), ("heads", (4, 8, 0, 4)), ("width", (4, 8, 2, 0))):
         refused(f"^{name}: found 0", fovea.PagedCache, *wrong)

@@ -7,6 +7,7 @@ returned, and arguments that may be lists."""
 from __future__ import annotations
 
 import operator
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -41,6 +42,14 @@ def flags(**values: Any) -> None:
     for name, value in values.items():
         if value is not True and value is not False and not isinstance(value, np.bool_):
             raise ValueError(f"{name}: found {value!r}, needed True or False")
+
+
+def file_name(path: Any) -> str:
+    """`path` as text. What a null character ends would be another file."""
+    name = os.fsdecode(path)
+    if "\0" in name:
+        raise ValueError(f"path: found {name!r}, needed one without null characters")
+    return name
 
 
 def first_of(count: int, out: Any, returns_all: bool) -> Any:

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import Any, Self
 
@@ -20,6 +19,9 @@ __all__ = ["KVCache", "MultipoleCache", "PagedCache", "fast_multipole_decode"]
 
 def _type_name(dtype: Any) -> str:
     try:
+        # Which is a type to NumPy.
+        if dtype is None:
+            raise TypeError
         return dtype if isinstance(dtype, str) else np.dtype(dtype).name
     except TypeError:
         raise ValueError(f"dtype: found {dtype!r}, needed an element type") from None
@@ -95,12 +97,12 @@ class TokenCache(Cache):
     def save(self, path: Any) -> None:
         """Writes the content to a file, in the format of safetensors.  One that is
         there is replaced at once."""
-        self._cache.save(os.fsdecode(path))
+        self._cache.save(check.file_name(path))
 
     @classmethod
     def load(cls, path: Any, *, target: str = "cpu", device: int = 0) -> Self:
         """The cache that `save` wrote, wherever that was.  A damaged file raises ValueError."""
-        return cls._own(cls._kind.load(os.fsdecode(path), device, target))
+        return cls._own(cls._kind.load(check.file_name(path), device, target))
 
     @property
     def lengths(self) -> Any:
@@ -353,14 +355,14 @@ class MultipoleCache(Cache):
     def save(self, path: Any) -> None:
         """Writes the content, but no weights, to a file in the format of safetensors.
         One that is there is replaced at once."""
-        self._cache.save(os.fsdecode(path))
+        self._cache.save(check.file_name(path))
 
     @classmethod
     def load(cls, path: Any, *arguments: Any, **options: Any) -> MultipoleCache:
         """The cache that `save` wrote, with the other arguments of its making.  A file
         that is damaged, or of a cache of other shapes, raises ValueError."""
         cache = cls(*arguments, **options)
-        cache._cache.restore(os.fsdecode(path))
+        cache._cache.restore(check.file_name(path))
         return cache
 
     @property

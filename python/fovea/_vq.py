@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -43,12 +42,12 @@ class VQState(NamedTuple):
     def save(self, path: Any) -> None:
         """Writes the state to a file, in the format of safetensors.  One that is there
         is replaced at once."""
-        _fovea.save_vq_state(self, os.fsdecode(path), "cpu")
+        _fovea.save_vq_state(self, check.file_name(path), "cpu")
 
     @staticmethod
     def load(path: Any) -> VQState:
         """The state that `save` wrote.  A damaged file raises ValueError."""
-        return VQState(*_fovea.load_vq_state(os.fsdecode(path), "cpu"))
+        return VQState(*_fovea.load_vq_state(check.file_name(path), "cpu"))
 
 
 class VQStateGradient(NamedTuple):

@@ -114,7 +114,7 @@ def gpu_stream(stream: int) -> Iterator[None]:
     work and returns; whoever reads the results does so on this stream or waits
     for it.  Without a stream, calls return when the work is done.
     """
-    if not isinstance(stream, int) or isinstance(stream, bool) or stream < 0:
+    if not isinstance(stream, int) or isinstance(stream, bool) or not 0 <= stream < 1 << 63:
         raise ValueError(
             f"stream: found {stream!r}, needed the address of a CUDA stream, 0 for the default one"
         )

@@ -185,6 +185,9 @@ def test_damaged_files(tmp_path):
     assert fovea.KVCache.load(path).lengths.tolist() == [6, 6]
     refused("path: found '.*', No such file or directory, needed a file that can be read", fovea.KVCache.load, tmp_path / "none")
     refused("path: found '.*', No such .*, needed a file that can be written", cache.save, tmp_path / "none" / "cache")
+    # Which is no file with the first part of the name.
+    for call in (cache.save, fovea.KVCache.load, fovea.VQState.load):
+        refused("path: found .*, needed one without null characters", call, f"{path}\0.safetensors")
 
 
 def test_bad_input_changes_nothing():
@@ -218,6 +221,7 @@ def test_what_a_cache_cannot_be():
     refused("capacity: found 0, needed", fovea.KVCache, 1, 1, 1, capacity=0)
     refused("value_width: found 0", fovea.KVCache, 1, 1, 1, 0, capacity=1)
     refused("dtype: found 'int32', needed", fovea.KVCache, 1, 1, 1, dtype=np.int32, capacity=1)
+    refused("dtype: found None, needed an element type", fovea.KVCache, 1, 1, 1, dtype=None, capacity=1)
     refused("layout: found 'nbhd', needed 'bhnd' or 'bnhd'", fovea.KVCache, 1, 1, 1, capacity=1, layout="nbhd")
     refused("capacity: found", fovea.KVCache, 2**40, 2**20, 2**20, capacity=2**30, error=MemoryError)
 

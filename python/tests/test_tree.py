@@ -314,6 +314,9 @@ def test_tree_says_what_it_is():
     tree, _ = build_both((2, 4, 1, 3, 5), "bfloat16")
     assert repr(tree) == "Tree(2 x 12 tokens x 5, ratio=4, levels=1, bfloat16)"
     assert tree.dtype == ml_dtypes.bfloat16
+    for wrong in ("x", 1.0, None, [1]):
+        with pytest.raises(ValueError, match="^level: found .*, needed an integer"):
+            tree.level(wrong)
     with pytest.raises(ValueError, match=r"level: found 2, needed 0 to 1"):
         tree.level(2)
 

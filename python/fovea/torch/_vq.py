@@ -5,12 +5,12 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from .. import _arguments as check
 from .. import _fovea
 from .. import _vq as arrays
 from .._documented import documented
@@ -47,7 +47,7 @@ class VQState(NamedTuple):
     @documented(arrays.VQState.save)
     def save(self, path: Any) -> None:
         parts = tuple(part.detach().cpu() for part in self[:COMPILED_PARTS])
-        _fovea.save_vq_state(parts, os.fsdecode(path), "cpu")
+        _fovea.save_vq_state(parts, check.file_name(path), "cpu")
 
     @staticmethod
     def load(path: Any) -> VQState:

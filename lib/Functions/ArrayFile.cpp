@@ -12,6 +12,7 @@
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/BLAKE3.h"
 #include "llvm/Support/Endian.h"
+#include "llvm/Support/FileSystem.h"
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/MathExtras.h"
 
@@ -198,6 +199,11 @@ Error ArrayFile::readHeader(StringRef kind, ArrayRef<StringRef> names) {
 
 Expected<ArrayFile> ArrayFile::read(StringRef path, StringRef kind,
                                     ArrayRef<StringRef> numbers) {
+  // Devices and pipes may have no end.
+  sys::fs::file_status status;
+  if (!sys::fs::status(path, status) && !sys::fs::is_regular_file(status) &&
+      !sys::fs::is_directory(status))
+    return makeFileError(path, "a device or a pipe", "a file");
   // Not mapped, because others may truncate it.
   auto buffer = MemoryBuffer::getFile(path, /*IsText=*/false,
                                       /*RequiresNullTerminator=*/false,

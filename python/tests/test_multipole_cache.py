@@ -186,6 +186,8 @@ def test_files_of_others(tmp_path):
     refused("which is no file of fovea.KVCache", fovea.KVCache.load, path)
     path.write_bytes(path.read_bytes()[:-1])
     refused("which is damaged", load, path, *weights, **options)
+    refused("a device or a pipe, needed a file", load, "/dev/zero", *weights, **options)
+    refused("Is a directory, needed a file that can be read", load, tmp_path, *weights, **options)
 
 
 def test_bad_input_changes_nothing():

@@ -17,6 +17,8 @@
 #include "llvm/ExecutionEngine/Orc/CompileUtils.h"
 #include "llvm/ExecutionEngine/Orc/ExecutionUtils.h"
 #include "llvm/ExecutionEngine/Orc/LLJIT.h"
+#include "llvm/IR/InstIterator.h"
+#include "llvm/IR/Instructions.h"
 #include "llvm/Passes/PassBuilder.h"
 #include "llvm/Support/TargetSelect.h"
 
@@ -56,6 +58,18 @@ static Error defineSymbols(orc::LLJIT &jit) {
   return jit.getMainJITDylib().define(orc::absoluteSymbols(std::move(symbols)));
 }
 
+/// LLVM's fast selection of instructions makes a load that a `select` takes an
+/// operand of `vblendvps` or `vblendvpd`, which reads 16 bytes, whatever the
+/// load has: at the end of a page that is a fault. It leaves volatile loads.
+static void keepSelectedLoads(llvm::Module &module) {
+  for (Function &function : module)
+    for (Instruction &instruction : instructions(function))
+      if (auto *select = dyn_cast<SelectInst>(&instruction))
+        for (Value *value : {select->getTrueValue(), select->getFalseValue()})
+          if (auto *load = dyn_cast<LoadInst>(value))
+            load->setVolatile(true);
+}
+
 Expected<std::unique_ptr<fovea::simt::Module>>
 fovea::simt::Module::create(llvm::Module &module) {
   static std::once_flag initialized;
@@ -81,6 +95,7 @@ fovea::simt::Module::create(llvm::Module &module) {
   // The module has been optimised; what the rewriting adds is stores to and
   // loads from slots.
   runPasses(module, machine->get(), buildLightPipeline);
+  keepSelectedLoads(module);
   auto object = orc::SimpleCompiler(**machine)(module);
   if (!object)
     return object.takeError();

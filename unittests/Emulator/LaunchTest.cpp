@@ -73,6 +73,28 @@ TEST(Launch, ReportsAccessesBeyondABuffer) {
   EXPECT_EQ(Launch(*module, {4}, {32})(longer, y, 2.0f, 100), "");
 }
 
+TEST(Launch, ReadsNoMoreThanItSelects) {
+  auto module = compile(R"(
+define ptx_kernel void @choose(ptr %x, ptr %y) {
+  %tid = call i32 @llvm.nvvm.read.ptx.sreg.tid.x()
+  %px = getelementptr float, ptr %x, i32 %tid
+  %py = getelementptr float, ptr %y, i32 %tid
+  %vx = load float, ptr %px
+  %is = fcmp une float %vx, 1.0
+  %vy = load float, ptr %py
+  %chosen = select i1 %is, float %vy, float 0.0
+  store float %chosen, ptr %py
+  ret void
+}
+)");
+  ASSERT_TRUE(module);
+  // A whole page, and another one: what lies behind them is not there.
+  Buffer<float> x(std::vector<float>(1024, 2.0f)),
+      y(std::vector<float>(1024, 3.0f));
+  EXPECT_EQ(Launch(*module, {1}, {1024})(x, y), "");
+  EXPECT_EQ(y[1023], 3.0f);
+}
+
 TEST(Launch, ReportsAccessesToFreedMemory) {
   auto module = compile(saxpy);
   ASSERT_TRUE(module);

@@ -22,6 +22,9 @@ using namespace fovea::attn;
 /// holds 16 teams.
 static constexpr int64_t kMaxSharedBytes = 12 << 10;
 
+/// Votes on keys of rows that are loaded together.
+static constexpr int64_t kVotesAtOnce = 8;
+
 int64_t WarpTeamBuilder::getMinTeams() const { return 2048; }
 
 void WarpTeamBuilder::forTeams(ArrayRef<Value> grid,
@@ -118,6 +121,31 @@ Value WarpTeamBuilder::listNumbers(
       k.loop(k.index(0), extent, kWarpSize, {k.i32(0)}, listVoted)[0]);
 }
 
+/// Runs `body` for the numbers of the bits that are set, in order.
+static void forBits(KernelBuilder &b, Value bits,
+                    function_ref<void(Value)> body) {
+  Type type = bits.getType();
+  Value none = arith::ConstantIntOp::create(b, b.getLoc(), type, 0),
+        one = arith::ConstantIntOp::create(b, b.getLoc(), type, 1);
+  scf::WhileOp::create(
+      b, type, bits,
+      [&](OpBuilder &, Location, ValueRange running) {
+        Value isLeft = arith::CmpIOp::create(b, arith::CmpIPredicate::ne,
+                                             running.front(), none);
+        scf::ConditionOp::create(b, isLeft, running);
+      },
+      [&](OpBuilder &, Location, ValueRange running) {
+        Value left = running.front();
+        body(LLVM::CountTrailingZerosOp::create(b, type, left,
+                                                /*is_zero_poison=*/true));
+        Value rest = arith::AndIOp::create(b, left, b.sub(left, one));
+        scf::YieldOp::create(b, rest);
+      });
+}
+
+/// The warp goes through the rows, 32 for each vote. It has the keys of several
+/// votes on their way: most of them find nothing, and a load for each would be
+/// waited for. A lane keeps the bits of a vote.
 void WarpTeamBuilder::forRowsOfKey(Value begin, Value end, KeyOfRow getKey,
                                    Value own, int64_t numOwn,
                                    KeyedRowBody body) {
@@ -126,31 +154,30 @@ void WarpTeamBuilder::forRowsOfKey(Value begin, Value end, KeyOfRow getKey,
                        : both(less(key, add(own, numOwn)),
                               less(sub(own, index(1)), key));
   };
-  loop(begin, end, kWarpSize, [&](Value first) {
-    Value row = add(first, lane);
-    Value isOwn = select(
-        less(row, end), getI1Type(), [&] { return isOwnKey(getKey(row)); },
-        [&] { return arith::ConstantIntOp::create(*this, 0, 1); });
+  Value last = sub(end, index(1));
+  loop(begin, end, kVotesAtOnce * kWarpSize, [&](Value first) {
     GPUKernelBuilder k(getLoc(), *this, kWarpSize);
-    Value votes = k.ballot(isOwn), none = k.i32(0), one = k.i32(1);
-    scf::WhileOp::create(
-        *this, votes.getType(), votes,
-        [&](OpBuilder &, Location, ValueRange votes) {
-          Value isLeft = arith::CmpIOp::create(*this, arith::CmpIPredicate::ne,
-                                               votes.front(), none);
-          scf::ConditionOp::create(*this, isLeft, votes);
-        },
-        [&](OpBuilder &, Location, ValueRange running) {
-          Value votes = running.front();
-          Value bit = LLVM::CountTrailingZerosOp::create(
-              *this, votes.getType(), votes, /*is_zero_poison=*/true);
-          Value row =
-              add(first, arith::IndexCastOp::create(*this, getIndexType(), bit)
-                             .getResult());
-          body(row, numOwn == 1 ? own : getKey(row));
-          Value rest = arith::AndIOp::create(*this, votes, sub(votes, one));
-          scf::YieldOp::create(*this, rest);
-        });
+    Values areOwn;
+    for (int64_t i = 0; i < kVotesAtOnce; ++i) {
+      Value row = add(add(first, i * kWarpSize), lane);
+      areOwn.push_back(both(less(row, end), isOwnKey(getKey(min(row, last)))));
+    }
+    Value none = k.i32(0), votes = none, ownLane = k.toI32(lane);
+    for (auto [i, isOwn] : llvm::enumerate(areOwn))
+      votes = select(equal(ownLane, k.i32(i)), k.ballot(isOwn), votes);
+    Value isAny =
+        arith::CmpIOp::create(*this, arith::CmpIPredicate::ne, votes, none);
+    auto toIndex = [&](Value number) -> Value {
+      return arith::IndexCastOp::create(*this, getIndexType(), number);
+    };
+    forBits(*this, k.ballot(isAny), [&](Value number) {
+      Value start = add(first, mul(toIndex(number), kWarpSize));
+      GPUKernelBuilder inner(getLoc(), *this, kWarpSize);
+      forBits(*this, inner.shuffleFrom(votes, number), [&](Value bit) {
+        Value row = add(start, toIndex(bit));
+        body(row, numOwn == 1 ? own : getKey(row));
+      });
+    });
   });
 }
 

@@ -1,6 +1,7 @@
 // So many codes that a warp has three of them: its votes find tokens of each, in their order. The last warp of a head has one code.
 
-// RUN: fovea-run %s --random --target=gpu-sim --compare=reference --schedule=seed=2 | FileCheck %s
+// RUN: fovea-run %s --entry=accumulate --random --target=gpu-sim --compare=reference --schedule=seed=2 | FileCheck %s
+// RUN: fovea-run %s --entry=many_tokens --random --target=gpu-sim --compare=reference --schedule=seed=2 | FileCheck %s
 // CHECK-COUNT-2: agrees with the reference
 // CHECK-NOT: differs
 
@@ -40,4 +41,47 @@ func.func @accumulate(%v: !v) -> (!m, !n) {
   %n = linalg.fill ins(%none : i32) outs(%en : !n) -> !n
   %r:2 = attn.codebook_accumulate ins(%z, %v : !z, !v) outs(%m, %n : !m, !n) -> !m, !n
   return %r#0, %r#1 : !m, !n
+}
+
+// So many tokens that a warp has the codes of eight votes at once, and then those of three: votes that find one, several or none.
+!zt = tensor<1x2x600xi32>
+!vt = tensor<1x2x600x5xf32>
+!mt = tensor<1x2x5x5xf32>
+!nt = tensor<1x2x5xi32>
+func.func @many_tokens(%v: !vt) -> (!mt, !nt) {
+  %zero = arith.constant 0.0 : f32
+  %none = arith.constant 0 : i32
+  %e = tensor.empty() : !zt
+  // Code 0 is that of most, 1 of the last one, 2 of one in the second vote and the eighth, 3 of 40 in a row, 4 of none.
+  %z = linalg.generic {indexing_maps = [affine_map<(b, h, i) -> (b, h, i)>], iterator_types = ["parallel", "parallel", "parallel"]}
+      outs(%e : !zt) {
+  ^bb0(%old: i32):
+    %i = linalg.index 2 : index
+    %c599 = arith.constant 599 : index
+    %c63 = arith.constant 63 : index
+    %c224 = arith.constant 224 : index
+    %c280 = arith.constant 280 : index
+    %c320 = arith.constant 320 : index
+    %code0 = arith.constant 0 : i32
+    %code1 = arith.constant 1 : i32
+    %code2 = arith.constant 2 : i32
+    %code3 = arith.constant 3 : i32
+    %last = arith.cmpi eq, %i, %c599 : index
+    %second = arith.cmpi eq, %i, %c63 : index
+    %eighth = arith.cmpi eq, %i, %c224 : index
+    %from = arith.cmpi uge, %i, %c280 : index
+    %to = arith.cmpi ult, %i, %c320 : index
+    %row = arith.andi %from, %to : i1
+    %single = arith.ori %second, %eighth : i1
+    %a = arith.select %last, %code1, %code0 : i32
+    %b = arith.select %single, %code2, %a : i32
+    %r = arith.select %row, %code3, %b : i32
+    linalg.yield %r : i32
+  } -> !zt
+  %em = tensor.empty() : !mt
+  %m = linalg.fill ins(%zero : f32) outs(%em : !mt) -> !mt
+  %en = tensor.empty() : !nt
+  %n = linalg.fill ins(%none : i32) outs(%en : !nt) -> !nt
+  %r:2 = attn.codebook_accumulate ins(%z, %v : !zt, !vt) outs(%m, %n : !mt, !nt) -> !mt, !nt
+  return %r#0, %r#1 : !mt, !nt
 }

@@ -1,13 +1,16 @@
 // RUN: fovea-opt %s --convert-attn-to-gpu --canonicalize --split-input-file --verify-diagnostics | FileCheck %s
 
 // A team, which is a warp, for each of 16 codes of each of 2 heads. 32 codes are
-// looked at in one vote. A column is one lane's.
+// looked at in one vote, and those of eight votes are loaded together; lanes
+// say which votes have found some. A column is one lane's.
 // CHECK-LABEL: func.func @accumulate
 // CHECK: gpu.launch blocks({{.*}}) in (%{{[a-z0-9]+}} = %c32, {{.*}}) threads({{.*}}) in (%{{[a-z0-9]+}} = %c32,
-// CHECK: scf.for {{.*}} to %c128 step %c32
-// CHECK: %[[OWN:.*]] = scf.if
-// CHECK: memref.load {{.*}} : memref<1x2x128xi32>
-// CHECK: nvvm.vote.sync ballot %{{.*}}, %[[OWN]]
+// CHECK: scf.for {{.*}} to %c300 step %c256
+// CHECK-COUNT-8: memref.load {{.*}} : memref<1x2x300xi32>
+// CHECK-COUNT-9: nvvm.vote.sync ballot
+// CHECK: scf.while
+// CHECK: %[[VOTE:.*]] = "llvm.intr.cttz"
+// CHECK: nvvm.shfl.sync idx {{.*}}, %[[VOTE]],
 // CHECK: scf.while
 // CHECK: llvm.intr.cttz
 // All lanes have read the count before one of them stores the next.
@@ -18,14 +21,14 @@
 // CHECK: nvvm.bar.warp.sync
 // CHECK: scf.if
 // CHECK: scf.for {{.*}} to %c64 step %c32
-// CHECK: memref.load {{.*}} : memref<1x2x128x64xbf16>
+// CHECK: memref.load {{.*}} : memref<1x2x300x64xbf16>
 // CHECK: memref.store {{.*}} : memref<1x2x16x64xf32>
 // CHECK: } else {
 // CHECK: scf.for {{.*}} to %c64 step %c32
 // CHECK: math.fma
 // CHECK: memref.store {{.*}} : memref<1x2x16x64xf32>
-func.func @accumulate(%z: memref<1x2x128xi32>, %v: memref<1x2x128x64xbf16>, %m: memref<1x2x16x64xf32>, %n: memref<1x2x16xi32>) {
-  attn.codebook_accumulate ins(%z, %v : memref<1x2x128xi32>, memref<1x2x128x64xbf16>) outs(%m, %n : memref<1x2x16x64xf32>, memref<1x2x16xi32>)
+func.func @accumulate(%z: memref<1x2x300xi32>, %v: memref<1x2x300x64xbf16>, %m: memref<1x2x16x64xf32>, %n: memref<1x2x16xi32>) {
+  attn.codebook_accumulate ins(%z, %v : memref<1x2x300xi32>, memref<1x2x300x64xbf16>) outs(%m, %n : memref<1x2x16x64xf32>, memref<1x2x16xi32>)
   return
 }
 

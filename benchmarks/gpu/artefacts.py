@@ -88,6 +88,17 @@ def vq_backward(D, N, S, block, H=64, G=8):
             f"  return %r#0, %r#1, %r#2 : {q}, {k}, {k}\n}}\n")
 
 
+def single(kind="keys"):
+    """128 queries of 64 heads on 8, D = 128, each of all keys, of those that codes name, or of codewords with means in f32."""
+    q, k, c, z = tensor(128, 64, 1, 128), tensor(128, 8, None, 128), tensor(1, 8, 512, 128), tensor(128, 8, None, type="i32")
+    m, w = tensor(128, 8, 512, 128, type="f32"), tensor(128, 8, 512, type="f32")
+    source = {"keys": f"source(%k, %v : {k}, {k})", "codes": f"source(%c, %v : {c}, {k}) codes(%z : {z})",
+              "means": f"source(%c, %m : {c}, {m}) log_weight(%w : {w})"}[kind]
+    return (f"func.func @f(%q: {q}, %k: {k}, %v: {k}, %c: {c}, %z: {z}, %m: {m}, %w: {w}) -> {q} {{\n  %o = tensor.empty() : {q}\n"
+            f"  %r = attn.stream query(%q : {q}) {source} ranges [affine_map<(b)[rows, n] -> (0, rows)>] outs(%o : {q})"
+            f" {{scale = 1.0 : f64}} -> {q}\n  return %r : {q}\n}}\n")
+
+
 def kernels():
     """Entries of the manifest, each with its IR."""
     for D in (64, 128):

@@ -105,6 +105,84 @@ def test_decoding_in_parts(target):
             check(out, expected[:, :, token : token + 1])
 
 
+def decode_from(arrays, codebook, state, low, tokens, **options):
+    """Outputs of the tokens from `low` on, and the state behind them, which takes the place of the one before."""
+    outs = []
+    for token in range(low, low + tokens):
+        cut = [np.ascontiguousarray(x[:, :, token : token + 1]) for x in arrays]
+        kept = state
+        out, state = fovea.vq_decode(*cut, codebook, state, **options)
+        assert all(new is old for new, old in zip(state, kept))
+        outs.append(out)
+    return np.concatenate(outs, axis=2), state
+
+
+def start_at(low, arrays, codebook, **options):
+    cut = [np.ascontiguousarray(x[:, :, :low]) for x in arrays]
+    return fovea.vq(*cut, codebook, **options, return_state=True, target="cpu")[1]
+
+
+# Groups of one, of heads that fill a tile, of odd numbers, one key head of more than a tile.
+GROUPS = [(2, 2), (3, 1), (8, 2), (8, 1), (10, 2), (16, 1), (34, 1)]
+
+
+@pytest.mark.parametrize("type", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("H,G", GROUPS)
+def test_heads_that_share_a_state(H, G, type):
+    """Rows of a tile are heads on a GPU. In the first block, at its end, and where the ring of kept tokens has turned."""
+    options = {"block": 70, "memory": 1}
+    q, k, v = make(type, B=2, H=H, G=G, N=224, D=24, E=40)
+    codebook = make_codebook(G, 67, 24, type)
+    codes = np.random.default_rng(3).integers(0, 67, (2, G, 224), np.int32)
+    arrays = q, codes, v
+    expected = reference.vq(*arrays, codebook, **options)
+    for low in (1, 69, 139, 221):
+        starts = [start_at(low, arrays, codebook, **options) for _ in range(2)]
+        found, state = decode_from(arrays, codebook, starts[0], low, 2, **options, target="gpu-sim")
+        check(found, expected[:, :, low : low + 2], type)
+        # A second reference, which shares no code with the first.
+        other, after = decode_from(arrays, codebook, starts[1], low, 2, **options, target="reference")
+        check(found, other, type)
+        check(state.mean, after.mean)
+        assert all(np.array_equal(part, of_reference) for part, of_reference in zip(state[1:], after[1:]))
+
+
+@pytest.mark.parametrize("memory", [0, 1, 2, 3])
+@pytest.mark.parametrize("low", [5, 23, 75])
+def test_states_hold_anything_behind(low, memory):
+    """Rows of the ring that hold no token, or one that has gone to the means, and means of no token are not read."""
+    options = {"block": 16, "memory": memory}
+    q, k, v = make(B=2, H=6, G=2, N=80)
+    codebook = make_codebook(2, 9, 16)
+    arrays = q, np.random.default_rng(3).integers(0, 8, (2, 2, 80), np.int32), v
+    clean, dirty = (start_at(low, arrays, codebook, **options) for _ in range(2))
+    kept, present = (memory + 1) * 16, low // 16 * 16
+    unread = [row for row in range(kept) if row not in [t % kept for t in range(max(0, present - memory * 16), low)]]
+    assert unread
+    dirty.values[:, :, unread] = np.nan
+    dirty.mean[np.asarray(dirty.count) == 0] = np.inf
+    expected, _ = decode_from(arrays, codebook, clean, low, 1, **options, target="gpu-sim")
+    found, _ = decode_from(arrays, codebook, dirty, low, 1, **options, target="gpu-sim")
+    assert np.array_equal(found, expected)
+    check(found, reference.vq(*arrays, codebook, **options)[:, :, low : low + 1])
+
+
+@pytest.mark.parametrize("tokens", [2, 3, 7])
+@pytest.mark.parametrize("low", [1, 9, 30])
+def test_a_few_tokens_from_a_state(low, tokens):
+    """Fewer than heads that share a key head: blocks of the sequence end between them."""
+    options = {"block": 8, "memory": 2}
+    q, k, v = make(B=2, H=8, G=1, N=40)
+    codebook = make_codebook(1, 9, 16)
+    arrays = q, np.random.default_rng(3).integers(0, 9, (2, 1, 40), np.int32), v
+    state = start_at(low, arrays, codebook, **options)
+    cut = [np.ascontiguousarray(x[:, :, low : low + tokens]) for x in arrays]
+    found = fovea.vq(*cut, codebook, **options, state=state, return_lse=True, target="gpu-sim")
+    for target in ("cpu", "reference"):
+        check(found, fovea.vq(*cut, codebook, **options, state=state, return_lse=True, target=target))
+    check(found[0], reference.vq(*arrays, codebook, **options)[:, :, low : low + tokens])
+
+
 def test_refuses_positions_that_are_none():
     """Kernels of a GPU check what the host does not read."""
     q, k, v = make(N=4)

@@ -77,7 +77,7 @@ def test_decode(case, memory, target):
         near(out, whole[:, :, token : token + 1], "float32", 1e-5)
 
 
-@pytest.mark.parametrize("case", ["each head", "both"])
+@pytest.mark.parametrize("case", sorted(set(CASES) - {"one row"}))
 def test_decode_on_gpus(case):
     q, k, v = make(**CASES[case][0])
     codebook, terms = make_codebook(k.shape[1], 9, q.shape[3]), make_terms(case, q.shape[3])

@@ -4,9 +4,10 @@
 """How much of a GPU's memory bandwidth the main loop of a kernel for few queries uses.
 
 Blocks of one warp copy tiles of keys and values with cp.async, one ahead, and multiply them with
-mma.sync. A multiprocessor runs as many blocks as its registers and its shared memory hold. All of
-them are issued cycle by cycle, as their control codes say; what they copy arrives in order, at the
-multiprocessor's share of the bandwidth, after a latency.
+mma.sync. What is converted is loaded to registers and stored. A multiprocessor runs as many blocks
+as its registers and its shared memory hold. All of them are issued cycle by cycle, as their control
+codes say; what they copy arrives in order, at the multiprocessor's share of the bandwidth, after a
+latency.
 """
 
 from __future__ import annotations
@@ -57,11 +58,16 @@ class Warp:
 
 @dataclass
 class Loop:
-    """A main loop; `tile_bytes` are those that one iteration copies."""
+    """A main loop; `tile_bytes` are those that one iteration leaves in shared memory."""
 
     body: list[Instruction]
     registers: int
     tile_bytes: int
+
+    @property
+    def loaded_bytes(self) -> int:
+        """By one iteration; numbers that are converted may be wider before."""
+        return sum(get_copied_bytes(x) for x in self.body if x.name == "LDGSTS" or is_wide_load(x))
 
     @property
     def blocks(self) -> int:
@@ -72,7 +78,7 @@ class Loop:
 
     def get_share(self, memory: Memory, cycles: float) -> float:
         """Of the bandwidth, by the cycles of a tile."""
-        return min(1.0, self.blocks * self.tile_bytes / cycles / memory.rate)
+        return min(1.0, self.blocks * self.loaded_bytes / cycles / memory.rate)
 
     def simulate(self, memory: Memory, tiles: int = 12) -> float:
         """Cycles of an iteration of one block, with all blocks that fit."""
@@ -89,7 +95,7 @@ class Loop:
             for board in range(6):
                 if x.wait >> board & 1:
                     time = max(time, *warp.scoreboards[board], 0)
-            result = DECODE_LATENCIES.get(name, LATENCIES.get(name, 20))
+            result: float = DECODE_LATENCIES.get(name, LATENCIES.get(name, 20))
             if name in ("LDG", "LDC", "ULDC"):
                 result = memory.latency if name == "LDG" else 40
             if x.opcode.startswith("DEPBAR"):
@@ -106,6 +112,9 @@ class Loop:
                 continue
             if pipe:
                 pipes[warp.quarter, pipe] = time + cycles
+            if is_wide_load(x):
+                link = max(link, time) + get_copied_bytes(x) / memory.rate
+                result = link + memory.latency - time
             if name == "LDGSTS":
                 link = max(link, time) + get_copied_bytes(x) / memory.rate
                 warp.pending = link + memory.latency
@@ -131,6 +140,10 @@ def get_copied_bytes(x: Instruction) -> int:
     return LANES * (int(bits[1]) if bits else 32) // 8
 
 
+def is_wide_load(x: Instruction) -> bool:
+    return x.name == "LDG" and ".128" in x.opcode
+
+
 def expand(code: list[Line], path: list[Instruction], tile_bytes: int) -> list[Instruction]:
     """The way with loops of copies in it as often as they are run: all of them equally often."""
     labels = {line: at for at, line in enumerate(code) if isinstance(line, str)}
@@ -140,11 +153,13 @@ def expand(code: list[Line], path: list[Instruction], tile_bytes: int) -> list[I
         target = labels.get(x.target or "")
         if target is not None and target < places[id(x)]:
             begin = next(i for i, y in enumerate(path) if places[id(y)] > target)
-            if copied := sum(get_copied_bytes(y) for y in path[begin:at + 1] if y.name == "LDGSTS"):
+            names = ("LDGSTS", "STS") if any(map(is_wide_load, path[begin:at + 1])) else ("LDGSTS",)
+            if copied := sum(get_copied_bytes(y) for y in path[begin:at + 1] if y.name in names):
                 loops.append((begin, at + 1, copied))
-    straight = sum(get_copied_bytes(x) for x in path if x.name == "LDGSTS") - sum(loop[2] for loop in loops)
     if not loops:
         return path
+    inside = {id(x) for begin, end, _ in loops for x in path[begin:end]}
+    straight = sum(get_copied_bytes(x) for x in path if x.name == "LDGSTS" and id(x) not in inside)
     times = (tile_bytes - straight) // sum(copied for _, _, copied in loops)
     body, done = [], 0
     for begin, end, _ in loops:

@@ -45,15 +45,14 @@ inline bool hasSingleQueries(StreamOp op) {
 /// threads for each query, or several for parts of what it reads.
 inline bool hasHeadRows(StreamOp op) {
   int64_t group = getKeyGroup(op);
-  if (group == 0 || op.getFirstRow() || op.getQueryLengths())
+  if (group == 0 || op.getQueryLengths())
     return false;
   int64_t keyHeads =
       mlir::cast<mlir::ShapedType>(op.getValues().front().getType())
           .getDimSize(1);
   for (const StreamSource &source : op.getSourceList()) {
-    if (source.attr.hasDistances() ||
-        mlir::cast<mlir::ShapedType>(source.values.getType()).getDimSize(1) !=
-            keyHeads)
+    if (mlir::cast<mlir::ShapedType>(source.values.getType()).getDimSize(1) !=
+        keyHeads)
       return false;
     int64_t lists = source.rowList
                         ? mlir::cast<mlir::ShapedType>(source.rowList.getType())

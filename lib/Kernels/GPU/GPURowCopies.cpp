@@ -14,9 +14,12 @@
 
 using namespace mlir;
 using namespace fovea::attn;
+using Values = KernelBuilder::Values;
 
 /// Copies of one thread that are written out one after the other.
 static constexpr int64_t kMaxUnrolled = 16;
+/// Loads of a thread whose results it waits for together.
+static constexpr int64_t kLoadsAtOnce = 16;
 
 void fovea::attn::forEachOwn(GPUKernelBuilder &b, int64_t count,
                              function_ref<void(Value)> body) {
@@ -89,6 +92,76 @@ static Value loadConverted(GPUKernelBuilder &b, Value source, ValueRange at,
                     : Value(arith::TruncFOp::create(b, shaped(to), loaded));
 }
 
+namespace {
+/// Some elements of a row: where they come from, whether that is to be read,
+/// and where they go to.
+struct Piece {
+  Value row, column, isValid;
+  Value to[2];
+};
+} // namespace
+
+/// Copies `pieces` pieces of `elements` elements of each of `numRows` rows by
+/// loads and stores. A thread has some loads on their way before it stores what
+/// they bring.
+static void copyByLoads(GPUKernelBuilder &b, Value source, Value target,
+                        int64_t numRows, int64_t pieces, int64_t elements,
+                        function_ref<Piece(Value tileRow, Value number)> find) {
+  int64_t numThreads = b.getNumThreads(), total = numRows * pieces;
+  int64_t turns = llvm::divideCeil(total, numThreads);
+  int64_t groups = llvm::divideCeil(turns, kLoadsAtOnce);
+  int64_t atOnce = llvm::divideCeil(turns, groups);
+  bool isWhole = groups * atOnce * numThreads == total;
+  // A thread may have the same piece of each of its rows.
+  bool hasColumn = numThreads % pieces == 0;
+  FloatType type = getElementType(target);
+  Type loadedType =
+      elements == 1 ? Type(type) : VectorType::get({elements}, type);
+  auto copySome = [&](Value firstTurn) {
+    SmallVector<Piece> found;
+    Values loaded, exist;
+    for (int64_t i = 0; i < atOnce; ++i) {
+      Value turn = b.add(firstTurn, i), row, piece;
+      Value number = b.add(b.thread(), b.mul(turn, numThreads));
+      if (!isWhole) {
+        exist.push_back(b.less(number, b.i32(total)));
+        number = b.min(number, b.i32(total - 1));
+      }
+      if (hasColumn && isWhole) {
+        row =
+            b.add(b.div(b.thread(), pieces), b.mul(turn, numThreads / pieces));
+        piece = b.rem(b.thread(), pieces);
+      } else {
+        row = b.div(number, pieces);
+        piece = b.rem(number, pieces);
+      }
+      Piece one = find(row, piece);
+      loaded.push_back(b.select(
+          one.isValid,
+          loadConverted(b, source, {one.row, one.column}, elements, type),
+          makeZero(b, loadedType)));
+      found.push_back(one);
+    }
+    for (auto [i, value] : llvm::enumerate(loaded)) {
+      auto store = [&, &value = value, to = found[i].to] {
+        if (elements == 1)
+          memref::StoreOp::create(b, value, target,
+                                  b.toIndices({to[0], to[1]}));
+        else
+          vector::StoreOp::create(b, value, target, b.toIndices({to[0], to[1]}))
+              .setAlignment(elements * type.getWidth() / 8);
+      };
+      if (isWhole)
+        store();
+      else
+        b.ifThen(exist[i], store);
+    }
+  };
+  if (groups == 1)
+    return copySome(b.i32(0));
+  b.loop(b.i32(0), b.i32(groups * atOnce), atOnce, copySome);
+}
+
 void fovea::attn::copyRows(
     GPUKernelBuilder &b, Value source, const SharedMatrix &shared,
     Value sharedRow, int64_t numRows, const ColumnRange &columns, int64_t bytes,
@@ -105,8 +178,8 @@ void fovea::attn::copyRows(
   if (from != type && bytes >= 4 * elementBytes)
     elements = 4;
   int64_t pieces = llvm::divideCeil(columns.count, elements);
-  auto copyPiece = [&](Value tileRow, Value piece) {
-    Value tileColumn = b.mul(piece, elements);
+  auto find = [&](Value tileRow, Value number) -> Piece {
+    Value tileColumn = b.mul(number, elements);
     auto [row, isValid] = getRow(tileRow);
     Value column = b.add(columns.first, tileColumn);
     if (cutsColumns) {
@@ -114,25 +187,20 @@ void fovea::attn::copyRows(
       isValid = b.both(isValid, exists);
       column = b.select(exists, column, b.i32(0));
     }
-    Value target = b.add(sharedRow, tileRow);
     // Tiles start at multiples of 8 rows.
-    Value to[] = {target, getSharedColumn(b, shared, tileRow, tileColumn)};
-    if (isAsync)
-      return b.copyAsync(source, {row, column}, shared.memref, to, elements,
-                         bytes, isValid);
-    Type loadedType =
-        elements == 1 ? Type(type) : VectorType::get({elements}, type);
-    Value loaded = b.select(
-        isValid, loadedType,
-        [&, row = row] {
-          return loadConverted(b, source, {row, column}, elements, type);
-        },
-        [&] { return makeZero(b, loadedType); });
-    if (elements == 1)
-      memref::StoreOp::create(b, loaded, shared.memref, b.toIndices(to));
-    else
-      vector::StoreOp::create(b, loaded, shared.memref, b.toIndices(to))
-          .setAlignment(elements * type.getWidth() / 8);
+    return {row,
+            column,
+            isValid,
+            {b.add(sharedRow, tileRow),
+             getSharedColumn(b, shared, tileRow, tileColumn)}};
+  };
+  if (!isAsync)
+    return copyByLoads(b, source, shared.memref, numRows, pieces, elements,
+                       find);
+  auto copyPiece = [&](Value tileRow, Value number) {
+    Piece piece = find(tileRow, number);
+    b.copyAsync(source, {piece.row, piece.column}, shared.memref, piece.to,
+                elements, bytes, piece.isValid);
   };
   int64_t numThreads = b.getNumThreads();
   if (numThreads % pieces != 0 || numRows * pieces > kMaxUnrolled * numThreads)

@@ -26,9 +26,9 @@ Value GPUStreamKernel::viewHeads(Value memref) {
   MemRefType type = getMemRefType(memref);
   int64_t rank = type.getRank();
   bool broadcasts = type.getDimSize(1) == 1;
-  SmallVector<OpFoldResult> offsets = {b.broadcastIndex(memref, 0, batch),
-                                       b.broadcastIndex(memref, 1, head),
-                                       b.broadcastIndex(memref, 2, firstRow)};
+  SmallVector<OpFoldResult> offsets = {
+      b.broadcastIndex(memref, 0, batch), b.broadcastIndex(memref, 1, head),
+      b.broadcastIndex(memref, 2, queryNumber)};
   offsets.resize(rank, b.getIndexAttr(0));
   SmallVector<int64_t> shape = {broadcasts ? 1 : getKeyGroup(op)};
   SmallVector<OpFoldResult> sizes = {
@@ -74,8 +74,8 @@ void GPUStreamKernel::emitHeadBlock() {
   placeShared();
   batch = at[0];
   head = b.mul(at[1], group);
-  firstRow = at[2];
-  numRows = b.extent(query, 2);
+  queryNumber = at[2];
+  placeQueries(queryNumber);
   queryRows = viewHeads(query);
   outputView = viewHeads(op.getOutput());
   if (op.getLse())

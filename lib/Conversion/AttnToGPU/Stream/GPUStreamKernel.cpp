@@ -263,6 +263,13 @@ static bool isMultiple(Value value, int64_t factor) {
                      isMultiple(product.getRhs(), factor));
 }
 
+/// Where query `number` of the operand stands, and how many rows there are.
+void GPUStreamKernel::placeQueries(Value number) {
+  Value first = op.getFirstRow(), rows = op.getNumRows();
+  firstRow = first ? b.add(first, number) : number;
+  numRows = rows ? rows : b.extent(op.getQuery(), 2);
+}
+
 void GPUStreamKernel::beginHead(Value batch, Value head) {
   this->batch = batch;
   this->head = head;
@@ -271,9 +278,7 @@ void GPUStreamKernel::beginHead(Value batch, Value head) {
   if (op.getLse())
     lseView = b.rowView(op.getLse(), {batch, head});
 
-  firstRow = op.getFirstRow() ? Value(op.getFirstRow()) : b.index(0);
-  numRows =
-      op.getNumRows() ? Value(op.getNumRows()) : b.extent(op.getQuery(), 2);
+  placeQueries(b.index(0));
   numRows = b.lengthOf(op.getQueryLengths(), batch, numRows);
   for (ScoreBody &body : scoreBodies)
     body.enterHead(b, batch, head);
@@ -371,8 +376,9 @@ void GPUStreamKernel::emitSources(Value blockIndex) {
       view.bias = rowsAreHeads ? viewHeads(bias)
                                : broadcast(bias, head, /*hasBlocks=*/false);
     auto viewTerms = [&](Value terms) {
-      return terms ? b.rowView(terms, b.broadcastIndex(terms, 0, head))
-                   : Value();
+      return terms && !rowsAreHeads
+                 ? b.rowView(terms, b.broadcastIndex(terms, 0, head))
+                 : terms;
     };
     view.relativeKeys = viewTerms(source.relativeKeys);
     view.relativeBias = viewTerms(source.relativeBias);

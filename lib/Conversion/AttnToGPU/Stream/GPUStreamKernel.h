@@ -159,8 +159,8 @@ private:
   struct SourceView {
     Value keys, values, logWeight, bias, codes, list, rows, tokens;
     Value valueBlock; // of 32 bits; null unless values differ by block
-    /// Terms by distance, and the position of row 0 among the queries, of 32
-    /// bits.
+    /// Terms by distance, those of all heads where rows are heads, and the
+    /// position of row 0 among the queries, of 32 bits.
     Value relativeKeys, relativeBias, distanceBias, origin;
     SourceAttr attr;
 
@@ -210,6 +210,7 @@ private:
   /// that saves registers.
   void rarely(llvm::function_ref<void()> body);
   void placeTerms();
+  void placeQueries(Value number);
   void beginHead(Value batch, Value head);
   void beginQueryBlock(Value query, Value numQueries, Value blockIndex);
   void emitHead(Value batch, Value head);
@@ -313,7 +314,9 @@ private:
   void storeBits(Value bits, Value stage, Value number, Value condition);
   Value loadBits(Value bits, Value stage, Value word);
   Value isAny(Value bits, Value stage);
-  Value getDistance(const Tile &tile, const SourceView &source, Value query,
+  Value getQueryPosition(Value row);
+  Value getTerms(Value terms, Value row);
+  Value getDistance(const Tile &tile, const SourceView &source, Value row,
                     Value offset);
   Values multiplyRelative(const Tile &tile, const SourceView &source,
                           int64_t number);
@@ -450,8 +453,9 @@ private:
   llvm::SmallVector<Segment> segments;
   llvm::SmallVector<Values> queryFragments;
   Value queryRows, outputView, lseView;
-  // Indices; with heads for rows, the first head, and where the query stands.
-  Value batch, head, firstRow, numRows, queryStart, queryCount;
+  // Indices; with heads for rows, the first head, and where the query stands,
+  // which is number `queryNumber` of the operand.
+  Value batch, head, firstRow, numRows, queryStart, queryCount, queryNumber;
   Value blockQuery, blockQueries, numTiles; // of 32 bits
   /// The tiles that this block of threads reads, from the first to before the
   /// second.

@@ -58,13 +58,26 @@ Value GPUStreamKernel::loadBits(Value bits, Value stage, Value word) {
   return memref::LoadOp::create(b, bits, b.toIndex(at));
 }
 
-/// The distance of a row of a tile from a query, or the next one that has terms
-/// where that is masked.
+/// Where the query of a row of the block stands.
+Value GPUStreamKernel::getQueryPosition(Value row) {
+  Value first = b.toI32(firstRow);
+  return rowsAreHeads ? first : b.add(first, b.add(blockQuery, row));
+}
+
+/// Terms by distance of the head of a row of the block.
+Value GPUStreamKernel::getTerms(Value terms, Value row) {
+  if (!rowsAreHeads)
+    return terms;
+  return b.rowView(terms, b.broadcastIndex(terms, 0, getRowHead(row)));
+}
+
+/// The distance of a row of a tile from the query of a row of the block, or the
+/// next one that has terms where that is masked.
 Value GPUStreamKernel::getDistance(const Tile &tile, const SourceView &source,
-                                   Value query, Value offset) {
-  Value position = b.sub(b.add(b.toI32(firstRow), query), source.origin);
+                                   Value row, Value offset) {
+  Value position = b.sub(getQueryPosition(row), source.origin);
   Value terms = source.relativeKeys ? source.relativeKeys : source.distanceBias;
-  int64_t numTerms = cast<MemRefType>(terms.getType()).getDimSize(0);
+  int64_t numTerms = getMemRefType(terms).getDimSize(rowsAreHeads ? 1 : 0);
   return b.clamp(b.sub(position, b.add(tile.row, offset)), b.i32(0),
                  b.i32(numTerms - 1));
 }
@@ -74,27 +87,29 @@ Values GPUStreamKernel::multiplyRelative(const Tile &tile,
                                          const SourceView &source,
                                          int64_t number) {
   Value lastQuery = b.sub(blockQueries, b.i32(1));
-  Values queries, distances;
-  for (int64_t half : {0, 1})
-    queries.push_back(b.add(blockQuery, b.min(getOwnRow(half), lastQuery)));
+  Values rows, keys, biases, distances;
+  for (int64_t half : {0, 1}) {
+    rows.push_back(b.min(getOwnRow(half), lastQuery));
+    keys.push_back(getTerms(source.relativeKeys, rows[half]));
+    biases.push_back(getTerms(source.relativeBias, rows[half]));
+  }
   for (int64_t i = 0; i < 4; ++i)
     distances.push_back(b.toIndex(getDistance(
-        tile, source, queries[i / 2], b.add(pairColumn, number * 8 + i % 2))));
-  return b.loop(
-      b.index(0), b.index(width), 1, Values(4, b.scalar(0.0)),
-      [&](Value k, ValueRange sums) {
-        Values next(sums);
-        Value bias = b.loadScalar(source.relativeBias, k);
-        for (int64_t half : {0, 1}) {
-          Value query = b.fadd(
-              b.loadScalar(queryRows, {b.toIndex(queries[half]), k}), bias);
-          for (int64_t i : {2 * half, 2 * half + 1})
-            next[i] = b.fma(
-                query, b.loadScalar(source.relativeKeys, {distances[i], k}),
-                next[i]);
-        }
-        return next;
-      });
+        tile, source, rows[i / 2], b.add(pairColumn, number * 8 + i % 2))));
+  return b.loop(b.index(0), b.index(width), 1, Values(4, b.scalar(0.0)),
+                [&](Value k, ValueRange sums) {
+                  Values next(sums);
+                  for (int64_t half : {0, 1}) {
+                    Value row = b.toIndex(b.add(blockQuery, rows[half]));
+                    Value query = b.fadd(b.loadScalar(queryRows, {row, k}),
+                                         b.loadScalar(biases[half], k));
+                    for (int64_t i : {2 * half, 2 * half + 1})
+                      next[i] = b.fma(
+                          query, b.loadScalar(keys[half], {distances[i], k}),
+                          next[i]);
+                  }
+                  return next;
+                });
 }
 
 /// The element of a bias for a row of the block and one of the tile.
@@ -112,21 +127,22 @@ Value GPUStreamKernel::loadBias(const Tile &tile, const SourceView &source,
 
 /// What a bias by distance adds to the thread's scores of 8 rows. Entries of
 /// two rows of queries are as far apart as those of the tiles beside: counted
-/// from one distance, they are loaded once.
+/// from one distance, they are loaded once. Two heads have biases of their own.
 Values GPUStreamKernel::loadDistances(const Tile &tile,
                                       const SourceView &source,
                                       int64_t number) {
-  Value query = b.add(blockQuery, getOwnRow(0));
-  Value first = b.sub(b.sub(b.add(b.toI32(firstRow), query), source.origin),
+  Value first = b.sub(b.sub(getQueryPosition(getOwnRow(0)), source.origin),
                       b.add(tile.row, pairColumn));
-  Value last =
-      b.i32(cast<MemRefType>(source.distanceBias.getType()).getDimSize(0) - 1);
+  Value biases[] = {getTerms(source.distanceBias, getOwnRow(0)),
+                    getTerms(source.distanceBias, getOwnRow(1))};
+  Value last = b.i32(getWidth(biases[0]) - 1);
+  int64_t apart = rowsAreHeads ? 0 : 8; // both rows
   Values terms;
   for (int64_t i = 0; i < 4; ++i) {
-    Value distance = b.add(first, 8 * (i / 2) - 8 * number - i % 2);
+    Value distance = b.add(first, apart * (i / 2) - 8 * number - i % 2);
     // Only masked entries are farther, or of threads without a query.
     distance = b.clamp(distance, b.i32(0), last);
-    terms.push_back(b.loadScalar(source.distanceBias, b.toIndex(distance)));
+    terms.push_back(b.loadScalar(biases[i / 2], b.toIndex(distance)));
   }
   return terms;
 }
@@ -441,15 +457,13 @@ Value GPUStreamKernel::readsRow(const Tile &tile, Value stage, int64_t half,
     if (!source.bias && !source.distanceBias)
       continue;
     isRead = whereSource(tile, index, isRead, [&, &source = source] {
-      Value query = b.add(
-          blockQuery, b.min(getOwnRow(half), b.sub(blockQueries, b.i32(1))));
+      Value own = b.min(getOwnRow(half), b.sub(blockQueries, b.i32(1)));
       Value bias, distance;
       if (source.bias)
         bias = loadBias(tile, source, getOwnRow(half), row);
       if (source.distanceBias)
-        distance =
-            b.loadScalar(source.distanceBias,
-                         b.toIndex(getDistance(tile, source, query, row)));
+        distance = b.loadScalar(getTerms(source.distanceBias, own),
+                                b.toIndex(getDistance(tile, source, own, row)));
       Value term = addTogether(bias, distance);
       return b.both(isRead, b.equal(removes(term), b.i1(false)));
     });

@@ -110,7 +110,7 @@ void GPUStreamKernel::takePart(Value part, Value headTile,
     Value used = b.max(b.div(b.sub(b.add(numTiles, share), one), share), one);
     Value keyHead = b.div(head, getKeyGroup(op));
     memref::StoreOp::create(b, used, parts.used,
-                            ValueRange{batch, keyHead, firstRow});
+                            ValueRange{batch, keyHead, queryNumber});
   });
   b.ifThen(b.either(isFirst, b.less(beginTile, numTiles)), body);
 }

@@ -185,8 +185,9 @@ static TilesAttr chooseWarpgroupTiles(StreamOp op, int64_t sharedBytes,
 /// register for each value column, and the scores of a tile of keys beside
 /// them. More warps share each tile of keys, which is copied once for all.
 /// Registers allow 64 keys for heads of 128 columns, and 32 for wider ones or
-/// f32, whose fragments are cut in two. Shared memory that does not suffice
-/// takes first queries, then keys.
+/// f32, whose fragments are cut in two. Blocks of one warp, whose rows are
+/// heads, have 32: twice as many of them hide more of what each waits for.
+/// Shared memory that does not suffice takes first queries, then keys.
 static TilesAttr chooseTiles(StreamOp op, int64_t sharedBytes) {
   auto query = cast<ShapedType>(op.getQuery().getType());
   auto output = cast<ShapedType>(op.getOutput().getType());
@@ -198,6 +199,8 @@ static TilesAttr chooseTiles(StreamOp op, int64_t sharedBytes) {
       if (!isNarrow && (keys > 32 || queries > 64))
         continue;
       TilesAttr tiles = makeTiles(op, queries, keys);
+      if (hasHeadRows(op) && tiles.getVectors() == 1 && keys > 32)
+        continue;
       op.setTilesAttr(tiles);
       if (GPUStreamLayout(op).bytes <= sharedBytes)
         return tiles;

@@ -47,3 +47,23 @@ func.func @large_blocks(%q: tensor<1x1x600x16xf16>) -> tensor<1x1x600x16xf16> {
       outs(%q : tensor<1x1x600x16xf16>) {block = 200 : i64, scale = 1.0 : f64} -> tensor<1x1x600x16xf16>
   return %out : tensor<1x1x600x16xf16>
 }
+
+// Rows are the heads that share a key head, of one query, wherever it stands. Blocks of one warp have short tiles.
+// CHECK-LABEL: func @one_query
+// CHECK: tiles = #attn.tiles<query = 16, key = 32, lanes = 16, vectors = 1, keys = 8, columns = 8>
+func.func @one_query(%q: tensor<3x8x1x16xf16>, %k: tensor<3x2x600x16xf16>, %first: index, %n: index) -> tensor<3x8x1x16xf16> {
+  %out = attn.stream query(%q : tensor<3x8x1x16xf16>)
+      source(%k, %k : tensor<3x2x600x16xf16>, tensor<3x2x600x16xf16>) ranges [affine_map<(b)[rows, n] -> (0, rows)>] mask <causal>
+      tile(%first of %n) outs(%q : tensor<3x8x1x16xf16>) {scale = 1.0 : f64} -> tensor<3x8x1x16xf16>
+  return %out : tensor<3x8x1x16xf16>
+}
+
+// 40 heads are three warps.
+// CHECK-LABEL: func @many_heads
+// CHECK: tiles = #attn.tiles<query = 48, key = 64, lanes = 16, vectors = 3, keys = 8, columns = 8>
+func.func @many_heads(%q: tensor<3x40x1x16xf16>, %k: tensor<3x1x600x16xf16>) -> tensor<3x40x1x16xf16> {
+  %out = attn.stream query(%q : tensor<3x40x1x16xf16>)
+      source(%k, %k : tensor<3x1x600x16xf16>, tensor<3x1x600x16xf16>) ranges [affine_map<(b)[rows, n] -> (0, rows)>]
+      outs(%q : tensor<3x40x1x16xf16>) {scale = 1.0 : f64} -> tensor<3x40x1x16xf16>
+  return %out : tensor<3x40x1x16xf16>
+}

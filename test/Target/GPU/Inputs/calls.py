@@ -17,7 +17,7 @@ import functools
 import math
 import re
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 parser = argparse.ArgumentParser()
@@ -185,7 +185,8 @@ def vq(N, codes, block, before=None):
 
 
 def vq_decode(batch, codes, block):
-    """A state in place. Each of its numbers is read once, or once by each block of threads for a query head."""
+    """A state in place. Blocks of threads for a key head go through tokens that codes name and then through codewords with means,
+    by the model of single queries. Other numbers by their bytes: keys, which all sequences share, are in the cache."""
     q, z, v, c = tensor(batch, H, 1, 128), tensor(batch, G, 1, type="i32"), tensor(batch, G, 1, 128), tensor(G, codes, 128)
     state = [tensor(batch, G, codes, 128, type="f32"), tensor(batch, G, codes, type="i32"), tensor(batch, G, 2 * block, type="i32"),
              tensor(batch, G, 2 * block, 128), "tensor<i64>"]
@@ -201,12 +202,23 @@ def vq_decode(batch, codes, block):
         + "".join(f"  bufferization.materialize_in_destination %n#{number} in restrict writable %m{number} : ({kind}, {buffer}) -> ()\n"
                   for number, buffer, kind in given)
         + f"  return %r : {q}\n}}\n"))
-    bytes = count_bytes(re.search(r"func\.func @f\(.*\)", lowered)[0])
     # The kernel of products, the only one with memory that is shared.
     (number,) = re.findall(r"blocks in \(%c(\d+)\S* .*dynamic_shared", lowered)
-    repeated = H // G if int(number) == batch * H else 1
-    from_cache = repeated * bytes / (ALL.rate * cycles.MULTIPROCESSORS * CYCLES_PER_MS)
-    return Estimate((0.0, 0.0, max(0.0, from_cache - bytes / COPIED_PER_MS)), bytes)
+    parts, rest = divmod(int(number), batch * G)
+    if rest or parts > (2 * block + codes) // 128:
+        raise SystemExit(f"vq_decode: {number} blocks of threads for {batch * G} key heads")
+    # Sums of parts, written and read.
+    left = 2 * 4 * batch * H * parts * (128 + 2)
+    bytes = count_bytes(re.search(r"func\.func @f\(.*\)", lowered)[0]) + left
+    loops = 0.0
+    for kind, rows in (("codes", 2 * block), ("means", codes)):
+        (loop,) = measure_narrow(programs, options.compiler, artefacts.single(kind)).values()
+        tiles = batch * G * math.ceil(rows / (loop.tile_bytes // 512))
+        # Keys, half of a tile, come from the cache, which gives no more than it has.
+        most = ALL.rate * cycles.MULTIPROCESSORS * cycles.CLOCK_GHZ * 1e-3
+        memory = replace(H200, terabytes=min(most, H200.terabytes * loop.loaded_bytes / (loop.loaded_bytes - loop.tile_bytes // 2)))
+        loops += tiles / (loop.blocks * cycles.MULTIPROCESSORS) * loop.simulate(memory) / CYCLES_PER_MS
+    return Estimate((max(0.0, loops - bytes / BYTES_PER_MS),) * 3, bytes)
 
 
 def compressed(N, ratio, split, vip, heads, width):

@@ -172,16 +172,8 @@ CAPPED = "gradients for {}, dense with a soft-cap, D = 128"
 CODEWORDS = "gradients for {}, vq, codewords of blocks of 512, D = 128"
 
 
-def single(is_coded):
-    """128 queries of 64 heads on 8, each of all keys."""
-    q, k, c, z = "tensor<128x64x1x128xbf16>", "tensor<128x8x?x128xbf16>", "tensor<1x8x512x128xbf16>", "tensor<128x8x?xi32>"
-    source = f"source(%c, %v : {c}, {k}) codes(%z : {z})" if is_coded else f"source(%k, %v : {k}, {k})"
-    return (f"func.func @f(%q: {q}, %k: {k}, %v: {k}, %c: {c}, %z: {z}) -> {q} {{\n  %o = tensor.empty() : {q}\n"
-            f"  %r = attn.stream query(%q : {q}) {source} ranges [affine_map<(b)[rows, n] -> (0, rows)>] outs(%o : {q})"
-            f" {{scale = 1.0 : f64}} -> {q}\n  return %r : {q}\n}}\n")
-
-
-SINGLE = {"keys and values": single(False), "keys that codes name": single(True)}
+SINGLE = {"keys and values": artefacts.single(), "keys that codes name": artefacts.single("codes"),
+          "codewords with means": artefacts.single("means")}
 
 programs = cycles.Programs.find()
 version = re.search(r"release ([\d.]+)", subprocess.run([programs.ptxas, "--version"], capture_output=True, text=True,

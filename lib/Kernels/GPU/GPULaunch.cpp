@@ -144,9 +144,10 @@ gpu::LaunchOp fovea::attn::launchForall(scf::ForallOp forall,
     counts.push_back(b.div(b.sub(b.add(length, step), b.index(1)), step));
     all = b.mul(all, counts.back());
   }
-  Value section = order.section ? order.section : b.index(1);
-  section = b.mul(b.ceilDiv(section, order.cluster), order.cluster);
-  section = b.min(section, heads);
+  Value section = b.index(order.cluster);
+  if (order.section)
+    section = b.min(
+        b.mul(b.ceilDiv(order.section, order.cluster), order.cluster), heads);
   gpu::LaunchOp launch = createLaunch(b, loc, b.mul(heads, blocks), numThreads,
                                       sharedBytes, order.cluster);
 

@@ -163,6 +163,11 @@ static BlockOrder getBlockOrder(StreamOp op, scf::ForallOp forall) {
   order.cluster = getCluster(op, forall, isKnown ? heads : std::nullopt);
   if (!isKnown)
     return {};
+  // One after the other: beside the numbers of sections, ptxas spills some of
+  // the registers of wide heads.
+  int64_t width = std::max(getWidth(op.getQuery()), getWidth(op.getOutput()));
+  if (width > 128 && op.getTiles()->getLanes() == kWarpgroupRows)
+    return order;
   OpBuilder host(forall);
   Value numHeads = arith::ConstantIndexOp::create(host, op.getLoc(), 1);
   if (heads)

@@ -11,7 +11,8 @@ whole groups; beside that of the shortest history, as the median of the ratios o
 neighbouring groups; what of it is the group's, which one call appends to a fork; what
 a token reads; and the time that NumPy's BLAS takes for dot products of as many bytes,
 which lie in caches as well. --picture draws the times over
-the history, beside those of dense attention to as many keys. Exit status 1: results
+the history, beside those of dense attention to as many keys. --pieces appends so many
+tokens at a time after the longest history, and does nothing else. Exit status 1: results
 differ from those of the whole call.
 """
 
@@ -40,7 +41,12 @@ def parse_arguments():
     parser.add_argument("--rank", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=30, help="groups of each history")
     parser.add_argument("--picture", type=pathlib.Path, help="an SVG file")
-    return parser.parse_args()
+    parser.add_argument("--pieces", nargs="+", type=int, metavar="TOKENS", help="tokens that are appended at a time")
+    arguments = parser.parse_args()
+    most = 8 * arguments.group
+    if any(not 1 <= count <= most for count in arguments.pieces or []):
+        parser.error(f"--pieces: found {arguments.pieces}, needed numbers of 1 to {most}, eight groups")
+    return arguments
 
 
 def make_weights(arguments, levels, rng):
@@ -102,6 +108,16 @@ def time_append(cache, tokens):
     return (time.thread_time() - begin) / tokens.shape[2]
 
 
+def time_pieces(cache, tokens, least):
+    """Seconds for each of at least `least` tokens that come in pieces like `tokens`."""
+    cache, count = cache.fork(), tokens.shape[2]
+    pieces = -(-least // count)
+    begin = time.thread_time()
+    for _ in range(pieces):
+        cache.append(tokens, tokens)
+    return (time.thread_time() - begin) / (pieces * count)
+
+
 def time_read(size, repeats):
     line = np.ones(int(size / 4), np.float32)
     begin = time.thread_time()
@@ -130,13 +146,19 @@ def main():
     arguments.histories.sort()
     fovea.set_num_threads(1)
     rng = np.random.default_rng(1)
-    most = arguments.histories[-1] + (arguments.rounds + 1) * arguments.group
+    most = arguments.histories[-1] + max(arguments.rounds + 1, 17 if arguments.pieces else 0) * arguments.group
     levels = 1
     while arguments.group << (levels + 1) < most:
         levels += 1
     weights = [make_weights(arguments, levels, rng) for _ in "kv"]
     tokens = rng.standard_normal((1, arguments.heads, 8 * arguments.group, arguments.width), np.float32)
     caches = make_caches(arguments, tokens, weights)
+    if arguments.pieces:
+        print("| tokens at a time | us a token |\n|---|---|")
+        for count in arguments.pieces:
+            found = [time_pieces(caches[-1], tokens[:, :, :count], 8 * arguments.group) for _ in range(arguments.rounds)]
+            print(f"| {count} | {1e6 * statistics.median(found):.1f} |")
+        return 0
     group = tokens[:, :, : arguments.group]
     sizes = [count_bytes(arguments, history) for history in arguments.histories]
     times, appends, reads = ([[] for _ in caches] for _ in range(3))

@@ -58,21 +58,10 @@ void checkDevice(Checker &check, const CachePlace &cache);
 /// Fails unless an array lies where kernels read it with that memory.
 void checkPlace(Checker &check, const CachePlace &cache, const Argument &array);
 /// The queries [B,H,N,D] of a cache whose keys are [`batch`,G,M,D].
-inline Argument checkQueries(Checker &check, const TensorRef &q,
-                             llvm::StringRef layout, const CachePlace &cache,
-                             ElementType type, int64_t batch, int64_t heads,
-                             int64_t width) {
-  Argument query = check.tensor("q", q, 4, layout);
-  check.elementType(query, {type});
-  check.match("q", "batch", query.shape[0], batch);
-  check.check(query.shape[1] % heads == 0,
-              "q: found " + llvm::Twine(query.shape[1]) +
-                  " heads, needed a multiple of the " + llvm::Twine(heads) +
-                  " of keys");
-  check.match("q", "head width", query.shape[3], width);
-  checkPlace(check, cache, query);
-  return query;
-}
+Argument checkQueries(Checker &check, const TensorRef &q,
+                      llvm::StringRef layout, const CachePlace &cache,
+                      ElementType type, int64_t batch, int64_t heads,
+                      int64_t width);
 /// The target of a call whose options ask for `given`.
 Target findTarget(Checker &check, const CachePlace &cache, Target given);
 /// Waits for what streams of other calls do with memory of a GPU.

@@ -144,6 +144,22 @@ void functions::checkPlace(Checker &check, const CachePlace &cache,
           ", where the cache is");
 }
 
+Argument functions::checkQueries(Checker &check, const TensorRef &q,
+                                 StringRef layout, const CachePlace &cache,
+                                 ElementType type, int64_t batch, int64_t heads,
+                                 int64_t width) {
+  Argument query = check.tensor("q", q, 4, layout);
+  check.elementType(query, {type});
+  check.match("q", "batch", query.shape[0], batch);
+  check.check(query.shape[1] % heads == 0,
+              "q: found " + Twine(query.shape[1]) +
+                  " heads, needed a multiple of the " + Twine(heads) +
+                  " of keys");
+  check.match("q", "head width", query.shape[3], width);
+  checkPlace(check, cache, query);
+  return query;
+}
+
 Target functions::findTarget(Checker &check, const CachePlace &cache,
                              Target given) {
   if (cache.target == Target::CPU)

@@ -74,7 +74,7 @@ class Tree:
 
     def slice(self, level: int) -> slice:
         """Where a level lies among the nodes."""
-        if not 0 <= check.integer("level", level, 0) <= self.levels:
+        if check.integer("level", level, 0) > self.levels:
             raise ValueError(f"level: found {level}, needed 0 to {self.levels}")
         above = self.ratio ** (self.levels - level)
         first = self.roots * (above - 1) // (self.ratio - 1)

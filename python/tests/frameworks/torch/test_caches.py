@@ -63,6 +63,27 @@ def test_sequences_of_their_own_lengths(tmp_path):
     assert cache.lengths.tolist() == [4, 2]
 
 
+def test_unaligned_weights():
+    """A copy of them lives as long as the cache."""
+
+    def unaligned(x):
+        raw = torch.empty(x.nbytes + 1, dtype=torch.uint8)
+        raw[1:] = x.reshape(-1).view(torch.uint8)
+        return torch.frombuffer(raw.numpy(), dtype=x.dtype, offset=1).reshape(x.shape)
+
+    given, found = multipole(9, torch.float32), []
+    q, k, v = (given.pop(name) for name in "qkv")
+    for change in (torch.clone, unaligned):
+        changed = {name: [change(x) if name.endswith("weights") else x for x in family] for name, family in given.items()}
+        cache = fovea.torch.MultipoleCache(**changed, group=2, heads=2, batch=2)
+        # Memory that would be taken again.
+        others = [torch.full_like(x, torch.nan) for family in changed.values() for x in family]
+        cache.append(k, v)
+        found.append(cache.attend(q[:, :, -1:]))
+        del others
+    assert torch.equal(*found)
+
+
 @pytest.mark.parametrize("type", TYPES)
 def test_fast_multipole(type):
     given = multipole(9, type)

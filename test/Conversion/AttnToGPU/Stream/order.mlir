@@ -138,3 +138,24 @@ func.func @own(%q: memref<1x8x1024x128xbf16>, %k: memref<1x8x1024x128xbf16>, %o:
   }
   return
 }
+
+// So do wide ones, whose registers do not suffice for numbers of sections.
+// CHECK-LABEL: func.func @wide
+// CHECK: gpu.launch blocks(%[[BLOCK:[a-z0-9_]+]],
+// CHECK-NEXT: %[[OF_HEAD:.+]] = arith.remui %[[BLOCK]], %c128
+// CHECK-NEXT: arith.divui %[[BLOCK]], %c128
+// CHECK-NEXT: arith.subi %c127, %[[OF_HEAD]]
+func.func @wide(%q: memref<1x64x16384x256xbf16>, %k: memref<1x8x16384x256xbf16>, %o: memref<1x64x16384x256xbf16>) {
+  %n = arith.constant 16384 : index
+  scf.forall (%h, %first) = (0, 0) to (64, 16384) step (1, 128) {
+    %g = affine.apply affine_map<(h) -> (h floordiv 8)>(%h)
+    %tile = memref.subview %q[0, %h, %first, 0] [1, 1, 128, 256] [1, 1, 1, 1] : memref<1x64x16384x256xbf16> to memref<1x1x128x256xbf16, strided<[268435456, 4194304, 256, 1], offset: ?>>
+    %keys = memref.subview %k[0, %g, 0, 0] [1, 1, 16384, 256] [1, 1, 1, 1] : memref<1x8x16384x256xbf16> to memref<1x1x16384x256xbf16, strided<[33554432, 4194304, 256, 1], offset: ?>>
+    %out = memref.subview %o[0, %h, %first, 0] [1, 1, 128, 256] [1, 1, 1, 1] : memref<1x64x16384x256xbf16> to memref<1x1x128x256xbf16, strided<[268435456, 4194304, 256, 1], offset: ?>>
+    attn.stream query(%tile : memref<1x1x128x256xbf16, strided<[268435456, 4194304, 256, 1], offset: ?>>)
+        source(%keys, %keys : memref<1x1x16384x256xbf16, strided<[33554432, 4194304, 256, 1], offset: ?>>, memref<1x1x16384x256xbf16, strided<[33554432, 4194304, 256, 1], offset: ?>>) ranges [affine_map<(b)[rows, n] -> (0, rows)>] mask <causal>
+        tile(%first of %n) outs(%out : memref<1x1x128x256xbf16, strided<[268435456, 4194304, 256, 1], offset: ?>>)
+        {scale = 0.125 : f64, tiles = #attn.tiles<query = 128, key = 80, lanes = 64, vectors = 2, keys = 8, columns = 8>}
+  }
+  return
+}

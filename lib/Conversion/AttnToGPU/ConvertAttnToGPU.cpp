@@ -35,6 +35,7 @@ void fovea::attn::registerLowerToGPUExternalModels(DialectRegistry &registry) {
   registry.addExtension(+[](MLIRContext *context, AttnDialect *) {
     attachConvToGPU(*context);
     attachLowRankToGPU(*context);
+    attachCodebookToGPU(*context);
     attachQuantizeToGPU(*context);
     attachStreamToGPU(*context);
     attachStreamBackwardToGPU(*context);

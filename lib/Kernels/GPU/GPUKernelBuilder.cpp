@@ -111,6 +111,11 @@ Value GPUKernelBuilder::ballot(Value condition) {
                                   NVVM::VoteSyncKind::ballot);
 }
 
+Value GPUKernelBuilder::matchAny(Value number) {
+  return NVVM::MatchSyncOp::create(*this, getI32Type(), i32(-1), number,
+                                   NVVM::MatchSyncKind::any);
+}
+
 Value GPUKernelBuilder::anyThread(Value condition) {
   return emitBarrier(condition);
 }

@@ -121,6 +121,30 @@ Value WarpTeamBuilder::listNumbers(
       k.loop(k.index(0), extent, kWarpSize, {k.i32(0)}, listVoted)[0]);
 }
 
+Value WarpTeamBuilder::addUp(Value extent, function_ref<Value(Value)> load,
+                             function_ref<void(Value, Value, Value)> body) {
+  Value none = arith::ConstantOp::create(*this, getI32IntegerAttr(0));
+  auto addPiece = [&](Value first, ValueRange sum) -> Values {
+    GPUKernelBuilder k(getLoc(), *this, kWarpSize);
+    Value ownLane = k.toI32(lane), number = add(first, lane);
+    Value exists = less(number, extent);
+    Value own = select(
+        exists, getI32Type(), [&] { return load(number); },
+        [&] { return none; });
+    Value upTo = own;
+    for (int64_t distance = 1; distance < kWarpSize; distance *= 2) {
+      Value isFirst = k.less(ownLane, k.i32(distance));
+      Value other = k.shuffleFrom(upTo, k.sub(ownLane, k.i32(distance)));
+      upTo = k.select(isFirst, upTo, k.add(upTo, other));
+    }
+    upTo = k.add(sum[0], upTo);
+    Value before = k.sub(upTo, own);
+    ifThen(exists, [&] { body(number, before, upTo); });
+    return {k.shuffleFrom(upTo, k.i32(kWarpSize - 1))};
+  };
+  return loop(index(0), extent, kWarpSize, {none}, addPiece)[0];
+}
+
 /// Runs `body` for the numbers of the bits that are set, in order.
 static void forBits(KernelBuilder &b, Value bits,
                     function_ref<void(Value)> body) {

@@ -42,6 +42,7 @@ void attachTreeSplitToTeams(mlir::MLIRContext &context);
 /// Attach those of some operations, in AttnToGPU.
 void attachConvToGPU(mlir::MLIRContext &context);
 void attachLowRankToGPU(mlir::MLIRContext &context);
+void attachCodebookToGPU(mlir::MLIRContext &context);
 void attachQuantizeToGPU(mlir::MLIRContext &context);
 void attachStreamToGPU(mlir::MLIRContext &context);
 void attachStreamBackwardToGPU(mlir::MLIRContext &context);

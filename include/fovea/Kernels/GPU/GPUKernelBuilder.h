@@ -75,6 +75,8 @@ public:
   void warpBarrier();
   /// A bit for each lane of the warp, set where `condition` holds.
   Value ballot(Value condition);
+  /// A bit for each lane of the warp that has the same number of 32 bits.
+  Value matchAny(Value number);
   /// Whether `condition` holds for any thread that waits at this barrier.
   Value anyThread(Value condition);
 

@@ -26,6 +26,8 @@ public:
 
   void forTeams(llvm::ArrayRef<Value> grid,
                 llvm::function_ref<void(ValueRange)> body) override;
+  /// The number of the thread in its team.
+  Value getLane() const { return lane; }
   bool hasManyTeams() const override { return true; }
   int64_t getMinTeams() const override;
   using TeamBuilder::forColumns;
@@ -42,6 +44,12 @@ public:
       Value extent,
       llvm::function_ref<Value(KernelBuilder &, Value number)> condition,
       Value list, ValueRange at) override;
+  /// Runs `body` for the numbers below `extent`, each by one lane, with the
+  /// sums of what `load` gives, integers of 32 bits, for those before and up to
+  /// it. Returns the sum of all.
+  Value
+  addUp(Value extent, llvm::function_ref<Value(Value number)> load,
+        llvm::function_ref<void(Value number, Value before, Value upTo)> body);
   /// Every lane looks at the key of one row; then they vote.
   void forRowsOfKey(Value begin, Value end, KeyOfRow getKey, Value own,
                     int64_t numOwn, KeyedRowBody body) override;

@@ -1,4 +1,4 @@
-//===- CodebookToTeams.cpp - Loops of codebook summaries and updates ------===//
+//===- CodebookToTeams.cpp - Loops of codebook summaries ------------------===//
 //
 // Part of the Fovea Project, under the Apache License v2.0 with LLVM
 // Exceptions. See the LICENSE file for license information.
@@ -9,12 +9,13 @@
 // A token touches one row of means or sums, which its code names, so rows are
 // updated in memory, token after token. Where there are many teams each has one
 // code, or a few, and looks for their tokens. So no two teams touch the same
-// number, and results do not depend on their order.
+// number, and results do not depend on their order. A GPU sorts many tokens
+// instead, in AttnToGPU/Quantize/CodebookToGPU.cpp.
 //
 //===----------------------------------------------------------------------===//
 
 #include "QuantizeTeams.h"
-#include "fovea/Kernels/Random.h"
+#include "fovea/Conversion/AttnToTeams/Quantize/CodebookTeams.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -25,15 +26,11 @@ using namespace mlir;
 using namespace fovea::attn;
 using Values = KernelBuilder::Values;
 
-/// Vectors of columns that one team of an update sums, if they are few.
-static constexpr int64_t kVectorsPerSlice = 4;
 /// Codes that a warp has at most, where there are more than keep a GPU busy:
 /// each takes a block of threads, if only to find that no token has its code.
 static constexpr int64_t kMaxCodesOfTeam = 32;
 /// Warps that are as good as more, for each that must be there.
 static constexpr int64_t kTeamsForOne = 4;
-/// Codewords that one team of an update divides, if they are few.
-static constexpr int64_t kCodesPerTeam = 64;
 
 namespace {
 /// Means or sums `[.., S, E]` and counts `[.., S]`, and which of them.
@@ -74,7 +71,7 @@ public:
         width(cast<MemRefType>(values.getType()).getDimSize(3)) {}
 
   void accumulate(CodebookAccumulateOp op);
-  void update(CodebookUpdateOp op);
+  void summarizeBlocks(CodebookScanOp op, Value mean, Value count);
   void scanSerially(CodebookScanOp op);
   void scanByTree(CodebookScanOp op);
   void scanByProduct(CodebookScanOp op);
@@ -108,22 +105,7 @@ private:
   /// Takes the tokens that `earlier` stands for into `later`.
   void merge(const State &earlier, const State &later);
 
-  /// Runs `body` for the keys of a set of codewords, [batch, head, token], and
-  /// their codes.
-  void forKeys(Value set, bool isShared,
-               llvm::function_ref<void(ValueRange key, Value code)> body);
-  /// The first head of the keys of a set, and the one behind.
-  std::pair<Value, Value> getHeads(Value set, bool isShared);
-  void sumByCode(Value sums, Value counts);
-  void divideSums(CodebookUpdateOp op, Value sums, Value counts);
-  /// Runs `body` for the present key of a set with that number, in order.
-  void forKeyOfNumber(Value set, bool isShared, Value number,
-                      llvm::function_ref<void(ValueRange key)> body);
-  void replaceIfDead(CodebookUpdateOp op, Value count, Value counts,
-                     ValueRange code);
-
   Tokens getBlock(CodebookScanOp op, ValueRange head, Value block);
-  void summarizeBlocks(CodebookScanOp op, Value mean, Value count);
   Value getNumLevels(Value numEntries);
   void mergePairs(CodebookScanOp op, Value distance, Value first);
   void emitTotal(const State &entry, Value means, Value counts, Value code);
@@ -405,161 +387,6 @@ void CodebookKernel::scanByProduct(CodebookScanOp op) {
 }
 
 //===----------------------------------------------------------------------===//
-// Update
-//===----------------------------------------------------------------------===//
-
-std::pair<Value, Value> CodebookKernel::getHeads(Value set, bool isShared) {
-  if (isShared)
-    return {b.index(0), b.extent(values, 1)};
-  return {set, b.add(set, 1)};
-}
-
-void CodebookKernel::forKeys(Value set, bool isShared,
-                             function_ref<void(ValueRange, Value)> body) {
-  Value zero = b.index(0);
-  std::pair<Value, Value> heads = getHeads(set, isShared);
-  b.loop(zero, b.extent(values, 0), 1, [&](Value batch) {
-    b.loop(heads.first, heads.second, 1, [&](Value head) {
-      forTokens(
-          {batch, head, zero, b.extent(values, 2)},
-          [&](Value token, Value code) { body({batch, head, token}, code); });
-    });
-  });
-}
-
-/// Sums and counts of the keys of each code.
-void CodebookKernel::sumByCode(Value sums, Value counts) {
-  bool isShared = cast<MemRefType>(sums.getType()).getDimSize(0) == 1;
-  // The last slice takes what is left. A team with one code has one slice.
-  int64_t sliceWidth =
-      b.hasManyTeams() ? width : kVectorsPerSlice * b.getLanes();
-  int64_t numSlices = std::max<int64_t>(1, width / sliceWidth);
-  Value zero = b.index(0);
-  Value grid[] = {b.extent(sums, 0), b.index(numSlices)};
-  forTeams(grid, b.extent(sums, 1), [&](ValueRange at) {
-    Value slice = numSlices == 1 ? zero : at[1];
-    firstColumn = b.mul(slice, sliceWidth);
-    if (numSlices > 1)
-      endColumn = b.select(b.equal(slice, b.index(numSlices - 1)), endColumn,
-                           b.add(firstColumn, sliceWidth));
-    Value countsToo = b.equal(slice, zero);
-    State state = {sums, counts, {at[0]}};
-    forEachCode([&](Value code) {
-      store(state, code, [](KernelBuilder &k, Value) { return k.splat(0.0); });
-      b.ifThen(countsToo, [&] { storeCount(zero, state, code); });
-    });
-    forKeys(at[0], isShared, [&](ValueRange key, Value code) {
-      store(state, code, [&](KernelBuilder &k, Value column) {
-        Value place[] = {key[0], key[1], key[2], column};
-        return k.fadd(state.load(k, code, column), k.loadVector(values, place));
-      });
-      b.ifThen(countsToo, [&] {
-        Value count = b.loadIndex(counts, state.code(code));
-        storeCount(b.add(count, 1), state, code);
-      });
-    });
-  });
-}
-
-/// Moves the running sums and counts towards those found, and divides.
-void CodebookKernel::divideSums(CodebookUpdateOp op, Value sums, Value counts) {
-  double rate = op.getRate().convertToDouble();
-  double minCount = op.getMinCount().convertToDouble();
-  auto smooth = [&](KernelBuilder &k, Value old, Value found) {
-    return k.fadd(k.fmul(old, k.splat(rate)),
-                  k.fmul(found, k.splat(1.0 - rate)));
-  };
-  Value sets = b.extent(sums, 0), numCodes = b.extent(sums, 1);
-  b.forRows({sets}, numCodes, kCodesPerTeam, [&](ValueRange code) {
-    KernelBuilder scalars(b.getLoc(), b, b.getStateType(), /*lanes=*/0);
-    Value count = smooth(scalars, b.loadScalar(op.getCounts(), code),
-                         b.toNumber(b.loadIndex(counts, code)));
-    b.barrier();
-    b.single([&] { b.storeScalar(count, op.getCounts(), code); });
-    b.forColumns(width, [&](KernelBuilder &k, Value column) {
-      Value place[] = {code[0], code[1], column};
-      Value sum = smooth(k, k.loadVector(op.getSums(), place),
-                         k.loadVector(sums, place));
-      k.storeVector(sum, op.getSums(), place);
-      Value divisor = k.broadcast(count);
-      if (minCount > 0)
-        divisor = k.fmax(divisor, k.splat(minCount));
-      Value isEmpty = arith::CmpFOp::create(k, arith::CmpFPredicate::OEQ,
-                                            divisor, k.splat(0.0));
-      Value mean = arith::DivFOp::create(k, sum, divisor);
-      k.storeVector(k.select(isEmpty, k.splat(0.0), mean), op.getCodebook(),
-                    place);
-    });
-    if (op.getSeed())
-      replaceIfDead(op, count, counts, code);
-  });
-}
-
-void CodebookKernel::forKeyOfNumber(Value set, bool isShared, Value number,
-                                    function_ref<void(ValueRange)> body) {
-  Value zero = b.index(0);
-  std::pair<Value, Value> heads = getHeads(set, isShared);
-  Values key(3);
-  auto countKey = [&](Value token, ValueRange before) -> Values {
-    key[2] = token;
-    Value isPresent = b.less(b.index(-1), b.loadIndex(codes, key));
-    b.ifThen(b.both(isPresent, b.equal(before[0], number)), [&] { body(key); });
-    return {b.select(isPresent, b.add(before[0], b.index(1)), before[0])};
-  };
-  auto countHead = [&](Value head, ValueRange before) {
-    key[1] = head;
-    return b.loop(zero, b.extent(values, 2), 1, before, countKey);
-  };
-  auto countBatch = [&](Value batch, ValueRange before) {
-    key[0] = batch;
-    return b.loop(heads.first, heads.second, 1, before, countHead);
-  };
-  b.loop(zero, b.extent(values, 0), 1, {zero}, countBatch);
-}
-
-/// A codeword [set, code] whose `count` is below the least becomes a present
-/// key, of as many as are in `counts`.
-void CodebookKernel::replaceIfDead(CodebookUpdateOp op, Value count,
-                                   Value counts, ValueRange code) {
-  double limit = op.getReplaceBelow().convertToDouble();
-  Value zero = b.index(0), numCodes = b.extent(counts, 1);
-  Value isRare = arith::CmpFOp::create(b, arith::CmpFPredicate::OLT, count,
-                                       b.scalar(limit));
-  auto become = [&](ValueRange key) {
-    b.single([&] { b.storeScalar(b.scalar(limit), op.getCounts(), code); });
-    b.forColumns(width, [&](KernelBuilder &k, Value column) {
-      Value element = k.loadVector(values, {key[0], key[1], key[2], column});
-      Value place[] = {code[0], code[1], column};
-      k.storeVector(element, op.getCodebook(), place);
-      k.storeVector(k.fmul(element, k.splat(limit)), op.getSums(), place);
-    });
-  };
-  auto replace = [&] {
-    auto add = [&](Value other, ValueRange sum) -> Values {
-      return {b.add(sum[0], b.loadIndex(counts, {code[0], other}))};
-    };
-    Value numKeys = b.loop(zero, numCodes, 1, {zero}, add)[0];
-    b.ifThen(b.less(zero, numKeys), [&] {
-      Value number = b.add(b.mul(code[0], numCodes), code[1]);
-      Value chosen = emitRandomBelow(b, op.getSeed(), number, numKeys);
-      bool isShared =
-          cast<MemRefType>(op.getSums().getType()).getDimSize(0) == 1;
-      forKeyOfNumber(code[0], isShared, chosen, become);
-    });
-  };
-  b.ifThen(isRare, replace);
-}
-
-void CodebookKernel::update(CodebookUpdateOp op) {
-  Value sums = b.allocateLike(op.getCodebook(), b.getStateType());
-  Value counts = b.allocateLike(op.getCounts(), b.getI32Type());
-  sumByCode(sums, counts);
-  divideSums(op, sums, counts);
-  memref::DeallocOp::create(b, sums);
-  memref::DeallocOp::create(b, counts);
-}
-
-//===----------------------------------------------------------------------===//
 // Operations
 //===----------------------------------------------------------------------===//
 
@@ -569,26 +396,18 @@ LogicalResult fovea::attn::lowerToTeams(CodebookAccumulateOp op,
   return success();
 }
 
-LogicalResult fovea::attn::lowerToTeams(CodebookUpdateOp op,
-                                        TeamBuilder &builder) {
-  CodebookKernel(builder, op.getCodes(), op.getKey()).update(op);
-  return success();
+void fovea::attn::emitBlockSummaries(CodebookScanOp op, TeamBuilder &builder) {
+  CodebookKernel(builder, op.getCodes(), op.getValues())
+      .summarizeBlocks(op, op.getMean(), op.getCount());
 }
 
-/// Without teams to fill, the running state does the least work; the choice
-/// must not depend on how many there are. A product does the most.
-static Reduction chooseReduction(CodebookScanOp op, bool hasManyTeams) {
-  Reduction reduction = op.getReduction();
-  if (hasManyTeams)
-    return reduction == Reduction::Serial ? reduction : Reduction::Associative;
-  return reduction == Reduction::Auto ? Reduction::Serial : reduction;
-}
-
+/// On a CPU a running state does the least work, and a product the most; the
+/// choice must not depend on the number of threads.
 LogicalResult fovea::attn::lowerToTeams(CodebookScanOp op,
                                         TeamBuilder &builder) {
   CodebookKernel kernel(builder, op.getCodes(), op.getValues());
-  Reduction reduction = chooseReduction(op, builder.hasManyTeams());
-  if (reduction == Reduction::Serial)
+  Reduction reduction = op.getReduction();
+  if (reduction == Reduction::Auto || reduction == Reduction::Serial)
     kernel.scanSerially(op);
   else if (reduction == Reduction::Matmul)
     kernel.scanByProduct(op);

@@ -16,10 +16,11 @@ namespace fovea::attn {
 
 // Each emits its code before the operation, on memrefs.
 
-llvm::LogicalResult lowerToTeams(CodebookAccumulateOp op, TeamBuilder &builder);
+llvm::LogicalResult lowerToTeams(LogCountOp op, TeamBuilder &builder);
+
+// On a CPU.
 llvm::LogicalResult lowerToTeams(CodebookScanOp op, TeamBuilder &builder);
 llvm::LogicalResult lowerToTeams(CodebookUpdateOp op, TeamBuilder &builder);
-llvm::LogicalResult lowerToTeams(LogCountOp op, TeamBuilder &builder);
 
 } // namespace fovea::attn
 

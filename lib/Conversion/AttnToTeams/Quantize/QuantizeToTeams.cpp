@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "QuantizeTeams.h"
+#include "fovea/Conversion/AttnToTeams/Quantize/CodebookTeams.h"
 #include "fovea/Conversion/Interfaces/Lowerings.h"
 #include "fovea/Conversion/Interfaces/TeamLowering.h"
 #include "fovea/Kernels/SoftmaxAlgebra.h"
@@ -66,6 +67,8 @@ LogicalResult fovea::attn::lowerToTeams(LogCountOp op, TeamBuilder &b) {
 }
 
 void fovea::attn::attachQuantizeToTeams(MLIRContext &context) {
-  attachTeamLowerings<CodebookAccumulateOp, CodebookScanOp, CodebookUpdateOp,
-                      LogCountOp>(context);
+  attachTeamLowerings<LogCountOp>(context);
+  attachLowerings<VectorModel, lowerByThreads<CodebookAccumulateOp>,
+                  lowerByThreads<CodebookScanOp>,
+                  lowerByThreads<CodebookUpdateOp>>(context);
 }

@@ -32,33 +32,80 @@ func.func @accumulate(%z: memref<1x2x300xi32>, %v: memref<1x2x300x64xbf16>, %m: 
   return
 }
 
-// Blocks on their own, then a tree of merges: five entries take three levels.
-// CHECK-LABEL: func.func @scan
-// CHECK: gpu.launch
-// CHECK: nvvm.vote.sync ballot
-// CHECK: scf.for {{.*}} = %c0 to %c3 step %c1
-// CHECK: gpu.launch
-// CHECK: scf.for {{.*}} = %c0 to %c3 step %c1
-// CHECK: gpu.launch
-// CHECK-NOT: gpu.launch
-// CHECK: return
-func.func @scan(%z: memref<1x2x64xi32>, %v: memref<1x2x64x8xf32>, %m: memref<1x2x4x8xf32>, %n: memref<1x2x4xi32>, %ms: memref<1x2x5x4x8xf32>, %ns: memref<1x2x5x4xi32>) {
-  attn.codebook_scan ins(%z, %v, %m, %n : memref<1x2x64xi32>, memref<1x2x64x8xf32>, memref<1x2x4x8xf32>, memref<1x2x4xi32>)
-      outs(%ms, %ns : memref<1x2x5x4x8xf32>, memref<1x2x5x4xi32>) {block = 16 : i64, reduction = #attn.reduction<associative>}
+// So many tokens that they are sorted: five chunks of each of 2 heads are
+// counted, then added up by a warp for each code and for each head, and gone
+// through again. What lanes have stored for tokens before is there before it is
+// read, and what they store is not before others have read. Then a team for each
+// code and 64 of 96 columns goes through 16 rows at once; counts are last.
+// CHECK-LABEL: func.func @sorted
+// CHECK: gpu.launch blocks({{.*}}) in (%{{[a-z0-9]+}} = %c10, {{.*}}) threads({{.*}}) in (%{{[a-z0-9]+}} = %c32,
+// CHECK: nvvm.match.sync any %{{.*}}, %{{.*}} : i32 -> i32
+// CHECK: nvvm.bar.warp.sync
+// CHECK: memref.load {{.*}} : memref<16xi32, #gpu.address_space<workgroup>>
+// CHECK: nvvm.bar.warp.sync
+// CHECK: memref.store {{.*}} : memref<16xi32, #gpu.address_space<workgroup>>
+// CHECK: gpu.launch blocks({{.*}}) in (%{{[a-z0-9]+}} = %c32,
+// CHECK-COUNT-6: nvvm.shfl.sync idx
+// CHECK: gpu.launch blocks({{.*}}) in (%{{[a-z0-9]+}} = %c2,
+// CHECK-COUNT-6: nvvm.shfl.sync idx
+// CHECK: gpu.launch blocks({{.*}}) in (%{{[a-z0-9]+}} = %c10,
+// CHECK: nvvm.match.sync any
+// CHECK: memref.store {{.*}} : memref<1x2x5000xi32>
+// CHECK: gpu.launch blocks({{.*}}) in (%{{[a-z0-9]+}} = %c64,
+// CHECK: scf.for {{.*}} step %c16
+// CHECK: memref.load {{.*}} : memref<1x2x5000xi32>
+// CHECK-COUNT-32: memref.load {{.*}} : memref<1x2x5000x96xbf16>
+// CHECK-COUNT-32: math.fma
+// CHECK: memref.store {{.*}} : memref<1x2x16x96xf32>
+// CHECK: scf.parallel
+// CHECK: memref.store {{.*}} : memref<1x2x16xi32>
+func.func @sorted(%z: memref<1x2x5000xi32>, %v: memref<1x2x5000x96xbf16>, %m: memref<1x2x16x96xf32>, %n: memref<1x2x16xi32>) {
+  attn.codebook_accumulate ins(%z, %v : memref<1x2x5000xi32>, memref<1x2x5000x96xbf16>) outs(%m, %n : memref<1x2x16x96xf32>, memref<1x2x16xi32>)
   return
 }
 
-// The levels of a tree over entries that only run time knows.
-// CHECK-LABEL: func.func @entries(
+// A slice may have a length that only the device knows: tokens are looked for.
+// CHECK-LABEL: func.func @slice
+// CHECK-NOT: nvvm.match
+// CHECK: nvvm.vote.sync ballot
+// CHECK-NOT: nvvm.match
+// CHECK: return
+func.func @slice(%z: memref<1x2x5000xi32>, %v: memref<1x2x5000x96xbf16>, %m: memref<1x2x16x96xf32>, %n: memref<1x2x16xi32>, %size: index) {
+  %zs = memref.subview %z[0, 0, 0] [1, 2, %size] [1, 1, 1] : memref<1x2x5000xi32> to memref<1x2x?xi32, strided<[10000, 5000, 1]>>
+  %vs = memref.subview %v[0, 0, 0, 0] [1, 2, %size, 96] [1, 1, 1, 1] : memref<1x2x5000x96xbf16> to memref<1x2x?x96xbf16, strided<[960000, 480000, 96, 1]>>
+  attn.codebook_accumulate ins(%zs, %vs : memref<1x2x?xi32, strided<[10000, 5000, 1]>>, memref<1x2x?x96xbf16, strided<[960000, 480000, 96, 1]>>) outs(%m, %n : memref<1x2x16x96xf32>, memref<1x2x16xi32>)
+  return
+}
+
+// Keys of any number are sorted. Sums are in registers over the heads of a set.
+// CHECK-LABEL: func.func @update
+// CHECK: nvvm.match.sync any
+// CHECK: nvvm.match.sync any
 // CHECK: gpu.launch
-// CHECK: %[[ZEROS:.*]] = math.ctlz
-// CHECK: %[[INDEX:.*]] = arith.index_cast %[[ZEROS]]
-// CHECK: %[[LEVELS:.*]] = arith.subi %c64, %[[INDEX]] : index
-// CHECK: scf.for {{.*}} = %c0 to %[[LEVELS]] step %c1
+// CHECK: scf.for {{.*}} iter_args
+// CHECK: scf.for {{.*}} iter_args
+// CHECK: scf.for {{.*}} step %c16 iter_args
+// CHECK-COUNT-16: arith.addf
+func.func @update(%k: memref<2x3x?x32xf32>, %z: memref<2x3x?xi32>, %c: memref<1x5x32xf32>, %s: memref<1x5x32xf32>, %n: memref<1x5xf32>) {
+  attn.codebook_update ins(%k, %z : memref<2x3x?x32xf32>, memref<2x3x?xi32>) outs(%c, %s, %n : memref<1x5x32xf32>, memref<1x5x32xf32>, memref<1x5xf32>)
+  return
+}
+
+// Blocks on their own; then a team for each code merges the entries, eight at
+// once, and one adds up their counts.
+// CHECK-LABEL: func.func @scan
 // CHECK: gpu.launch
-// CHECK: scf.for {{.*}} = %c0 to %[[LEVELS]] step %c1
-// CHECK: gpu.launch
-func.func @entries(%z: memref<1x2x64xi32>, %v: memref<1x2x64x8xf32>, %m: memref<1x2x4x8xf32>, %n: memref<1x2x4xi32>, %ms: memref<1x2x?x4x8xf32>, %ns: memref<1x2x?x4xi32>) {
+// CHECK: nvvm.vote.sync ballot
+// CHECK: gpu.launch blocks({{.*}}) in (%{{[a-z0-9]+}} = %c8,
+// CHECK: scf.for {{.*}} = %c1 to %{{.*}} step %c8
+// CHECK-COUNT-8: math.fma
+// CHECK: memref.store {{.*}} : memref<1x2x?x4x8xf32>
+// CHECK: gpu.launch blocks({{.*}}) in (%{{[a-z0-9]+}} = %c8,
+// CHECK-COUNT-5: nvvm.shfl.sync idx
+// CHECK: memref.store {{.*}} : memref<1x2x?x4xi32>
+// CHECK-NOT: gpu.launch
+// CHECK: return
+func.func @scan(%z: memref<1x2x64xi32>, %v: memref<1x2x64x8xf32>, %m: memref<1x2x4x8xf32>, %n: memref<1x2x4xi32>, %ms: memref<1x2x?x4x8xf32>, %ns: memref<1x2x?x4xi32>) {
   attn.codebook_scan ins(%z, %v, %m, %n : memref<1x2x64xi32>, memref<1x2x64x8xf32>, memref<1x2x4x8xf32>, memref<1x2x4xi32>)
       outs(%ms, %ns : memref<1x2x?x4x8xf32>, memref<1x2x?x4xi32>) {block = 16 : i64, reduction = #attn.reduction<associative>}
   return

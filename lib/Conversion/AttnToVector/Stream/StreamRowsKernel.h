@@ -255,6 +255,7 @@ private:
     return splitVectors || (!hasFewRegisters && !rows.numbers);
   }
   bool spreadsLines(const Rows &keys, int64_t turns);
+  int64_t unrollSingleRow(int64_t turns) const;
   // With four rows in each vector (StreamRowsLanes.cpp).
   /// Whether the rows are eight, or several groups of them.
   Value areEights() { return b.less(b.index(kColumnRows / 2), paddedRows); }

@@ -242,6 +242,19 @@ bool StreamRowsKernel::spreadsLines(const Rows &keys, int64_t turns) {
          lines >= turns;
 }
 
+/// How many of the turns over the columns are written out for a single row. A
+/// turn is one product: with 16 registers, whose vectors are short, counting
+/// takes as many instructions, and fewer lines are on their way. A loop is
+/// left: without one, LLVM would read all keys of a vector of sums column by
+/// column, which the CPU's own prefetcher follows less well.
+int64_t StreamRowsKernel::unrollSingleRow(int64_t turns) const {
+  constexpr int64_t kMostWritten = 8;
+  int64_t unroll = 1;
+  while (hasFewRegisters && unroll < kMostWritten && turns % (4 * unroll) == 0)
+    unroll *= 2;
+  return unroll;
+}
+
 /// Scores of so many rows by groups of up to four: products along the columns
 /// for as many keys as make a vector of sums of a group.
 void StreamRowsKernel::scoreAlongColumns(const Rows &keys, const Plane &target,
@@ -265,7 +278,7 @@ void StreamRowsKernel::scoreAlongColumns(const Rows &keys, const Plane &target,
   // Every group of rows asks for its share of what all of them read.
   int64_t share = together / groups,
           turns = llvm::divideCeil(paddedWidth, step);
-  int64_t perTurn = 0;
+  int64_t unroll = numRows == 1 ? unrollSingleRow(turns) : 1, perTurn = 0;
   if (numRows != 1 && spreadsLines(keys, turns))
     perTurn = llvm::divideCeil(getLinesPerRow(keys.memref), turns);
   auto scoreTile = [&](Value key, Value row) {
@@ -290,35 +303,41 @@ void StreamRowsKernel::scoreAlongColumns(const Rows &keys, const Plane &target,
       for (int64_t i = 0; i < together; ++i)
         at.push_back(rowOf(keys, b.add(key, first + i)));
       Values zeros(together * numRows, b.splat(0.0));
-      Values products =
-          b.loop(b.index(0), b.index(paddedWidth), step, zeros,
-                 [&](Value column, ValueRange running) {
-                   SmallVector<Values> loaded;
-                   Value line = b.mul(b.div(column, step), perTurn);
-                   for (Value row : nextRows)
-                     for (int64_t i = 0; i < perTurn; ++i)
-                       askLine(keys, row, b.add(line, i));
-                   if (keys.areShared)
-                     askSharedTurn(keys, asked, b.div(column, step));
-                   for (Value keyRow : at)
-                     loaded.push_back(
-                         isDot ? Values{loadPart(keys.memref, {keyRow, column})}
+      auto addColumns = [&](Value column, ValueRange running) {
+        SmallVector<Values> loaded;
+        Value line = b.mul(b.div(column, step), perTurn);
+        for (Value row : nextRows)
+          for (int64_t i = 0; i < perTurn; ++i)
+            askLine(keys, row, b.add(line, i));
+        if (keys.areShared)
+          askSharedTurn(keys, asked, b.div(column, step));
+        for (Value keyRow : at)
+          loaded.push_back(isDot
+                               ? Values{loadPart(keys.memref, {keyRow, column})}
                                : loadColumns(keys.memref, {keyRow, column}));
-                   Values next(running);
-                   for (int64_t r = 0; r < numRows; ++r)
-                     for (int64_t v = 0; v < numVectors; ++v) {
-                       Value at = b.add(b.mul(b.add(row, r), paddedWidth),
-                                        b.add(column, v * lanes));
-                       Value part = isDot ? loadPart(packed, at)
-                                          : b.loadVector(packed, at);
-                       for (int64_t i = 0; i < together; ++i) {
-                         Value &sum = next[r * together + i];
-                         sum = isDot ? dotPairs(b, loaded[i][v], part, sum)
-                                     : b.fma(loaded[i][v], part, sum);
-                       }
-                     }
-                   return next;
-                 });
+        Values next(running);
+        for (int64_t r = 0; r < numRows; ++r)
+          for (int64_t v = 0; v < numVectors; ++v) {
+            Value at = b.add(b.mul(b.add(row, r), paddedWidth),
+                             b.add(column, v * lanes));
+            Value part =
+                isDot ? loadPart(packed, at) : b.loadVector(packed, at);
+            for (int64_t i = 0; i < together; ++i) {
+              Value &sum = next[r * together + i];
+              sum = isDot ? dotPairs(b, loaded[i][v], part, sum)
+                          : b.fma(loaded[i][v], part, sum);
+            }
+          }
+        return next;
+      };
+      Values products = b.loop(b.index(0), b.index(paddedWidth), unroll * step,
+                               zeros, [&](Value first, ValueRange running) {
+                                 Values next(running);
+                                 for (int64_t u = 0; u < unroll; ++u)
+                                   next =
+                                       addColumns(b.add(first, u * step), next);
+                                 return next;
+                               });
       for (int64_t r = 0; r < numRows; ++r)
         for (int64_t i = 0; i < together; ++i)
           sums[r * numKeys + first + i] = products[r * together + i];

@@ -20,8 +20,13 @@ using namespace fovea::attn;
 /// of a sequence is not known.
 static constexpr int64_t kToeplitzTokens = 4096, kDynamicBlock = 4096;
 
-/// The tokens of a block: 8 blocks, or as many as there are bases.
-template <typename OpTy> static int64_t chooseBlock(OpTy op) {
+/// Blocks of a sequence at least: the more there are, the fewer rows pieces
+/// have that are zero, and the more products of pieces with windows. Gradients
+/// read each number of a line once for each product.
+static constexpr int64_t kFewestBlocks = 16, kFewestBlocksOfGradient = 8;
+
+/// The tokens of a block: `fewest` blocks, or as many as there are bases.
+template <typename OpTy> static int64_t chooseBlock(OpTy op, int64_t fewest) {
   if (std::optional<int64_t> block = op.getBlock())
     return *block;
   auto basis = cast<MemRefType>(op.getBasis().getType());
@@ -31,8 +36,9 @@ template <typename OpTy> static int64_t chooseBlock(OpTy op) {
   int64_t whole = llvm::PowerOf2Ceil(std::max<int64_t>(tokens, 8));
   if (op.getAlgorithm() == ConvAlgorithm::Single)
     return whole;
-  int64_t blocks =
-      ShapedType::isDynamic(bases) ? 8 : std::clamp<int64_t>(bases, 8, 64);
+  int64_t blocks = ShapedType::isDynamic(bases)
+                       ? fewest
+                       : std::clamp<int64_t>(bases, fewest, 64);
   return std::max<int64_t>(whole / llvm::PowerOf2Ceil(blocks), 8);
 }
 
@@ -74,7 +80,7 @@ static LogicalResult lowerApply(ConvApplyOp op, OpBuilder &builder,
   };
   auto transforms = [&](OpBuilder &builder) {
     emitConvApplyOnGPU(builder, op, lowering.f32, [&](GPUConvTables &tables) {
-      return makeConvTransforms(tables, op, chooseBlock(op));
+      return makeConvTransforms(tables, op, chooseBlock(op, kFewestBlocks));
     });
   };
   emitAlgorithm(builder, op, product, transforms);
@@ -92,7 +98,7 @@ static LogicalResult lowerApplyBackward(ConvApplyBackwardOp op,
     };
   };
   emitAlgorithm(builder, op, /*product=*/emit(std::nullopt),
-                /*transforms=*/emit(chooseBlock(op)));
+                /*transforms=*/emit(chooseBlock(op, kFewestBlocksOfGradient)));
   return success();
 }
 

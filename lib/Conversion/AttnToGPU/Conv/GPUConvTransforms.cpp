@@ -16,6 +16,11 @@ using namespace mlir;
 using namespace fovea::attn;
 using Values = KernelBuilder::Values;
 
+/// Blocks, and pairs of columns, of which a thread has a number: each number of
+/// a piece is read for as many blocks at once, and of a window for as many
+/// pairs.
+static constexpr int64_t kBlocksAtOnce = 8, kPairsAtOnce = 4;
+
 //===----------------------------------------------------------------------===//
 // Lines
 //===----------------------------------------------------------------------===//
@@ -30,14 +35,15 @@ GPUConvLines::GPUConvLines(GPUConvBuilder &b, ArrayRef<Value> extents,
 }
 
 void GPUConvLines::fill(function_ref<ComplexNumber(ValueRange)> find) {
-  parallelLoop(b, grid, [&](ValueRange at) {
-    ComplexNumber number = find(at);
-    Values place(at);
-    place.push_back(b.index(0));
-    b.storeScalar(number.re, memref, place);
-    place.back() = b.index(1);
-    b.storeScalar(number.im, memref, place);
-  });
+  parallelLoop(b, grid, [&](ValueRange at) { store(find(at), Values(at)); });
+}
+
+void GPUConvLines::store(const ComplexNumber &number, ArrayRef<Value> at) {
+  Values place(at);
+  place.push_back(b.index(0));
+  b.storeScalar(number.re, memref, place);
+  place.back() = b.index(1);
+  b.storeScalar(number.im, memref, place);
 }
 
 void GPUConvLines::transform(bool inverse) {
@@ -63,7 +69,7 @@ GPUConvPieces::GPUConvPieces(GPUConvTables &tables, int64_t block)
     : t(tables), b(t.b), block(block), length(2 * block),
       pairs(llvm::divideCeil(b.width, 2)),
       numBlocks(b.ceilDiv(b.numTokens, block)),
-      numSlots(b.add(numBlocks, b.numBases)) {
+      numSlots(b.add(numBlocks, b.max(b.sub(b.numBases, b.index(1)), 0))) {
   Value slots[] = {b.batches, b.heads, numSlots};
   segments = b.tabulate(slots, b.getI32Type(),
                         [&](ValueRange at) { return findSegment(at); });
@@ -190,28 +196,69 @@ ConvTransforms::ConvTransforms(GPUConvTables &tables, ConvApplyOp op,
   windowLines.transform(/*inverse=*/false);
 }
 
+/// A thread has a number of the lines of several blocks and pairs of columns.
 void ConvTransforms::multiply(GPUConvLines &results) {
-  results.fill([&](ValueRange at) -> ComplexNumber {
-    Value zero = b.scalar(0.0);
-    auto add = [&](Value slot, ValueRange sum) -> Values {
+  int64_t numPairs = std::min(kPairsAtOnce, pieces.pairs);
+  Value zero = b.index(0), length = b.index(pieces.length);
+  // Threads that share windows follow each other in pieces of lines.
+  Value grid[] = {b.batches,
+                  b.heads,
+                  b.ceilDiv(pieces.numBlocks, kBlocksAtOnce),
+                  b.ceilDiv(length, kWarpSize),
+                  b.index(llvm::divideCeil(pieces.pairs, numPairs)),
+                  b.index(kWarpSize)};
+  parallelLoop(b, grid, [&](ValueRange at) {
+    Value number = b.add(b.mul(at[3], kWarpSize), at[5]);
+    Value firstBlock = b.mul(at[2], kBlocksAtOnce);
+    Value firstPair = b.mul(at[4], numPairs);
+    auto addPiece = [&](Value slot, ValueRange carried) -> Values {
       Value segment = pieces.segmentOf(at, slot);
-      Value distance = b.add(b.sub(at[2], slot), segment);
-      Value isRead =
-          b.both(b.less(b.index(-1), segment), b.less(b.index(-1), distance));
-      segment = b.select(isRead, segment, b.index(0));
-      distance = b.select(isRead, distance, b.index(0));
-      ComplexNumber x = pieceLines.load({at[0], at[1], slot, at[3], at[4]});
-      ComplexNumber w =
-          windowLines.load({at[0], at[1], segment, distance, at[4]});
-      Value re = b.fsub(b.fmul(x.re, w.re), b.fmul(x.im, w.im));
-      Value im = b.fma(x.re, w.im, b.fmul(x.im, w.re));
-      return {b.select(isRead, b.fadd(sum[0], re), sum[0]),
-              b.select(isRead, b.fadd(sum[1], im), sum[1])};
+      Value exists = b.less(b.index(-1), segment);
+      segment = b.max(segment, 0);
+      Value block = b.sub(slot, segment);
+      SmallVector<ComplexNumber> columns;
+      for (int64_t i = 0; i < numPairs; ++i) {
+        Value pair = b.min(b.add(firstPair, i), pieces.pairs - 1);
+        columns.push_back(pieceLines.load({at[0], at[1], slot, pair, number}));
+      }
+      Values sums(carried);
+      MutableArrayRef<Value> left = sums;
+      for (int64_t i = 0; i < kBlocksAtOnce; ++i) {
+        Value row = b.add(firstBlock, i), distance = b.sub(row, block);
+        Value isRead = b.both(b.both(exists, b.less(b.index(-1), distance)),
+                              b.less(row, pieces.numBlocks));
+        distance = b.select(isRead, distance, zero);
+        ComplexNumber w =
+            windowLines.load({at[0], at[1], segment, distance, number});
+        Value minusIm = b.fsub(b.scalar(0.0), w.im);
+        for (const ComplexNumber &x : columns) {
+          Value re = b.fma(x.im, minusIm, b.fma(x.re, w.re, left[0]));
+          Value im = b.fma(x.im, w.re, b.fma(x.re, w.im, left[1]));
+          left[0] = b.select(isRead, re, left[0]);
+          left[1] = b.select(isRead, im, left[1]);
+          left = left.drop_front(2);
+        }
+      }
+      return sums;
     };
-    // Pieces of later blocks have later slots than the last of this one.
-    Value end = b.add(at[2], b.numBases);
-    Values sum = b.loop(b.index(0), end, 1, {zero, zero}, add);
-    return {sum[0], sum[1]};
+    b.ifThen(b.less(number, length), [&] {
+      Values none(2 * kBlocksAtOnce * numPairs, b.scalar(0.0));
+      // Pieces of later blocks have later slots than the last of these.
+      Value last = b.min(b.add(firstBlock, kBlocksAtOnce), pieces.numBlocks);
+      Value end = b.min(b.add(last, b.numBases), pieces.numSlots);
+      Values sums = b.loop(zero, end, 1, none, addPiece);
+      for (auto [i, re] : llvm::enumerate(sums)) {
+        if (i % 2)
+          continue;
+        Value row = b.add(firstBlock, i / 2 / numPairs);
+        Value pair = b.add(firstPair, i / 2 % numPairs);
+        Value exists = b.both(b.less(row, pieces.numBlocks),
+                              b.less(pair, b.index(pieces.pairs)));
+        b.ifThen(exists, [&, i = i, re = re] {
+          results.store({re, sums[i + 1]}, {at[0], at[1], row, pair, number});
+        });
+      }
+    });
   });
 }
 

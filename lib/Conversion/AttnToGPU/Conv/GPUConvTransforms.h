@@ -52,6 +52,7 @@ public:
   void fill(llvm::function_ref<ComplexNumber(ValueRange at)> find);
   void transform(bool inverse);
   ComplexNumber load(llvm::ArrayRef<Value> at);
+  void store(const ComplexNumber &number, llvm::ArrayRef<Value> at);
   /// The real part, or the imaginary one.
   Value loadPart(llvm::ArrayRef<Value> at, Value part);
 

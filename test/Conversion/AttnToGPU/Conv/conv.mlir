@@ -20,20 +20,25 @@ func.func @toeplitz(%b: memref<1x2x3x300xf32>, %m: memref<1x2x3xi32>, %v: memref
   return
 }
 
-// Slots of pieces, blocks of 128 tokens, two columns in a complex one; noise in
+// Slots of pieces, blocks of 64 tokens, two columns in a complex one; noise in
 // f64, of sums that warps share: a number is two words; windows; rows are judged before the products of spectra.
 // CHECK-LABEL: func.func @transforms
-// CHECK: memref.alloc() {{.*}} : memref<1x2x11xi32>
+// CHECK: memref.alloc() {{.*}} : memref<1x2x18xi32>
 // CHECK: gpu.launch
 // CHECK-COUNT-10: nvvm.shfl.sync bfly
 // CHECK: gpu.launch
 // CHECK-COUNT-10: nvvm.shfl.sync bfly
 // CHECK: math.sqrt {{.*}} : f64
-// CHECK: memref.alloc() {{.*}} : memref<1x2x11x3x256x2xf32>
-// CHECK: memref.alloc() {{.*}} : memref<1x2x3x8x256x2xf32>
+// CHECK: memref.alloc() {{.*}} : memref<1x2x18x3x128x2xf32>
+// CHECK: memref.alloc() {{.*}} : memref<1x2x3x16x128x2xf32>
 // CHECK-COUNT-2: llvm.call @fovea_rt_gpu_transform({{.*}}, %c0_i32)
 // CHECK: arith.cmpf ole, {{.*}} : f64
-// CHECK: memref.alloc() {{.*}} : memref<1x2x8x3x256x2xf32>
+// CHECK: memref.alloc() {{.*}} : memref<1x2x16x3x128x2xf32>
+// Eight blocks and all three pairs at once: two numbers of each, from a number
+// of eight windows.
+// CHECK: scf.parallel {{.*}} to (%c2, %c2, %c4, %c32)
+// CHECK-COUNT-96: math.fma
+// CHECK-COUNT-48: memref.store {{.*}} : memref<1x2x16x3x128x2xf32>
 // CHECK: llvm.call @fovea_rt_gpu_transform({{.*}}, %c1_i32)
 // CHECK: nvvm.mma.sync
 func.func @transforms(%b: memref<1x2x3x1000xf32>, %m: memref<1x2x3xi32>, %v: memref<1x1x1000x5xf32>,
@@ -106,8 +111,8 @@ func.func @gradient(%b: memref<1x2x3x300xf32>, %m: memref<1x2x3xi32>, %v: memref
 // zero; those of lags and values. Nothing goes through all pairs of tokens: the
 // products of tiles have the depth of the list.
 // CHECK-LABEL: func.func @gradient_transforms
-// CHECK: memref.alloc() {{.*}} : memref<1x2x11x1xf64>
-// CHECK-DAG: memref.alloc() {{.*}} : memref<1x2x11x3x256x2xf32>
+// CHECK: memref.alloc() {{.*}} : memref<1x2x10x1xf64>
+// CHECK-DAG: memref.alloc() {{.*}} : memref<1x2x10x3x256x2xf32>
 // CHECK-DAG: memref.alloc() {{.*}} : memref<1x2x8x3x256x2xf32>
 // CHECK-DAG: memref.alloc() {{.*}} : memref<1x2x3x8x256x2xf32>
 // CHECK-DAG: memref.alloc() {{.*}} : memref<1x2x3x8x256x2xf32>

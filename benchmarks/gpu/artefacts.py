@@ -88,9 +88,9 @@ def vq_backward(D, N, S, block, H=64, G=8):
             f"  return %r#0, %r#1, %r#2 : {q}, {k}, {k}\n}}\n")
 
 
-def single(kind="keys"):
-    """128 queries of 64 heads on 8, D = 128, each of all keys, of those that codes name, or of codewords with means in f32."""
-    q, k, c, z = tensor(128, 64, 1, 128), tensor(128, 8, None, 128), tensor(1, 8, 512, 128), tensor(128, 8, None, type="i32")
+def single(kind="keys", queries=1):
+    """Queries of 128 sequences, 64 heads on 8, D = 128, of all keys, of those that codes name, or of codewords with means in f32."""
+    q, k, c, z = tensor(128, 64, queries, 128), tensor(128, 8, None, 128), tensor(1, 8, 512, 128), tensor(128, 8, None, type="i32")
     m, w = tensor(128, 8, 512, 128, type="f32"), tensor(128, 8, 512, type="f32")
     source = {"keys": f"source(%k, %v : {k}, {k})", "codes": f"source(%c, %v : {c}, {k}) codes(%z : {z})",
               "means": f"source(%c, %m : {c}, {m}) log_weight(%w : {w})"}[kind]

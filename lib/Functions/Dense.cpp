@@ -81,7 +81,7 @@ static StringLiteral chooseOpen(const Argument &q, Target target,
   if ((target != Target::GPU && target != Target::GPUEmulator) ||
       getShapes() == Shapes::Static)
     return StringLiteral("");
-  if (q.shape[2] <= attn::kMostSingleQueries)
+  if (q.shape[2] <= attn::kMostFewQueries)
     return StringLiteral("M");
   return isOfCache ? StringLiteral("NM") : StringLiteral("");
 }

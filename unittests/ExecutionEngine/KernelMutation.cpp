@@ -45,10 +45,11 @@ struct Halves {
 
 } // namespace
 
-/// What an instruction is called: its intrinsic, its assembly, or "xor".
+/// What an instruction is called: its intrinsic, its assembly, or an operation
+/// of two operands, such as "xor".
 static std::string getName(const Instruction &instruction) {
-  if (instruction.getOpcode() == Instruction::Xor)
-    return "xor";
+  if (instruction.isBinaryOp())
+    return instruction.getOpcodeName();
   auto *call = dyn_cast<CallBase>(&instruction);
   if (!call)
     return "";

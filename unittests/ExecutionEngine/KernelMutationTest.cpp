@@ -161,6 +161,16 @@ func.func @parts(%q: !q, %k: !k, %v: !k) -> !q {
   return %r : !q
 })"};
 
+/// Heads of nine queries in three tiles of rows, two of which begin between the
+/// heads of a query. Each has two parts.
+constexpr Example kPacked = {9, 300, 18, false, R"(
+func.func @packed(%q: !q, %k: !k, %v: !k) -> !q {
+  %init = tensor.empty() : !q
+  %r = attn.dense ins(%q, %k, %v : !q, !k, !k) outs(%init : !q)
+      {mask = #attn.mask<causal>} -> !q
+  return %r : !q
+})"};
+
 /// One query whose keys codes name.
 constexpr Example kCoded = {1, 450, 34, false, R"(
 !z = tensor<1x1x450xi32>
@@ -318,6 +328,19 @@ TEST_P(SM80, EveryInstructionOfPartsIsMissed) {
   // What adds up the parts, eight and then one.
   kernelName = "_kernel_0";
   expectMissed("ex2");
+}
+
+TEST_P(SM80, EveryInstructionOfPackedQueriesIsMissed) {
+  example = kPacked;
+  // Some of the queries read them.
+  spoiledValues = {295, 298};
+  expectMissed("barrier.cta");
+  // The last one is behind all reads.
+  expectMissed("cp.async.wait", {2});
+  // Which query and head a row is, and where it stands. Behind where the last
+  // one does, masks remove what a tile has.
+  expectMissed("udiv", {1});
+  expectMissed("urem");
 }
 
 TEST_P(SM80, EveryInstructionOfCodedKeysIsMissed) {

@@ -3,11 +3,11 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """How much of a GPU's memory bandwidth the main loop of a kernel for few queries uses.
 
-Blocks of one warp copy tiles of keys and values with cp.async, one ahead, and multiply them with
-mma.sync. What is converted is loaded to registers and stored. A multiprocessor runs as many blocks
-as its registers and its shared memory hold. All of them are issued cycle by cycle, as their control
-codes say; what they copy arrives in order, at the multiprocessor's share of the bandwidth, after a
-latency.
+Warps of a block copy tiles of keys and values with cp.async, one ahead, each a part, and multiply
+them with mma.sync, each for its rows. What is converted is loaded to registers and stored. A
+multiprocessor runs as many blocks as its registers and its shared memory hold. All of them are issued
+cycle by cycle, as their control codes say; what they copy arrives in order, at the multiprocessor's
+share of the bandwidth, after a latency. Warps of a block meet at its barriers.
 """
 
 from __future__ import annotations
@@ -46,8 +46,10 @@ ALWAYS, H100, H200 = Memory("always there", 1e6, 1), Memory("H100", 3.35, 800), 
 
 @dataclass
 class Warp:
+    block: int
     quarter: int
     ready: float
+    waits: bool = False  # for the others of its block
     at: int = 0
     tile: int = 0
     scoreboards: list[list[float]] = field(default_factory=lambda: [[] for _ in range(6)])
@@ -58,22 +60,23 @@ class Warp:
 
 @dataclass
 class Loop:
-    """A main loop; `tile_bytes` are those that one iteration leaves in shared memory."""
+    """A main loop of each of a block's warps; `tile_bytes` are those that one iteration leaves in shared memory."""
 
     body: list[Instruction]
     registers: int
     tile_bytes: int
+    warps: int = 1
 
     @property
     def loaded_bytes(self) -> int:
         """By one iteration; numbers that are converted may be wider before."""
-        return sum(get_copied_bytes(x) for x in self.body if x.name == "LDGSTS" or is_wide_load(x))
+        return self.warps * sum(get_copied_bytes(x) for x in self.body if x.name == "LDGSTS" or is_wide_load(x))
 
     @property
     def blocks(self) -> int:
-        """Of one warp, on a multiprocessor: each has two tiles, and some bytes for its queries."""
-        by_registers = REGISTERS // (LANES * -(-self.registers // 8) * 8)
-        by_shared = SHARED_BYTES // (2 * self.tile_bytes + 4096 + 1024)
+        """On a multiprocessor: each has two tiles, and some bytes for the queries of its warps."""
+        by_registers = REGISTERS // (self.warps * LANES * -(-self.registers // 8) * 8)
+        by_shared = SHARED_BYTES // (2 * self.tile_bytes + 4096 * self.warps + 1024)
         return min(by_registers, by_shared, MOST_BLOCKS)
 
     def get_share(self, memory: Memory, cycles: float) -> float:
@@ -82,13 +85,14 @@ class Loop:
 
     def simulate(self, memory: Memory, tiles: int = 12) -> float:
         """Cycles of an iteration of one block, with all blocks that fit."""
-        warps = [Warp(quarter=n % 4, ready=137.0 * n) for n in range(self.blocks)]
+        warps = [Warp(block, (block * self.warps + n) % 4, ready=137.0 * block)
+                 for block in range(self.blocks) for n in range(self.warps)]
         pipes: dict[tuple[int, str], float] = collections.defaultdict(float)
         issued = [0.0] * 4
         link = 0.0
         while any(warp.tile < tiles for warp in warps):
             # The warp that can go on first; the oldest of those.
-            warp = min((w for w in warps if w.tile < tiles), key=lambda w: max(w.ready, issued[w.quarter]))
+            warp = min((w for w in warps if w.tile < tiles and not w.waits), key=lambda w: max(w.ready, issued[w.quarter]))
             x = self.body[warp.at]
             name, pipe = x.name, None
             time = max(warp.ready, issued[warp.quarter])
@@ -126,6 +130,12 @@ class Loop:
                 warp.scoreboards[x.read] = [e for e in warp.scoreboards[x.read] if e > time] + [time + OPERANDS_READ]
             issued[warp.quarter] = time + 1
             warp.ready = time + max(1, x.stall)
+            if name == "BAR":
+                warp.waits = True
+                others = [w for w in warps if w.block == warp.block]
+                if all(w.waits for w in others):
+                    for w in others:
+                        w.waits, w.ready = False, max(w.ready, warp.ready)
             warp.at += 1
             if warp.at == len(self.body):
                 warp.at, warp.tile = 0, warp.tile + 1
@@ -144,8 +154,8 @@ def is_wide_load(x: Instruction) -> bool:
     return x.name == "LDG" and ".128" in x.opcode
 
 
-def expand(code: list[Line], path: list[Instruction], tile_bytes: int) -> list[Instruction]:
-    """The way with loops of copies in it as often as they are run: all of them equally often."""
+def expand(code: list[Line], path: list[Instruction], copied_bytes: int) -> list[Instruction]:
+    """The way with loops of copies in it as often as they are run for a warp's bytes: all of them equally often."""
     labels = {line: at for at, line in enumerate(code) if isinstance(line, str)}
     places = {id(line): at for at, line in enumerate(code)}
     loops = []
@@ -160,7 +170,7 @@ def expand(code: list[Line], path: list[Instruction], tile_bytes: int) -> list[I
         return path
     inside = {id(x) for begin, end, _ in loops for x in path[begin:end]}
     straight = sum(get_copied_bytes(x) for x in path if x.name == "LDGSTS" and id(x) not in inside)
-    times = (tile_bytes - straight) // sum(copied for _, _, copied in loops)
+    times = (copied_bytes - straight) // sum(copied for _, _, copied in loops)
     body, done = [], 0
     for begin, end, _ in loops:
         body += path[done:begin] + path[begin:end] * times
@@ -173,9 +183,9 @@ def count_registers(code: list[Line]) -> int:
     return 1 + max(int(number) for x in code if isinstance(x, Instruction) for number in re.findall(r"\bR(\d+)", x.text))
 
 
-def find_loop(code: list[Line]) -> Loop | None:
-    """The main loop of a kernel for few queries; none in others."""
+def find_loop(code: list[Line], warps: int = 1) -> Loop | None:
+    """The main loop of a kernel for few queries, whose blocks have so many warps; none in others."""
     path = find_main_loop(code, "HMMA", needed=("LDGSTS",))
     # Lanes read what was copied, once, in pieces of four times eight rows of 16 bytes.
     tile_bytes = sum(LANES * 16 for x in path if x.name == "LDSM")
-    return Loop(expand(code, path, tile_bytes), count_registers(code), tile_bytes) if tile_bytes else None
+    return Loop(expand(code, path, tile_bytes // warps), count_registers(code), tile_bytes, warps) if tile_bytes else None

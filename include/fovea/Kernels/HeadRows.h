@@ -10,6 +10,7 @@
 #define FOVEA_KERNELS_HEADROWS_H
 
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
+#include "llvm/Support/MathExtras.h"
 
 namespace fovea::attn {
 
@@ -25,24 +26,41 @@ inline int64_t getKeyGroup(StreamOp op) {
   return isKnown ? heads / keyHeads : 0;
 }
 
-/// More queries are not taken one by one.
-inline constexpr int64_t kMostSingleQueries = 16;
+/// More queries have tiles of one head, unless lists say otherwise.
+inline constexpr int64_t kMostFewQueries = 32;
 
-/// Whether there are so few queries, one or fewer than heads share a key head,
-/// that each has tiles of its own, whatever it reads.
-inline bool hasSingleQueries(StreamOp op) {
+/// How many queries in a row are packed, together with the heads that share a
+/// key head: those of a block, which read the same ranges and lists. One, where
+/// blocks may begin anywhere.
+inline int64_t getPackedQueries(StreamOp op) {
   int64_t queries =
       mlir::cast<mlir::ShapedType>(op.getQuery().getType()).getDimSize(2);
-  return !mlir::ShapedType::isDynamic(queries) &&
-         queries <= kMostSingleQueries &&
-         (queries <= 1 || queries < getKeyGroup(op));
+  int64_t block = op.getBlock();
+  bool isKnown = !mlir::ShapedType::isDynamic(queries);
+  if (block == 0)
+    return isKnown ? std::max<int64_t>(queries, 1) : 1;
+  if (op.getFirstRow())
+    return 1;
+  return isKnown ? std::clamp<int64_t>(queries, 1, block) : block;
+}
+
+/// Whether there are so few queries that packed ones read their keys less often
+/// than tiles of one head would.
+inline bool hasFewQueryRows(StreamOp op) {
+  int64_t queries =
+      mlir::cast<mlir::ShapedType>(op.getQuery().getType()).getDimSize(2);
+  if (mlir::ShapedType::isDynamic(queries) || queries > kMostFewQueries)
+    return false;
+  int64_t times = llvm::divideCeil(queries, getPackedQueries(op));
+  return times <= 1 || times < getKeyGroup(op);
 }
 
 /// Whether the rows of a tile on a GPU are the heads that share a key head, of
-/// one query. They are where the queries of one head would fill less of a tile:
-/// there are few, or lists of rows, which all of these heads share, change
-/// after few. Such an operation is not cut to tiles: its kernel has a block of
-/// threads for each query, or several for parts of what it reads.
+/// one query or of several. They are where the queries of one head would fill
+/// less of a tile: there are few, or lists of rows, which all of these heads
+/// share, change after few. Such an operation is not cut to tiles: its kernel
+/// has a block of threads for each tile of packed queries, or several for parts
+/// of what they read.
 inline bool hasHeadRows(StreamOp op) {
   int64_t group = getKeyGroup(op);
   if (group == 0 || op.getQueryLengths())
@@ -61,7 +79,7 @@ inline bool hasHeadRows(StreamOp op) {
     if (lists != 1 && lists != keyHeads)
       return false;
   }
-  if (hasSingleQueries(op))
+  if (hasFewQueryRows(op))
     return true;
   int64_t queries =
       mlir::cast<mlir::ShapedType>(op.getQuery().getType()).getDimSize(2);

@@ -96,7 +96,8 @@ namespace {
 /// Some elements of a row: where they come from, whether that is to be read,
 /// and where they go to.
 struct Piece {
-  Value row, column, isValid;
+  Values from;
+  Value isValid;
   Value to[2];
 };
 } // namespace
@@ -137,8 +138,7 @@ static void copyByLoads(GPUKernelBuilder &b, Value source, Value target,
       }
       Piece one = find(row, piece);
       loaded.push_back(b.select(
-          one.isValid,
-          loadConverted(b, source, {one.row, one.column}, elements, type),
+          one.isValid, loadConverted(b, source, one.from, elements, type),
           makeZero(b, loadedType)));
       found.push_back(one);
     }
@@ -165,31 +165,32 @@ static void copyByLoads(GPUKernelBuilder &b, Value source, Value target,
 void fovea::attn::copyRows(
     GPUKernelBuilder &b, Value source, const SharedMatrix &shared,
     Value sharedRow, int64_t numRows, const ColumnRange &columns, int64_t bytes,
-    function_ref<std::pair<Value, Value>(Value)> getRow) {
-  FloatType type = getElementType(shared.memref), from = getElementType(source);
-  int64_t elementBytes = from.getWidth() / 8;
+    function_ref<std::pair<Values, Value>(Value)> getRow) {
+  FloatType type = getElementType(shared.memref);
+  FloatType sourceType = getElementType(source);
+  int64_t elementBytes = sourceType.getWidth() / 8;
   // The last pass over wide values may be narrower than the others.
   bool cutsColumns =
       columns.count != columns.width && columns.width % columns.count != 0;
   // Asynchronous copies take at least 4 bytes.
-  bool isAsync = from == type && bytes >= 4;
+  bool isAsync = sourceType == type && bytes >= 4;
   int64_t elements = isAsync ? bytes / elementBytes : 1;
   // Elements that are converted pass through registers, four at a time.
-  if (from != type && bytes >= 4 * elementBytes)
+  if (sourceType != type && bytes >= 4 * elementBytes)
     elements = 4;
   int64_t pieces = llvm::divideCeil(columns.count, elements);
   auto find = [&](Value tileRow, Value number) -> Piece {
     Value tileColumn = b.mul(number, elements);
-    auto [row, isValid] = getRow(tileRow);
+    auto [from, isValid] = getRow(tileRow);
     Value column = b.add(columns.first, tileColumn);
     if (cutsColumns) {
       Value exists = b.less(column, b.i32(columns.width));
       isValid = b.both(isValid, exists);
       column = b.select(exists, column, b.i32(0));
     }
+    from.push_back(column);
     // Tiles start at multiples of 8 rows.
-    return {row,
-            column,
+    return {from,
             isValid,
             {b.add(sharedRow, tileRow),
              getSharedColumn(b, shared, tileRow, tileColumn)}};
@@ -199,8 +200,8 @@ void fovea::attn::copyRows(
                        find);
   auto copyPiece = [&](Value tileRow, Value number) {
     Piece piece = find(tileRow, number);
-    b.copyAsync(source, {piece.row, piece.column}, shared.memref, piece.to,
-                elements, bytes, piece.isValid);
+    b.copyAsync(source, piece.from, shared.memref, piece.to, elements, bytes,
+                piece.isValid);
   };
   int64_t numThreads = b.getNumThreads();
   if (numThreads % pieces != 0 || numRows * pieces > kMaxUnrolled * numThreads)

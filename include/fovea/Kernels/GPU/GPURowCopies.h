@@ -38,15 +38,16 @@ struct ColumnRange {
 
 /// Copies `numRows` rows to `sharedRow` and the rows after it, `bytes` bytes at
 /// a time. `getRow` maps a row of the tile to a row of the source that exists,
-/// and whether it is to be read: rows and columns that are not become zero.
+/// by its indices without the column, and whether it is to be read: rows and
+/// columns that are not become zero.
 /// Elements of another type than those of `shared` are converted; such copies,
 /// and those of less than 4 bytes, are not asynchronous.
-void copyRows(
-    GPUKernelBuilder &b, mlir::Value source, const SharedMatrix &shared,
-    mlir::Value sharedRow, int64_t numRows, const ColumnRange &columns,
-    int64_t bytes,
-    llvm::function_ref<std::pair<mlir::Value, mlir::Value>(mlir::Value)>
-        getRow);
+void copyRows(GPUKernelBuilder &b, mlir::Value source,
+              const SharedMatrix &shared, mlir::Value sharedRow,
+              int64_t numRows, const ColumnRange &columns, int64_t bytes,
+              llvm::function_ref<
+                  std::pair<KernelBuilder::Values, mlir::Value>(mlir::Value)>
+                  getRow);
 
 } // namespace fovea::attn
 

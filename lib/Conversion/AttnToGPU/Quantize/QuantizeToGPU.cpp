@@ -188,7 +188,8 @@ void QuantizeGPUKernel::emitBlock(ValueRange at) {
   copyRows(b, keys, sharedKeys, zero, blockKeys, {zero, width, width},
            getCopyBytes(op.getKey(), elementBytes), [&](Value row) {
              Value clamped = b.min(row, b.sub(numKeys, one));
-             return std::pair(b.add(firstKey, clamped), b.less(row, numKeys));
+             return std::pair(Values{b.add(firstKey, clamped)},
+                              b.less(row, numKeys));
            });
   loadTile(zero, zero);
   b.commitCopies();
@@ -222,7 +223,8 @@ void QuantizeGPUKernel::loadTile(Value number, Value stage) {
            {b.i32(0), width, width},
            getCopyBytes(op.getCodebook(), type.getWidth() / 8), [&](Value row) {
              Value code = b.add(first, row);
-             return std::pair(b.min(code, last), b.less(code, b.i32(numCodes)));
+             return std::pair(Values{b.min(code, last)},
+                              b.less(code, b.i32(numCodes)));
            });
   // A codeword that does not exist is farther than any.
   forEachOwn(b, layout.tile, [&](Value row) {

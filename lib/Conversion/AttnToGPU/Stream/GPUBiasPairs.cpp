@@ -32,20 +32,30 @@ static Value hasAlignedPairs(KernelBuilder &b, Value rows) {
   Value pointer = memref::ExtractAlignedPointerAsIndexOp::create(b, rows);
   Value offset = toIndex(layout.getConstifiedMixedOffset());
   Value all = b.add(pointer, b.mul(offset, bytes));
-  if (type.getDimSize(0) != 1) {
-    Value step = toIndex(layout.getConstifiedMixedStrides()[0]);
-    all = arith::OrIOp::create(b, all, b.mul(step, bytes));
-  }
+  SmallVector<OpFoldResult> steps = layout.getConstifiedMixedStrides();
+  for (auto [size, step] : llvm::zip(type.getShape().drop_back(), steps))
+    if (size != 1)
+      all = arith::OrIOp::create(b, all, b.mul(toIndex(step), bytes));
   return b.equal(b.rem(all, 2 * bytes), b.index(0));
+}
+
+Values fovea::attn::broadcastRow(GPUKernelBuilder &b, Value bias,
+                                 ValueRange row) {
+  Values at;
+  for (auto [dim, index] : llvm::enumerate(row))
+    at.push_back(b.broadcastIndex(bias, dim, index));
+  return at;
 }
 
 Values fovea::attn::loadBiasPairs(GPUKernelBuilder &b, const BiasTile &tile) {
   auto type = cast<MemRefType>(tile.bias.getType());
-  if (type.getDimSize(1) == 1 || !type.isLastDimUnitStride())
+  if (type.getShape().back() == 1 || !type.isLastDimUnitStride())
     return {};
   Type element = type.getElementType();
   auto pair = VectorType::get({2}, element);
-  int64_t halves = type.getDimSize(0) == 1 ? 1 : 2;
+  bool isOneRow = llvm::all_of(type.getShape().drop_back(),
+                               [](int64_t size) { return size == 1; });
+  int64_t halves = isOneRow ? 1 : 2;
   Value first = tile.firstColumn;
   Value isWhole = b.both(b.less(b.i32(tile.columns - 1), tile.count),
                          b.equal(b.bitAnd(first, 1), b.i32(0)));
@@ -55,9 +65,9 @@ Values fovea::attn::loadBiasPairs(GPUKernelBuilder &b, const BiasTile &tile) {
     Values pairs;
     for (int64_t number = 0; number < tile.columns / 8; ++number)
       for (int64_t half = 0; half < halves; ++half) {
-        Value row = b.broadcastIndex(tile.bias, 0, tile.rows[half]);
+        Values at = broadcastRow(b, tile.bias, tile.rows[half]);
         if (inPairs) {
-          Value at[] = {row, b.add(column, number * 8)};
+          at.push_back(b.add(column, number * 8));
           auto both = vector::LoadOp::create(b, pair, tile.bias, at);
           both.setAlignment(element.getIntOrFloatBitWidth() / 4);
           pairs.push_back(both);
@@ -67,8 +77,9 @@ Values fovea::attn::loadBiasPairs(GPUKernelBuilder &b, const BiasTile &tile) {
         for (int64_t i : {0, 1}) {
           Value offset = b.min(b.add(tile.pairColumn, number * 8 + i),
                                b.sub(tile.count, b.i32(1)));
-          Value at[] = {row, b.toIndex(b.add(first, offset))};
-          both.push_back(memref::LoadOp::create(b, tile.bias, at));
+          Values element(at);
+          element.push_back(b.toIndex(b.add(first, offset)));
+          both.push_back(memref::LoadOp::create(b, tile.bias, element));
         }
         pairs.push_back(vector::FromElementsOp::create(b, pair, both));
       }

@@ -13,17 +13,23 @@
 
 namespace fovea::attn {
 
-/// What a thread reads of a bias [N or 1, M or 1] for its part of a tile of
-/// scores: pairs of columns beside each other, in two rows.
+/// What a thread reads of a bias [N or 1, M or 1], or [H or 1, N or 1, M or 1],
+/// for its part of a tile of scores: pairs of columns beside each other, in two
+/// rows.
 struct BiasTile {
   using Value = mlir::Value;
 
   Value bias;
-  Value rows[2];            // of the thread, that exist
+  /// Those of the thread, that exist, by their indices without the column.
+  KernelBuilder::Values rows[2];
   Value firstColumn, count; // of the tile, and how many there are from there on
   Value pairColumn;         // of the thread, in the tile
   int64_t columns;          // of the tile
 };
+
+/// The indices of a row of a bias for what may stand for all rows.
+KernelBuilder::Values broadcastRow(GPUKernelBuilder &b, mlir::Value bias,
+                                   mlir::ValueRange row);
 
 /// Loads two elements for each 8 columns and row, both at once where pointer
 /// and rows allow it and the tile is whole. Columns that do not exist have

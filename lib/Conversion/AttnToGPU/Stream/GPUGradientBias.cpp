@@ -73,8 +73,8 @@ Values GradientBlock::loadBias(const Tile &tile) {
   BiasTile part = {viewBias(tile),  {},   tile.firstRow, {},
                    getPairColumn(), kTile};
   for (int64_t half : {0, 1})
-    part.rows[half] =
-        clampRow(ofRows ? source.keys : op.getQuery(), getOwnRow(half));
+    part.rows[half] = {
+        clampRow(ofRows ? source.keys : op.getQuery(), getOwnRow(half))};
   Values pairs;
   if (!ofRows) {
     part.count = k.sub(k.toI32(k.extent(source.keys, 2)), tile.firstRow);
@@ -87,7 +87,7 @@ Values GradientBlock::loadBias(const Tile &tile) {
   auto pair = VectorType::get({2}, type.getElementType());
   Value firstColumn = k.add(tile.firstRow, part.pairColumn);
   auto load = [&](int64_t half, int64_t column) -> Value {
-    Value own = part.rows[half],
+    Value own = part.rows[half].front(),
           other = clampRow(ofRows ? op.getQuery() : source.keys,
                            k.add(firstColumn, column));
     Value at[] = {k.broadcastIndex(part.bias, 0, ofRows ? other : own),

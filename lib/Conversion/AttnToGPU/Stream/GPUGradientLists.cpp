@@ -269,7 +269,7 @@ void GradientBlock::copyListedRows(Value memref, ArrayRef<SharedRows> boxes,
     copyRows(k, rows, box.matrix, box.row, box.rows,
              {k.i32(first), count, width}, kChunkBytes, [&](Value row) {
                Value stored = loadListed(listed, row, StoredRow);
-               return std::pair(Value(k.max(stored, 0)),
+               return std::pair(Values{k.max(stored, 0)},
                                 Value(k.less(k.i32(-1), stored)));
              });
     first += count;

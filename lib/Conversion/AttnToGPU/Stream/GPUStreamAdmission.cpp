@@ -14,6 +14,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "GPUStreamKernel.h"
+#include "fovea/Kernels/HeadRows.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 
@@ -55,11 +56,11 @@ Value GPUStreamKernel::isRead(Value number) {
           const SourceView &source = sources[segment.source];
           Value first =
               b.add(getFirstPosition(), b.sub(source.tokens, numRows));
-          Value last = rowsAreHeads
-                           ? first
-                           : b.sub(b.add(first, queryCount), b.index(1));
+          Value last = b.add(first, countSteps());
           ScoreAdmission::Interval heads = {head, head};
-          if (rowsAreHeads)
+          if (rowsAreHeads && packedQueries > 1)
+            heads.high = b.add(head, getKeyGroup(op) - 1);
+          else if (rowsAreHeads)
             heads = {getRowHead(b.i32(0)),
                      getRowHead(b.sub(blockQueries, b.i32(1)))};
           admission.enterHeads({batch, batch}, heads);

@@ -32,7 +32,7 @@ void GPUStreamKernel::loadQueries() {
            [&](Value row) {
              Value exists = b.less(row, blockQueries);
              Value clamped = b.min(row, last);
-             return std::pair(b.add(blockQuery, clamped), exists);
+             return std::pair(locateRow(clamped), exists);
            });
 }
 
@@ -60,7 +60,7 @@ void GPUStreamKernel::copyTile(const Tile &tile, Value SourceView::*view,
     copyRows(b, source, shared, sharedRow, keyTile, columns, bytes,
              [&](Value row) {
                auto [own, exists] = findRow(tile, row);
-               return std::pair(toRow(row, own), exists);
+               return std::pair(Values{toRow(row, own)}, exists);
              });
   };
   Type elementType = getElementType(sources.front().*view);
@@ -119,7 +119,7 @@ void GPUStreamKernel::copyToBoxes(const Tile &tile, const SourceView &source,
                }
                if (codes)
                  own = memref::LoadOp::create(b, codes, b.toIndex(own));
-               return std::pair(own, exists);
+               return std::pair(Values{own}, exists);
              });
   }
 }

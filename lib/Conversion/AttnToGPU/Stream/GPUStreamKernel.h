@@ -217,11 +217,17 @@ private:
   void emitHeadBlock();
   Value viewHeads(Value memref);
   Value getRowHead(Value row);
+  Values locateRow(Value row);
+  Value getStep(Value row);
+  Value countSteps();
+  int64_t countMostSteps();
+  Value getFirstPosition();
   void leaveEmpty(Value row);
 
   // Several blocks of threads for one query (GPUStreamParts.cpp).
   void allocateParts();
-  void takePart(Value part, Value headTile, llvm::function_ref<void()> body);
+  void takePart(Value part, Value pack, Value tile,
+                llvm::function_ref<void()> body);
   void storePart(const State &state, Value column);
   void mergeParts();
 
@@ -377,7 +383,8 @@ private:
                     llvm::function_ref<Value(Value)> change);
   Value sumOfRow(const State &state, int64_t half);
   Value isRowWriter(Value firstColumn);
-  void storeLse(Value maximum, Value sum, Value row, Value firstColumn);
+  void storeLse(Value maximum, Value sum, mlir::ValueRange row,
+                Value firstColumn);
 
   // Results of warpgroups (GPUStreamResults.cpp).
   void finishRows(const State &state, const TensorMap &output);
@@ -401,7 +408,9 @@ private:
   /// Which tiles each of them removes.
   llvm::SmallVector<ScoreAdmission, 1> admissions;
   bool isSoftmax, hasWeights;
+  /// Rows are the heads that share a key head, of so many queries.
   bool rowsAreHeads = false;
+  int64_t packedQueries = 1;
   bool hasBias; // or terms by distance
   bool hasLocalBias, hasPrefix, hasStride, hasLists;
   /// Scores are multiplied by the scale before terms are added to them;
@@ -432,12 +441,6 @@ private:
   Value getOwnRow(int64_t half) {
     return b.add(b.add(warpRow, group), half * 8);
   }
-  /// Where the first row of the block stands, and rows from the first to the
-  /// last one that may stand elsewhere.
-  Value getFirstPosition() {
-    return rowsAreHeads ? firstRow : b.add(firstRow, queryStart);
-  }
-  int64_t getLastStep() const { return rowsAreHeads ? 0 : queryTile - 1; }
   /// Registers with a bit for each row of a tile.
   int64_t getHiddenWords() const {
     return llvm::divideCeil(keyTile, kWarpSize);
@@ -453,17 +456,18 @@ private:
   llvm::SmallVector<Segment> segments;
   llvm::SmallVector<Values> queryFragments;
   Value queryRows, outputView, lseView;
-  // Indices; with heads for rows, the first head, and where the query stands,
-  // which is number `queryNumber` of the operand.
-  Value batch, head, firstRow, numRows, queryStart, queryCount, queryNumber;
+  // Indices; with heads for rows, the first head, and where the first packed
+  // query stands, which is number `firstQuery` of the operand.
+  Value batch, head, firstRow, numRows, queryStart, queryCount, firstQuery;
   Value blockQuery, blockQueries, numTiles; // of 32 bits
   /// The tiles that this block of threads reads, from the first to before the
   /// second.
   Value beginTile, endTile;
 
-  /// What blocks for parts of a query's tiles leave: sums of values [B, H, N,
+  /// What blocks for parts of a row's tiles leave: sums of values [B, H, N,
   /// P, E], maxima and sums of weights [B, H, N, P, 2], and how many parts
-  /// there are [B, G, N]. Null where a block has all tiles.
+  /// there are for the tiles of rows of packed queries [B, G, U, T]. Null where
+  /// a block has all tiles.
   struct Parts {
     Value count, sums, statistics, used;
     Value sumRows, statisticRows, part; // those of the block

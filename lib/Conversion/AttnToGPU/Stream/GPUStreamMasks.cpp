@@ -60,8 +60,9 @@ Value GPUStreamKernel::loadBits(Value bits, Value stage, Value word) {
 
 /// Where the query of a row of the block stands.
 Value GPUStreamKernel::getQueryPosition(Value row) {
-  Value first = b.toI32(firstRow);
-  return rowsAreHeads ? first : b.add(first, b.add(blockQuery, row));
+  if (rowsAreHeads)
+    return b.add(b.toI32(getFirstPosition()), getStep(row));
+  return b.add(b.toI32(firstRow), b.add(blockQuery, row));
 }
 
 /// Terms by distance of the head of a row of the block.
@@ -100,8 +101,9 @@ Values GPUStreamKernel::multiplyRelative(const Tile &tile,
                 [&](Value k, ValueRange sums) {
                   Values next(sums);
                   for (int64_t half : {0, 1}) {
-                    Value row = b.toIndex(b.add(blockQuery, rows[half]));
-                    Value query = b.fadd(b.loadScalar(queryRows, {row, k}),
+                    Values at = b.toIndices(locateRow(rows[half]));
+                    at.push_back(k);
+                    Value query = b.fadd(b.loadScalar(queryRows, at),
                                          b.loadScalar(biases[half], k));
                     for (int64_t i : {2 * half, 2 * half + 1})
                       next[i] = b.fma(
@@ -115,31 +117,36 @@ Values GPUStreamKernel::multiplyRelative(const Tile &tile,
 /// The element of a bias for a row of the block and one of the tile.
 Value GPUStreamKernel::loadBias(const Tile &tile, const SourceView &source,
                                 Value row, Value offset) {
-  Value query = b.add(blockQuery, b.min(row, b.sub(blockQueries, b.i32(1))));
+  row = b.min(row, b.sub(blockQueries, b.i32(1)));
+  Values at = broadcastRow(b, source.bias, b.toIndices(locateRow(row)));
   // What lies beyond the tile is masked.
   offset = b.min(offset, b.sub(tile.count, b.i32(1)));
   Value key = source.attr.getHasLocalBias() ? b.add(tile.biasColumn, offset)
                                             : getRow(tile, offset);
-  Value at[] = {b.broadcastIndex(source.bias, 0, b.toIndex(query)),
-                b.broadcastIndex(source.bias, 1, b.toIndex(key))};
+  at.push_back(b.broadcastIndex(source.bias, at.size(), b.toIndex(key)));
   return b.loadScalar(source.bias, at);
 }
 
 /// What a bias by distance adds to the thread's scores of 8 rows. Entries of
 /// two rows of queries are as far apart as those of the tiles beside: counted
-/// from one distance, they are loaded once. Two heads have biases of their own.
+/// from one distance, they are loaded once. Two heads have biases of their own,
+/// and two packed queries any distance from each other.
 Values GPUStreamKernel::loadDistances(const Tile &tile,
                                       const SourceView &source,
                                       int64_t number) {
-  Value first = b.sub(b.sub(getQueryPosition(getOwnRow(0)), source.origin),
-                      b.add(tile.row, pairColumn));
+  auto getFirst = [&](int64_t half) {
+    return b.sub(b.sub(getQueryPosition(getOwnRow(half)), source.origin),
+                 b.add(tile.row, pairColumn));
+  };
+  Value first = getFirst(0);
+  Value firsts[] = {first, rowsAreHeads ? getFirst(1) : first};
   Value biases[] = {getTerms(source.distanceBias, getOwnRow(0)),
                     getTerms(source.distanceBias, getOwnRow(1))};
   Value last = b.i32(getWidth(biases[0]) - 1);
-  int64_t apart = rowsAreHeads ? 0 : 8; // both rows
+  int64_t apart = rowsAreHeads ? 0 : 8; // the rows of both
   Values terms;
   for (int64_t i = 0; i < 4; ++i) {
-    Value distance = b.add(first, apart * (i / 2) - 8 * number - i % 2);
+    Value distance = b.add(firsts[i / 2], apart * (i / 2) - 8 * number - i % 2);
     // Only masked entries are farther, or of threads without a query.
     distance = b.clamp(distance, b.i32(0), last);
     terms.push_back(b.loadScalar(biases[i / 2], b.toIndex(distance)));
@@ -160,8 +167,8 @@ GPUStreamKernel::Terms GPUStreamKernel::loadTerms(const Tile &tile) {
     return terms;
   BiasTile bias = {source.bias, {}, {}, tile.count, pairColumn, keyTile};
   for (auto [half, row] : llvm::enumerate(bias.rows))
-    row = b.toIndex(b.add(
-        blockQuery, b.min(getOwnRow(half), b.sub(blockQueries, b.i32(1)))));
+    row = b.toIndices(
+        locateRow(b.min(getOwnRow(half), b.sub(blockQueries, b.i32(1)))));
   bias.firstColumn = source.attr.getHasLocalBias() ? tile.biasColumn : tile.row;
   terms.pairs = loadBiasPairs(b, bias);
   return terms;
@@ -247,9 +254,8 @@ Value GPUStreamKernel::computeScore(ScoreBody &body, const Tile &tile,
   Value shift = b.sub(
       selectBySource(tile, [](const SourceView &view) { return view.tokens; }),
       numRows);
-  Value query = b.add(getFirstPosition(), shift);
-  if (!rowsAreHeads)
-    query = b.add(query, b.toIndex(row));
+  Value query =
+      b.add(b.add(getFirstPosition(), shift), b.toIndex(getStep(row)));
   Value key = b.toIndex(getPosition(tile, offset));
   if (tile.stride) {
     Value stride = b.toIndex(tile.stride);
@@ -294,8 +300,8 @@ Values GPUStreamKernel::computeScores(const Tile &tile,
 /// Whether the region removes an entry of a thread that does not have its
 /// product, which is taken again.
 Value GPUStreamKernel::removesEntry(const Tile &tile, Value row, Value offset) {
-  Value query =
-      b.add(queryStart, b.toIndex(b.min(row, b.sub(blockQueries, b.i32(1)))));
+  Values query =
+      b.toIndices(locateRow(b.min(row, b.sub(blockQueries, b.i32(1)))));
   Value key =
       b.toIndex(getRow(tile, b.min(offset, b.sub(tile.count, b.i32(1)))));
   Value zero = b.scalar(0.0), removed = b.i1(false);
@@ -307,7 +313,9 @@ Value GPUStreamKernel::removesEntry(const Tile &tile, Value row, Value offset) {
           Value product =
               b.loop(b.index(0), b.index(width), 1, {zero},
                      [&](Value column, ValueRange sum) -> Values {
-                       return {b.fma(b.loadScalar(queryRows, {query, column}),
+                       Values at(query);
+                       at.push_back(column);
+                       return {b.fma(b.loadScalar(queryRows, at),
                                      b.loadScalar(source.keys, {key, column}),
                                      sum[0])};
                      })[0];
@@ -342,7 +350,7 @@ void GPUStreamKernel::changeScores(Value condition,
 /// The rows of a tile that one of the thread's queries may read.
 GPUStreamKernel::Bounds GPUStreamKernel::getBounds(const Tile &tile,
                                                    int64_t half) {
-  Value row = rowsAreHeads ? b.i32(0) : getOwnRow(half);
+  Value row = getStep(getOwnRow(half));
   Value upper = getFirstRow(tile, b.add(tile.upper, row));
   if (tile.prefix)
     upper = b.max(upper, tile.prefix);
@@ -380,7 +388,7 @@ std::pair<Value, Value> GPUStreamKernel::getCommonRows(const Tile &tile) {
   Value upper = getFirstRow(tile, tile.upper);
   if (tile.prefix)
     upper = b.max(upper, tile.prefix);
-  return {getFirstRow(tile, b.add(tile.lower, getLastStep())), upper};
+  return {getFirstRow(tile, b.add(tile.lower, countMostSteps())), upper};
 }
 
 /// Whether any row of a tile has its bit.

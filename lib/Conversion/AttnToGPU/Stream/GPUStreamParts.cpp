@@ -6,12 +6,12 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Single queries have fewer blocks of threads than a GPU has multiprocessors.
-// The tiles that a query reads are then cut to parts, each of which has a block
-// of its own. It leaves its sums, and a second kernel adds them up, always in
-// the same order. How many parts there are follows from the extents of the
-// operands and from how many tiles the query reads, never from the device or
-// from other queries.
+// Few queries have fewer blocks of threads than a GPU has multiprocessors. The
+// tiles that the rows of a block read are then cut to parts, each of which has
+// a block of its own. It leaves its sums, and a second kernel adds them up,
+// always in the same order. How many parts there are follows from the extents
+// of the operands and from how many tiles the packed queries read, never from
+// the device or from other queries.
 //
 //===----------------------------------------------------------------------===//
 
@@ -29,9 +29,10 @@ using namespace fovea::attn;
 /// Rows that are worth a part of their own: what a part leaves is a few percent
 /// of what it reads.
 static constexpr int64_t kPartRows = 256;
-/// Parts of a query at most: with 8 key heads, about as many blocks of threads
-/// as a GPU runs at once.
-static constexpr int64_t kMostParts = 128;
+/// Parts at most, and blocks of threads of a key head at most, if its rows are
+/// several tiles: with 8 key heads, about as many as a GPU runs at once, and
+/// more.
+static constexpr int64_t kMostParts = 128, kMostBlocks = 256;
 
 /// How many rows a source has, at most: where a view of fewer rows than a
 /// constant is read, the constant, which a graph knows when it is captured.
@@ -73,10 +74,12 @@ static Value countRows(KernelBuilder &b, StreamOp op,
 
 /// Decides on parts, and allocates what they leave.
 void GPUStreamKernel::allocateParts() {
-  if (!hasSingleQueries(op))
+  if (!hasFewQueryRows(op))
     return;
+  int64_t tiles = llvm::divideCeil(packedQueries * getKeyGroup(op), queryTile);
   Value count = b.ceilDiv(countRows(b, op, ranges), kPartRows);
-  count = b.clamp(count, b.index(1), b.index(kMostParts));
+  int64_t most = std::clamp<int64_t>(kMostBlocks / tiles, 1, kMostParts);
+  count = b.clamp(count, b.index(1), b.index(most));
   if (getConstantIntValue(count) == 1)
     return;
   Value query = op.getQuery(), batches = b.extent(query, 0),
@@ -85,14 +88,15 @@ void GPUStreamKernel::allocateParts() {
   parts.count = count;
   parts.sums = b.allocate(rows, {valueWidth}, b.getF32Type());
   parts.statistics = b.allocate(rows, {2}, b.getF32Type());
-  parts.used =
-      b.allocate({batches, b.extent(op.getValues().front(), 1), queries}, {},
-                 b.getI32Type());
+  parts.used = b.allocate({batches, b.extent(op.getValues().front(), 1),
+                           b.ceilDiv(queries, packedQueries)},
+                          {tiles}, b.getI32Type());
 }
 
-/// Emits `body` for part `part` of the tiles of the block's query. Parts that
-/// have none come last and leave nothing, unless they are the first.
-void GPUStreamKernel::takePart(Value part, Value headTile,
+/// Emits `body` for part `part` of what the rows of the block read, which are
+/// tile `tile` of those of packed queries `pack`. Parts that have nothing come
+/// last and leave nothing, unless they are the first.
+void GPUStreamKernel::takePart(Value part, Value pack, Value tile,
                                function_ref<void()> body) {
   Value zero = b.i32(0), one = b.i32(1), number = b.toI32(part);
   Value count = b.toI32(parts.count);
@@ -104,13 +108,11 @@ void GPUStreamKernel::takePart(Value part, Value headTile,
   parts.sumRows = viewHeads(parts.sums);
   parts.statisticRows = viewHeads(parts.statistics);
   Value isFirst = b.equal(number, zero);
-  Value isNoter = b.both(isFirst, b.both(b.equal(b.toI32(headTile), zero),
-                                         b.equal(b.thread(), zero)));
-  b.ifThen(isNoter, [&] {
+  b.ifThen(b.both(isFirst, b.equal(b.thread(), zero)), [&] {
     Value used = b.max(b.div(b.sub(b.add(numTiles, share), one), share), one);
     Value keyHead = b.div(head, getKeyGroup(op));
     memref::StoreOp::create(b, used, parts.used,
-                            ValueRange{batch, keyHead, queryNumber});
+                            ValueRange{batch, keyHead, pack, tile});
   });
   b.ifThen(b.either(isFirst, b.less(beginTile, numTiles)), body);
 }
@@ -120,13 +122,15 @@ void GPUStreamKernel::storePart(const State &state, Value firstColumn) {
   for (int64_t half : {0, 1}) {
     Value sum = sumOfRow(state, half), row = getOwnRow(half);
     b.ifThen(b.less(row, blockQueries), [&] {
-      Value target[] = {b.add(blockQuery, row), parts.part};
+      Values target = locateRow(row);
+      target.push_back(parts.part);
       storeColumns(state, half, firstColumn, parts.sumRows, target,
                    [](Value total) { return total; });
       b.ifThen(isRowWriter(firstColumn), [&] {
         for (auto [i, value] :
              llvm::enumerate(Values{state.maximum[half], sum})) {
-          Value at[] = {target[0], target[1], b.i32(i)};
+          Values at(target);
+          at.push_back(b.i32(i));
           b.storeScalar(value, parts.statisticRows, b.toIndices(at));
         }
       });
@@ -153,8 +157,11 @@ void GPUStreamKernel::mergeParts() {
   Value extents[] = {b.extent(query, 0), b.extent(query, 1), b.extent(query, 2),
                      b.index(valueWidth)};
   parallelLoop(b, extents, [&](ValueRange at) {
-    Value used = b.toIndex(memref::LoadOp::create(
-        b, parts.used, ValueRange{at[0], b.div(at[1], keyGroup), at[2]}));
+    Value row = b.add(b.mul(b.rem(at[2], packedQueries), keyGroup),
+                      b.rem(at[1], keyGroup));
+    Value ofTile[] = {at[0], b.div(at[1], keyGroup),
+                      b.div(at[2], packedQueries), b.div(row, queryTile)};
+    Value used = b.toIndex(memref::LoadOp::create(b, parts.used, ofTile));
     Value last = b.sub(used, b.index(1));
     Values start = {b.scalar(softmax::kMasked), zero, zero};
     if (!isSoftmax)
@@ -164,9 +171,10 @@ void GPUStreamKernel::mergeParts() {
       Value top = before[0];
       for (int64_t i = 0; i < kAtOnce; ++i) {
         Value part = b.add(first, i), near = b.min(part, last);
-        Value row[] = {at[0], at[1], at[2], near};
+        Value ofPart[] = {at[0], at[1], at[2], near};
         auto load = [&](Value from, Value column) {
-          return b.loadScalar(from, {row[0], row[1], row[2], row[3], column});
+          return b.loadScalar(
+              from, {ofPart[0], ofPart[1], ofPart[2], ofPart[3], column});
         };
         maxima.push_back(load(parts.statistics, b.index(0)));
         sums.push_back(load(parts.statistics, b.index(1)));

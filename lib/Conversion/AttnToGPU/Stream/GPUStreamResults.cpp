@@ -71,7 +71,7 @@ void GPUStreamKernel::finishBoxes(const State &state, const TensorMap &output) {
       Value at[] = {b.add(row, box * queryTile), column};
       vector::StoreOp::create(b, pair, results.memref, b.toIndices(at));
     }
-    storeLse(maximum, sum, b.add(blockQuery, row), b.i32(0));
+    storeLse(maximum, sum, locateRow(row), b.i32(0));
   }
   w.publishWrites();
   b.warpBarrier();

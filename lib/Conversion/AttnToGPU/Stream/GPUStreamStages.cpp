@@ -391,7 +391,7 @@ void GPUStreamKernel::finish(const State &state, Value firstColumn) {
     Value sum = sumOfRow(state, half), maximum = state.maximum[half];
     Value row = getOwnRow(half);
     b.ifThen(b.less(row, blockQueries), [&] {
-      Value target = b.add(blockQuery, row);
+      Values target = locateRow(row);
       Value factor = getFinalFactor(maximum, sum);
       storeColumns(state, half, firstColumn, outputView, target,
                    [&](Value total) { return getMean(total, factor); });
@@ -400,12 +400,13 @@ void GPUStreamKernel::finish(const State &state, Value firstColumn) {
   }
 }
 
-void GPUStreamKernel::storeLse(Value maximum, Value sum, Value row,
+void GPUStreamKernel::storeLse(Value maximum, Value sum, ValueRange row,
                                Value firstColumn) {
   if (!lseView)
     return;
   b.ifThen(isRowWriter(firstColumn), [&] {
-    b.storeScalar(softmax::logSumExp(b, maximum, sum), lseView, b.toIndex(row));
+    b.storeScalar(softmax::logSumExp(b, maximum, sum), lseView,
+                  b.toIndices(row));
   });
 }
 

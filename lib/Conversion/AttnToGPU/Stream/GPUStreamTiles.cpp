@@ -26,8 +26,11 @@ void GPUStreamKernel::collectSegments(Value blockIndex) {
       if (hasLocalBias)
         segments.back().biasBegin = b.toI32(run.first);
     };
+    SourceView ofHead = source;
+    if (rowsAreHeads && source.bias)
+      ofHead.bias = b.rowView(source.bias, b.index(0));
     SmallVector<unsigned> listed =
-        ranges.emitRuns(b, index, source, blockIndex, numRows, add);
+        ranges.emitRuns(b, index, ofHead, blockIndex, numRows, add);
     if (!listed.empty())
       addTable(index, listed, blockIndex);
     if (source.list)
@@ -51,10 +54,10 @@ void GPUStreamKernel::addSegment(unsigned index, Value low, Value high) {
   segment.source = index;
   segment.isTable = false;
   if (!mask.isTrivial()) {
-    // Position of the block's first query; its last one is blockQueries - 1
-    // further on.
+    // Position of the block's first query; its last one is some steps further
+    // on.
     Value position = b.add(getFirstPosition(), b.sub(source.tokens, numRows));
-    Value last = rowsAreHeads ? b.index(0) : b.sub(queryCount, b.index(1));
+    Value last = countSteps();
     Value window = b.index(mask.getWindow());
     int64_t prefixRows = mask.getPrefix() / mask.getStride();
     if (mask.getCausal())

@@ -34,7 +34,9 @@ static TilesAttr makeTiles(StreamOp op, int64_t maxQueries, int64_t keys) {
   if (block)
     useful = std::min(useful, block);
   if (hasHeadRows(op)) {
-    useful = getKeyGroup(op);
+    // Tiles of about the same number of rows.
+    useful = getKeyGroup(op) * getPackedQueries(op);
+    useful = llvm::divideCeil(useful, llvm::divideCeil(useful, maxQueries));
     block = 0;
   }
   int64_t warps =
@@ -185,9 +187,10 @@ static TilesAttr chooseWarpgroupTiles(StreamOp op, int64_t sharedBytes,
 /// register for each value column, and the scores of a tile of keys beside
 /// them. More warps share each tile of keys, which is copied once for all.
 /// Registers allow 64 keys for heads of 128 columns, and 32 for wider ones or
-/// f32, whose fragments are cut in two. Blocks of one warp, whose rows are
-/// heads, have 32: twice as many of them hide more of what each waits for.
-/// Shared memory that does not suffice takes first queries, then keys.
+/// f32, whose fragments are cut in two. Of rows that are heads, two blocks of
+/// 64 wait less than one of 128, and blocks of one warp have 32 keys: twice as
+/// many of them hide more of what each waits for. Shared memory that does not
+/// suffice takes first queries, then keys.
 static TilesAttr chooseTiles(StreamOp op, int64_t sharedBytes) {
   auto query = cast<ShapedType>(op.getQuery().getType());
   auto output = cast<ShapedType>(op.getOutput().getType());
@@ -199,7 +202,8 @@ static TilesAttr chooseTiles(StreamOp op, int64_t sharedBytes) {
       if (!isNarrow && (keys > 32 || queries > 64))
         continue;
       TilesAttr tiles = makeTiles(op, queries, keys);
-      if (hasHeadRows(op) && tiles.getVectors() == 1 && keys > 32)
+      if (hasHeadRows(op) &&
+          (queries > 64 || (tiles.getVectors() == 1 && keys > 32)))
         continue;
       op.setTilesAttr(tiles);
       if (GPUStreamLayout(op).bytes <= sharedBytes)

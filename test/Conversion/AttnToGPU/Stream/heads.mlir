@@ -3,14 +3,12 @@
 !q = memref<3x8x2x16xf16>
 !k = memref<3x2x600x16xf16>
 
-// Two queries that stand where the caller says, as behind a state: a block of threads for each of them, each key head and each of three
-// parts of what they read. The rows of a tile are four heads.
+// Two queries that stand where the caller says: a block of threads for each batch entry, each key head and each of three parts of what they
+// read. The rows of a tile are four heads of each of them.
 // CHECK-LABEL: func.func @few_queries
 // CHECK-SAME: %[[Q:[^:]*]]: memref<3x8x2x16xf16>{{.*}} %[[FIRST:[^:]*]]: index, %{{[^:]*}}: index
-// CHECK: gpu.launch blocks{{.*}} = %c36, {{.*}} threads{{.*}} = %c32
-// CHECK: %[[POSITION:.*]] = arith.addi %[[FIRST]], %[[NUMBER:.*]] : index
-// CHECK: memref.subview %[[Q]][%{{.*}}, %{{.*}}, %[[NUMBER]], 0] [1, 4, 1, 16]
-// CHECK: arith.addi %[[POSITION]],
+// CHECK: gpu.launch blocks{{.*}} = %c18, {{.*}} threads{{.*}} = %c32
+// CHECK: memref.subview %[[Q]][%{{.*}}, %{{.*}}, 0, 0] [1, 4, 2, 16]
 // CHECK: nvvm.mma.sync
 // CHECK-NOT: attn.stream
 func.func @few_queries(%q: !q, %k: !k, %o: !q, %first: index, %n: index) {
@@ -18,5 +16,18 @@ func.func @few_queries(%q: !q, %k: !k, %o: !q, %first: index, %n: index) {
       source(%k, %k : !k, !k) ranges [affine_map<(b)[rows, n] -> (0, rows)>] mask <causal>
       tile(%first of %n) outs(%o : !q)
       {scale = 0.125 : f64, tiles = #attn.tiles<query = 16, key = 32, lanes = 16, vectors = 1, keys = 8, columns = 8>}
+  return
+}
+
+// Blocks of the sequence may begin between them, so each query has tiles of its own.
+// CHECK-LABEL: func.func @queries_of_blocks
+// CHECK: gpu.launch blocks{{.*}} = %c36, {{.*}} threads{{.*}} = %c32
+// CHECK: nvvm.mma.sync
+// CHECK-NOT: attn.stream
+func.func @queries_of_blocks(%q: !q, %k: !k, %o: !q, %first: index, %n: index) {
+  attn.stream query(%q : !q)
+      source(%k, %k : !k, !k) ranges [affine_map<(b)[rows, n] -> (b, rows)>] mask <causal>
+      tile(%first of %n) outs(%o : !q)
+      {block = 8 : i64, scale = 0.125 : f64, tiles = #attn.tiles<query = 16, key = 32, lanes = 16, vectors = 1, keys = 8, columns = 8>}
   return
 }

@@ -67,3 +67,23 @@ func.func @many_heads(%q: tensor<3x40x1x16xf16>, %k: tensor<3x1x600x16xf16>) -> 
       outs(%q : tensor<3x40x1x16xf16>) {scale = 1.0 : f64} -> tensor<3x40x1x16xf16>
   return %out : tensor<3x40x1x16xf16>
 }
+
+// Eight heads of 17 queries are three tiles of three warps.
+// CHECK-LABEL: func @several_queries
+// CHECK: tiles = #attn.tiles<query = 48, key = 64, lanes = 16, vectors = 3, keys = 8, columns = 8>
+func.func @several_queries(%q: tensor<3x8x17x16xf16>, %k: tensor<3x1x600x16xf16>) -> tensor<3x8x17x16xf16> {
+  %out = attn.stream query(%q : tensor<3x8x17x16xf16>)
+      source(%k, %k : tensor<3x1x600x16xf16>, tensor<3x1x600x16xf16>) ranges [affine_map<(b)[rows, n] -> (0, rows)>] mask <causal>
+      outs(%q : tensor<3x8x17x16xf16>) {scale = 1.0 : f64} -> tensor<3x8x17x16xf16>
+  return %out : tensor<3x8x17x16xf16>
+}
+
+// More queries have tiles of one head.
+// CHECK-LABEL: func @many_queries
+// CHECK: tiles = #attn.tiles<query = 48, key = 64, lanes = 16, vectors = 3, keys = 8, columns = 8>
+func.func @many_queries(%q: tensor<3x8x33x16xf16>, %k: tensor<3x1x600x16xf16>) -> tensor<3x8x33x16xf16> {
+  %out = attn.stream query(%q : tensor<3x8x33x16xf16>)
+      source(%k, %k : tensor<3x1x600x16xf16>, tensor<3x1x600x16xf16>) ranges [affine_map<(b)[rows, n] -> (0, rows)>] mask <causal>
+      outs(%q : tensor<3x8x33x16xf16>) {scale = 1.0 : f64} -> tensor<3x8x33x16xf16>
+  return %out : tensor<3x8x33x16xf16>
+}

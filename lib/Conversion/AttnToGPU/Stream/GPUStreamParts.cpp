@@ -29,10 +29,10 @@ using namespace fovea::attn;
 /// Rows that are worth a part of their own: what a part leaves is a few percent
 /// of what it reads.
 static constexpr int64_t kPartRows = 256;
-/// Parts at most, and blocks of threads of a key head at most, if its rows are
-/// several tiles: with 8 key heads, about as many as a GPU runs at once, and
-/// more.
-static constexpr int64_t kMostParts = 128, kMostBlocks = 256;
+/// Parts at most, and parts of all queries and of all tiles of rows: with 8 key
+/// heads, as many blocks of threads as a GPU runs at once, and not more memory
+/// than the parts of two queries take.
+static constexpr int64_t kMostParts = 128, kMostOfAll = 2 * kMostParts;
 
 /// How many rows a source has, at most: where a view of fewer rows than a
 /// constant is read, the constant, which a graph knows when it is captured.
@@ -78,12 +78,13 @@ void GPUStreamKernel::allocateParts() {
     return;
   int64_t tiles = llvm::divideCeil(packedQueries * getKeyGroup(op), queryTile);
   Value count = b.ceilDiv(countRows(b, op, ranges), kPartRows);
-  int64_t most = std::clamp<int64_t>(kMostBlocks / tiles, 1, kMostParts);
-  count = b.clamp(count, b.index(1), b.index(most));
-  if (getConstantIntValue(count) == 1)
-    return;
   Value query = op.getQuery(), batches = b.extent(query, 0),
         queries = b.extent(query, 2);
+  int64_t numQueries = cast<MemRefType>(query.getType()).getDimSize(2);
+  int64_t most = kMostOfAll / std::max({numQueries, tiles, int64_t(2)});
+  count = b.clamp(count, b.index(1), b.index(std::max<int64_t>(most, 1)));
+  if (getConstantIntValue(count) == 1)
+    return;
   Value rows[] = {batches, b.extent(query, 1), queries, count};
   parts.count = count;
   parts.sums = b.allocate(rows, {valueWidth}, b.getF32Type());

@@ -31,3 +31,19 @@ func.func @queries_of_blocks(%q: !q, %k: !k, %o: !q, %first: index, %n: index) {
       {block = 8 : i64, scale = 0.125 : f64, tiles = #attn.tiles<query = 16, key = 32, lanes = 16, vectors = 1, keys = 8, columns = 8>}
   return
 }
+
+// The more queries, the fewer parts, so that these do not take more memory: 128 for one, 32 for eight.
+// CHECK-LABEL: func.func @long_cache
+// CHECK: memref.alloc() {{.*}} : memref<1x8x1x128x16xf32>
+// CHECK: memref.alloc() {{.*}} : memref<1x8x8x32x16xf32>
+func.func @long_cache(%q: memref<1x8x1x16xf16>, %q8: memref<1x8x8x16xf16>, %k: memref<1x2x100000x16xf16>, %o: memref<1x8x1x16xf16>, %o8: memref<1x8x8x16xf16>) {
+  attn.stream query(%q : memref<1x8x1x16xf16>)
+      source(%k, %k : memref<1x2x100000x16xf16>, memref<1x2x100000x16xf16>) ranges [affine_map<(b)[rows, n] -> (0, rows)>]
+      outs(%o : memref<1x8x1x16xf16>)
+      {scale = 0.125 : f64, tiles = #attn.tiles<query = 16, key = 32, lanes = 16, vectors = 1, keys = 8, columns = 8>}
+  attn.stream query(%q8 : memref<1x8x8x16xf16>)
+      source(%k, %k : memref<1x2x100000x16xf16>, memref<1x2x100000x16xf16>) ranges [affine_map<(b)[rows, n] -> (0, rows)>]
+      outs(%o8 : memref<1x8x8x16xf16>)
+      {scale = 0.125 : f64, tiles = #attn.tiles<query = 32, key = 64, lanes = 16, vectors = 2, keys = 8, columns = 8>}
+  return
+}

@@ -191,11 +191,11 @@ def test_one_kernel_for_all_lengths():
 
 
 def test_one_kernel_for_all_prompts():
-    """Whatever the numbers of their tokens and of those before, where these are more than 16."""
+    """Whatever the numbers of their tokens and of those before, where these are more than 32."""
     q, k, v = make("float16", B=2, H=4, G=2, N=300, D=32, E=24)
     cache = fovea.KVCache(2, 2, 32, 24, capacity=300, dtype="float16", target="gpu-sim")
     misses, done = _fovea.cache_statistics()[2], 0
-    for count in (17, 34, 98, 99 + 64, 300):
+    for count in (33, 66, 130, 163, 300):
         rows = [np.ascontiguousarray(each[:, :, done:count]) for each in (q, k, v)]
         cache.append(*rows[1:])
         done = count

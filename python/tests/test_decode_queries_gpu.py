@@ -8,23 +8,17 @@ import numpy as np
 import pytest
 from conftest import check, make, normal
 from test_decode import OPTIONS, case
+from test_decode_gpu import TYPES, compare, compare_lengths
 
 import fovea
 from fovea import Source, reference
 
-TYPES = ["float32", "float16", "bfloat16"]
 QUERIES = [2, 3, 5, 8, 16, 17, 32]
 # Heads that share a key head: one, as many as divide a tile of rows, odd numbers, more than a tile has rows, and 64 and 128,
 # with which tiles are of one query.
 HEADS = [(2, 2), (8, 1), (6, 2), (10, 2), (16, 4), (34, 1), (64, 1), (136, 1)]
 # One less and one more than tiles (of 32 and 64) and parts (256) have, and one more than two parts.
 KEYS = [63, 257, 515, 32, 300, 65]
-
-
-def compare(type, arrays, **options):
-    found = fovea.dense(*arrays, **options, return_lse=True, target="gpu-sim")
-    check(found, reference.dense(*arrays, **options, return_lse=True), type)
-    return found
 
 
 def cases():
@@ -71,13 +65,7 @@ def test_lengths(causal, sink):
     lengths = np.array([0, 3, 256, 260, 700], np.int32)
     arrays = make(B=5, H=6, G=2, N=5, M=700, D=32)
     options = {"sink": normal(5, 6)} if sink else {}
-    out, lse = compare("float32", arrays, lengths=lengths, causal=causal, **options)
-    assert not out[0].any() and (sink or np.isneginf(lse[0]).all())
-    for entry, length in enumerate(lengths):
-        for array in arrays[1:]:
-            array[entry, :, length:] = np.nan
-    again = fovea.dense(*arrays, lengths=lengths, causal=causal, **options, return_lse=True, target="gpu-sim")
-    assert np.array_equal(again[0], out) and np.array_equal(again[1], lse)
+    compare_lengths(arrays, lengths, causal=causal, **options)
 
 
 @pytest.mark.parametrize("type", TYPES)

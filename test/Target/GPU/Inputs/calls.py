@@ -49,7 +49,7 @@ from model import ALL, FAR, MIDDLE, NEAR  # noqa: E402
 
 HEADER = "| call | asked, ms | estimated then, ms | loops then, ms | now, ms: L2, middle, most | by bytes | calibrated, ms |"
 CALIBRATION = "| call | measured, ms | loop, ms | measured / loop |"
-BESIDE = "| call | blocks of a multiprocessor | loops, ms | beside their tiles, ms |"
+BESIDE = "| call | blocks of a multiprocessor | loops, ms | beside their tiles, ms | of that first loads, ms |"
 ORDER = "| tokens | head by head, ms | in sections of heads, ms | even, ms |"
 TOLERANCE = 0.03
 #: Of a large copy on the H200 of docs/results/h200.md.
@@ -328,10 +328,13 @@ for D, N in ((64, 16384), (64, 65536), (128, 16384), (128, 65536)):
 short, long = (find_measured(128, "full", N) for N in (16384, 65536))
 blocks_of_short = 16384 // QUERIES * H / cycles.MULTIPROCESSORS
 beside_one = (short - long / 16) / (1 - 1 / 4) / blocks_of_short
-beside = [BESIDE, "|---|---|---|---|"]
+# Queries and the first keys, D = 128, when there is nothing else to do.
+first_loads = (ALL.latency + 2 * QUERIES * 128 * WIDTHS["bf16"] / ALL.rate) / CYCLES_PER_MS
+beside = [BESIDE, "|---|---|---|---|---|"]
 for name, N in (("dense, causal, 32768 tokens", 32768), ("fast multipole, 65536 tokens", 65536), ("vq, 131072 tokens", 131072)):
     blocks = N // QUERIES * H / cycles.MULTIPROCESSORS
-    beside.append(f"| {name} | {blocks:.0f} | {factors[128] * calls[name][-1].loops[1]:.3g} | {blocks * beside_one:.3g} |")
+    beside.append(f"| {name} | {blocks:.0f} | {factors[128] * calls[name][-1].loops[1]:.3g} | {blocks * beside_one:.3g} | "
+                  f"{blocks * first_loads:.3g} |")
 order = [ORDER, "|---|---|---|---|"]
 (loop,) = (Loop.of(kernel) for kernel in compile_call(artefacts.dense(128, True, H, G, 32768))[1].values())
 for N in (1024, 2048, 4096, 8192, 16384):

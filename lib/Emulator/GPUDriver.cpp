@@ -93,6 +93,8 @@ struct Settings {
   std::string mistake;
   LaunchObserver observer;
   ModuleEditor editor;
+  /// How many editors there have been.
+  uint64_t edition = 0;
 };
 } // namespace
 
@@ -119,19 +121,80 @@ void fovea::simt::setLaunchObserver(LaunchObserver observer) {
 void fovea::simt::setModuleEditor(ModuleEditor editor) {
   std::lock_guard<std::mutex> guard(getSettings().lock);
   getSettings().editor = std::move(editor);
+  ++getSettings().edition;
 }
 
 //===----------------------------------------------------------------------===//
 // Driver
 //===----------------------------------------------------------------------===//
 
-/// A kernel that the runtime has looked up.
 namespace {
+/// A module that the runtime has loaded.
+class LoadedModule {
+public:
+  explicit LoadedModule(const fovea_rt_gpu_module &source) : source(source) {}
+
+  Error load();
+  /// As it was loaded.
+  DeviceCode &getCode() const { return *code; }
+  /// What runs a kernel, as the last editor would have it.
+  Expected<DeviceCode *> getCode(StringRef kernel);
+
+private:
+  Expected<std::unique_ptr<DeviceCode>> translate(const ModuleEditor &editor);
+
+  const fovea_rt_gpu_module &source;
+  std::unique_ptr<DeviceCode> code;
+  /// By an editor that came after loading, if there is one.
+  std::unique_ptr<DeviceCode> edited;
+  uint64_t edition = 0;
+  std::mutex lock;
+};
+
+/// A kernel that the runtime has looked up.
 struct FoundKernel {
-  DeviceCode *module;
+  LoadedModule *module;
   std::string name;
 };
 } // namespace
+
+static std::pair<ModuleEditor, uint64_t> getEditor() {
+  std::lock_guard<std::mutex> guard(getSettings().lock);
+  return {getSettings().editor, getSettings().edition};
+}
+
+Expected<std::unique_ptr<DeviceCode>>
+LoadedModule::translate(const ModuleEditor &editor) {
+  auto translated =
+      DeviceCode::create(StringRef(static_cast<const char *>(source.bitcode),
+                                   source.bitcode_bytes),
+                         source.name, editor);
+  if (translated)
+    return translated;
+  return createStringError(Twine("the emulator refuses module '") +
+                           source.name +
+                           "': " + toString(translated.takeError()));
+}
+
+Error LoadedModule::load() {
+  auto [editor, current] = getEditor();
+  edition = current;
+  return translate(editor).moveInto(code);
+}
+
+Expected<DeviceCode *> LoadedModule::getCode(StringRef kernel) {
+  auto [editor, current] = getEditor();
+  std::lock_guard<std::mutex> guard(lock);
+  if (edition != current) {
+    edited.reset();
+    if (editor)
+      if (Error error = translate(editor).moveInto(edited))
+        return std::move(error);
+    edition = current;
+  }
+  return edited && edited->getNumParams(kernel) >= 0 ? edited.get()
+                                                     : code.get();
+}
 
 static fovea_rt_status report(char *text, fovea_rt_status status,
                               const Twine &message) {
@@ -168,30 +231,21 @@ static fovea_rt_status loadModule(void *, const fovea_rt_gpu_module *code,
     return report(text, FOVEA_RT_INVALID_ARGUMENT,
                   Twine("module '") + code->name +
                       "' has no bitcode: it was compiled for a GPU only");
-  ModuleEditor editor;
-  {
-    std::lock_guard<std::mutex> guard(getSettings().lock);
-    editor = getSettings().editor;
-  }
-  auto loaded = DeviceCode::create(
-      StringRef(static_cast<const char *>(code->bitcode), code->bitcode_bytes),
-      code->name, editor);
-  if (!loaded)
-    return report(text, FOVEA_RT_INVALID_ARGUMENT,
-                  Twine("the emulator refuses module '") + code->name +
-                      "': " + toString(loaded.takeError()));
-  *module = loaded->release();
+  auto loaded = std::make_unique<LoadedModule>(*code);
+  if (Error error = loaded->load())
+    return report(text, FOVEA_RT_INVALID_ARGUMENT, toString(std::move(error)));
+  *module = loaded.release();
   return FOVEA_RT_OK;
 }
 
 static void unloadModule(void *, void *module) {
-  delete static_cast<DeviceCode *>(module);
+  delete static_cast<LoadedModule *>(module);
 }
 
 static fovea_rt_status findKernel(void *, void *module, const char *name,
                                   void **function, char *text) {
-  auto *loaded = static_cast<DeviceCode *>(module);
-  if (loaded->getNumParams(name) < 0)
+  auto *loaded = static_cast<LoadedModule *>(module);
+  if (loaded->getCode().getNumParams(name) < 0)
     return report(text, FOVEA_RT_DEVICE,
                   Twine("the module has no kernel '") + name + "'");
   *function = new FoundKernel{loaded, name};
@@ -206,7 +260,10 @@ static fovea_rt_status launchKernel(void *, void *function,
                                     const fovea_rt_gpu_launch_info *info,
                                     void *, char *text) {
   auto *kernel = static_cast<FoundKernel *>(function);
-  Dim3 cluster = kernel->module->getCluster(kernel->name);
+  auto code = kernel->module->getCode(kernel->name);
+  if (!code)
+    return report(text, FOVEA_RT_INVALID_ARGUMENT, toString(code.takeError()));
+  Dim3 cluster = (*code)->getCluster(kernel->name);
   const int64_t *given = info->cluster;
   bool isDemanded =
       given[0] == cluster.x && given[1] == cluster.y && given[2] == cluster.z;
@@ -218,7 +275,7 @@ static fovea_rt_status launchKernel(void *, void *function,
                       " blocks, but demands " + Twine(cluster.x) + " x " +
                       Twine(cluster.y) + " x " + Twine(cluster.z) +
                       "; others are not emulated");
-  int expected = kernel->module->getNumParams(kernel->name);
+  int expected = (*code)->getNumParams(kernel->name);
   if (info->num_params != expected)
     return report(text, FOVEA_RT_INVALID_ARGUMENT,
                   Twine("kernel '") + info->name + "' has " + Twine(expected) +
@@ -228,7 +285,7 @@ static fovea_rt_status launchKernel(void *, void *function,
                 uint32_t(extents[2])};
   };
   Counters counters;
-  if (Error error = kernel->module->launch(
+  if (Error error = (*code)->launch(
           kernel->name, toDim(info->grid), toDim(info->block),
           info->shared_bytes, info->params, getEmulatorOptions(), &counters))
     return report(text, FOVEA_RT_DEVICE, toString(std::move(error)));

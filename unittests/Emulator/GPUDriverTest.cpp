@@ -10,7 +10,9 @@
 #include "EmulatorTestUtils.h"
 #include "fovea_rt/fovea_rt.h"
 #include "fovea_rt/gpu.h"
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/Bitcode/BitcodeWriter.h"
+#include "llvm/IR/Constants.h"
 
 using namespace fovea::simt;
 using namespace fovea::simt::test;
@@ -61,6 +63,7 @@ protected:
   void TearDown() override {
     fovea_rt_gpu_unload(&module);
     setLaunchObserver(nullptr);
+    setModuleEditor(nullptr);
     EXPECT_EQ(countDevice(), before);
   }
 
@@ -104,6 +107,43 @@ TEST_F(GPUDriver, RunsTheSameHostCode) {
   ASSERT_EQ(run(values.data(), 100, 100), FOVEA_RT_OK) << fovea_rt_last_error();
   EXPECT_EQ(values, std::vector<float>(100, 2.0f));
   EXPECT_EQ(observed, "add_one 128");
+}
+
+/// A kernel that is loaded follows each editor, and one that an editor leaves
+/// without a body is what was loaded.
+TEST_F(GPUDriver, EditsWhatIsLoaded) {
+  float value = 1;
+  auto expect = [&](float expected) {
+    value = 1;
+    ASSERT_EQ(run(&value, 1, 1), FOVEA_RT_OK) << fovea_rt_last_error();
+    EXPECT_EQ(value, expected);
+  };
+  expect(2);
+  int calls = 0;
+  setModuleEditor([&](llvm::Module &module) {
+    ++calls;
+    llvm::BasicBlock &body = *std::next(module.getFunction("add_one")->begin());
+    for (llvm::Instruction &instruction : body)
+      if (instruction.getOpcode() == llvm::Instruction::FAdd)
+        instruction.setOperand(
+            1, llvm::ConstantFP::get(instruction.getType(), 4.0));
+  });
+  expect(5);
+  expect(5);
+  EXPECT_EQ(calls, 1);
+  setModuleEditor([](llvm::Module &module) {
+    llvm::Function &function = *module.getFunction("add_one");
+    llvm::Function *other = llvm::Function::Create(
+        function.getFunctionType(), llvm::Function::ExternalLinkage, "other",
+        module);
+    other->setCallingConv(function.getCallingConv());
+    other->splice(other->begin(), &function);
+    for (auto [mine, theirs] : llvm::zip(other->args(), function.args()))
+      theirs.replaceAllUsesWith(&mine);
+  });
+  expect(2);
+  setModuleEditor(nullptr);
+  expect(2);
 }
 
 TEST_F(GPUDriver, ReportsErrorsOfTheEmulator) {

@@ -54,25 +54,27 @@ protected:
 private:
   Kernel compile();
   /// The text of an error, or the output.
-  std::string run(const Kernel &kernel, std::vector<uint16_t> &output);
+  std::string run(std::vector<uint16_t> &output);
   /// Finds out what is expected, unless the last example is still the same.
   void runWhole();
   /// Whether the kernels still give what they should, under a few schedules,
   /// without instruction `number` of those that have names.
   bool survives(size_t number);
 
-  /// What decides on kernels and numbers.
   using Rows = std::vector<int64_t>;
-  using Input = std::tuple<const char *, int64_t, int64_t, int64_t, int64_t,
-                           Rows, Rows, Rows, Rows>;
+  /// What decides on kernels, and on numbers.
+  using Source = std::tuple<const char *, int64_t, int64_t, int64_t, int64_t>;
+  using Spoiled = std::tuple<Rows, Rows, Rows, Rows>;
   /// An instruction that has a name, and its kernel.
   struct Site {
     std::string name, kernel;
   };
 
   simt::Options options = simt::getEmulatorOptions();
-  std::optional<Input> input;
+  std::optional<Source> source;
+  Kernel kernel;
   std::vector<Site> named;
+  std::optional<Spoiled> spoiled;
   std::vector<uint16_t> expected;
 };
 

@@ -42,7 +42,10 @@ using LaunchObserver =
 void setLaunchObserver(LaunchObserver observer);
 
 /// Calls `editor` with the code of every module that is loaded, ahead of its
-/// translation, so that tests can make mistakes there; null for none.
+/// translation, so that tests can make mistakes there; null for none. What is
+/// loaded already is edited once, when a kernel is launched: kernels that the
+/// editor leaves without a body run as they were loaded, the others as edited.
+/// Not while kernels run.
 using ModuleEditor = std::function<void(llvm::Module &module)>;
 void setModuleEditor(ModuleEditor editor);
 

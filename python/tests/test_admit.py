@@ -227,20 +227,21 @@ def spelled():
 
 @pytest.mark.parametrize("N, M", [(1, 1), (13, 13), (70, 40), (40, 70), (1, 300)])
 @pytest.mark.parametrize("name", list(spelled()))
-def test_conditions_that_are_masks(name, N, M):
+@pytest.mark.parametrize("are_short", [False, True])
+def test_conditions_that_are_masks(are_short, name, N, M):
     """They are the masks, bit by bit, and what these say of positions where batch entries have lengths."""
     q, k, v = make(B=B, H=H, G=G, N=N, M=M, D=16)
     k[1, 0, M // 2], v[0, 1, M // 3] = np.nan, np.inf
     lengths = {"lengths": np.array([M, M // 2 + 1]), "query_lengths": np.array([N, N // 2 + 1])}
     masks, conditions = spelled()[name]
-    for options in ({}, lengths):
-        wanted = fovea.dense(q, k, v, **masks, **options, return_lse=True)
-        gradients = fovea.dense_backward(q @ np.eye(16, dtype=q.dtype), q, k, v, *wanted, **masks, **options)
-        for admit in conditions:
-            mine = fovea.dense(q, k, v, admit=admit, **options, return_lse=True)
-            assert all(one.tobytes() == other.tobytes() for one, other in zip(mine, wanted, strict=True))
-            mine = fovea.dense_backward(q @ np.eye(16, dtype=q.dtype), q, k, v, *wanted, admit=admit, **options)
-            assert all(one.tobytes() == other.tobytes() for one, other in zip(mine, gradients, strict=True))
+    options = lengths if are_short else {}
+    wanted = fovea.dense(q, k, v, **masks, **options, return_lse=True)
+    gradients = fovea.dense_backward(q @ np.eye(16, dtype=q.dtype), q, k, v, *wanted, **masks, **options)
+    for admit in conditions:
+        mine = fovea.dense(q, k, v, admit=admit, **options, return_lse=True)
+        assert all(one.tobytes() == other.tobytes() for one, other in zip(mine, wanted, strict=True))
+        mine = fovea.dense_backward(q @ np.eye(16, dtype=q.dtype), q, k, v, *wanted, admit=admit, **options)
+        assert all(one.tobytes() == other.tobytes() for one, other in zip(mine, gradients, strict=True))
     # The reference pipeline knows nothing of this.
     k[np.isnan(k)], v[np.isinf(v)] = 0, 0
     for admit in conditions:
@@ -248,12 +249,10 @@ def test_conditions_that_are_masks(name, N, M):
         check(found, wanted, "float32")
 
 
-def test_conditions_beside_masks():
-    """What is left of a conjunction stays, and what is no mask."""
-    N = 70
-    arrays = make("float64", B=B, H=H, G=G, N=N, D=16)
+def beside_masks(N):
+    """Masks, a condition beside them, and the entries that both leave."""
     i, j = np.arange(N)[:, None], np.arange(N)
-    for masks, admit, entries in (
+    return [
         ({"causal": True}, lambda b, h, i, j: (i - j < 9) & ((i - j) % 4 == 0), (i >= j) & (i - j < 9) & ((i - j) % 4 == 0)),
         ({"causal": True, "prefix": 20}, lambda b, h, i, j: (j <= i) | (j < 9), (i >= j) | (j < 9)),
         ({"causal": True, "prefix": 20}, lambda b, h, i, j: abs(i - j) < 9, ((i >= j) | (j < 20)) & (abs(i - j) < 9)),
@@ -263,13 +262,21 @@ def test_conditions_beside_masks():
         ({}, lambda b, h, i, j: (j <= i + 1) & (i - j < 5), (j <= i + 1) & (i - j < 5)),
         ({}, lambda b, h, i, j: (h < 2) | (j <= i), (np.arange(H)[:, None, None] < 2) | (i >= j)),
         ({"causal": True}, lambda b, h, i, j: i - j < 0, (i < j) & (i >= j)),
-    ):
-        found = fovea.dense(*arrays, **masks, admit=admit, return_lse=True)
-        check(found, reference.dense(*arrays, bias=bias(entries, N, N), return_lse=True), "float64")
-        mine = fovea.dense_backward(found[0], *arrays, *found, **masks, admit=admit)
-        wanted = reference.dense_backward(found[0], *arrays, *found, bias=bias(entries, N, N))
-        for one, other in zip(mine, wanted):
-            near(one, other, "float64", 1e-11)
+    ]
+
+
+@pytest.mark.parametrize("case", range(len(beside_masks(1))))
+def test_conditions_beside_masks(case):
+    """What is left of a conjunction stays, and what is no mask."""
+    N = 70
+    arrays = make("float64", B=B, H=H, G=G, N=N, D=16)
+    masks, admit, entries = beside_masks(N)[case]
+    found = fovea.dense(*arrays, **masks, admit=admit, return_lse=True)
+    check(found, reference.dense(*arrays, bias=bias(entries, N, N), return_lse=True), "float64")
+    mine = fovea.dense_backward(found[0], *arrays, *found, **masks, admit=admit)
+    wanted = reference.dense_backward(found[0], *arrays, *found, bias=bias(entries, N, N))
+    for one, other in zip(mine, wanted):
+        near(one, other, "float64", 1e-11)
 
 
 @pytest.mark.parametrize("N, M, type, target", [(40, 70, "float32", "cpu"), (70, 40, "bfloat16", "cpu"), (33, 37, "float32", "gpu-sim")])
@@ -288,24 +295,25 @@ def test_conditions_beside_slopes_that_are_masks(N, M, type, target):
         assert np.array_equal(built_in, function, equal_nan=True)
 
 
-def test_conditions_of_sources_that_are_masks():
+@pytest.mark.parametrize("case", range(5))
+def test_conditions_of_sources_that_are_masks(case):
     q, k, v = make("float64", B=B, H=H, G=G, N=65, D=24)
     _, far_k, far_v = make("float64", B=B, H=H, G=G, N=65, M=9, D=24, seed=3)
     of_all = lambda b, h, i, j: j <= i  # noqa: E731
-    for sources, admit in (
+    sources, admit = (
         ([Source(k, v, admit=of_all), Source(far_k, far_v)], None),
         ([Source(k, v, window=7), Source(far_k, far_v, causal=True)], of_all),
         ([Source(k, v, admit=lambda b, h, i, j: abs(i - j) < 7), Source(far_k, far_v, stride=7)], of_all),
         ([Source(k, v, admit=lambda b, h, i, j: i - j < 7), Source(far_k, far_v)], of_all),
         ([Source(k, v, score=lambda s, b, h, i, j: s / 2), Source(far_k, far_v, admit=of_all)], of_all),
-    ):
-        found, wanted = (fovea.stream(q, sources, admit=admit, return_lse=True, target=t) for t in ("cpu", "reference"))
-        check(found, wanted, "float64")
-        mine, other = (fovea.stream_backward(found[0], q, sources, *found, admit=admit, target=t) for t in ("cpu", "reference"))
-        near(mine[0], other[0], "float64", 1e-7)
-        for one, its in zip(mine[1], other[1], strict=True):
-            near(one.k, its.k, "float64", 1e-7)
-            near(one.v, its.v, "float64", 1e-7)
+    )[case]
+    found, wanted = (fovea.stream(q, sources, admit=admit, return_lse=True, target=t) for t in ("cpu", "reference"))
+    check(found, wanted, "float64")
+    mine, other = (fovea.stream_backward(found[0], q, sources, *found, admit=admit, target=t) for t in ("cpu", "reference"))
+    near(mine[0], other[0], "float64", 1e-7)
+    for one, its in zip(mine[1], other[1], strict=True):
+        near(one.k, its.k, "float64", 1e-7)
+        near(one.v, its.v, "float64", 1e-7)
 
 
 PROTECTED = """
@@ -378,14 +386,16 @@ def test_layouts_and_one_kernel():
     assert _fovea.cache_statistics()[2] - before == 2
 
 
-def test_segments_of_all_kinds():
-    """Each again: regions of segments are kept by what they follow from."""
+@pytest.mark.parametrize("batch", [1, B])
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("are_short", [False, True])
+def test_segments_of_all_kinds(batch, shared, are_short):
+    """Each type again: regions of segments are kept by what they follow from."""
     N = 40
     q, k, v = make(B=B, H=H, G=G, N=N, D=8)
     lengths = np.array([N, 31])
-    for type, batch, shared, options in itertools.product(
-        ("int8", "int64", "int8"), (1, B), (True, False), ({}, {"lengths": lengths, "query_lengths": lengths})
-    ):
+    options = {"lengths": lengths, "query_lengths": lengths} if are_short else {}
+    for type in ("int8", "int64", "int8"):
         ids = documents(N)[:batch].astype(type)
         found = fovea.dense(q, k, v, segments=(ids, ids if shared else ids.copy()), **options)
         entries = ids[:, None, :, None] == ids[:, None, None]

@@ -5,6 +5,7 @@
 to it is an error. Each run of `PROGRAM` is a process of its own."""
 
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -60,12 +61,18 @@ def entries(folder):
     return sorted(folder.glob("*.kernel"))
 
 
+@pytest.fixture(scope="module")
+def full(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("full")
+    compiled, loaded = run(folder)
+    assert compiled == len(entries(folder)) > 4 and loaded == 0
+    return folder
+
+
 @pytest.fixture
-def filled(tmp_path):
-    """A folder with the kernels of `PROGRAM`."""
-    compiled, loaded = run(tmp_path)
-    assert compiled == len(entries(tmp_path)) > 4 and loaded == 0
-    return tmp_path
+def filled(full, tmp_path):
+    """A folder with the kernels of `PROGRAM`, for a test to damage."""
+    return shutil.copytree(full, tmp_path, dirs_exist_ok=True)
 
 
 def test_the_second_process_compiles_nothing(filled):

@@ -288,58 +288,76 @@ def test_gradients_that_are_not_wanted():
     assert few[1][1].log_weight is None and np.array_equal(few[2], every[2])
 
 
+TABLE = fovea.capture(np.random.default_rng(1).standard_normal(400).astype(np.float32))
+SCORES = {
+    "cap": lambda s, b, h, i, j: 2 * fovea.math.tanh(s / 2),
+    "distance": lambda s, b, h, i, j: fovea.math.where(i - j < 40, s + (j - i) / 16, -np.inf),
+    "table": lambda s, b, h, i, j: s * TABLE[j - i + 200],
+}
+
+
 # Few queries have a kernel of their own.
 @pytest.mark.parametrize("N", [3, 65])
-@pytest.mark.parametrize("name", ["cap", "distance", "table"])
-def test_functions_of_scores(name, N):
-    table = fovea.capture(np.random.default_rng(1).standard_normal(400).astype(np.float32))
-    score = {
-        "cap": lambda s, b, h, i, j: 2 * fovea.math.tanh(s / 2),
-        "distance": lambda s, b, h, i, j: fovea.math.where(i - j < 40, s + (j - i) / 16, -np.inf),
-        "table": lambda s, b, h, i, j: s * table[j - i + 200],
-    }[name]
-    for type in ("float64", "bfloat16"):
-        q, sources, options = make_case("around", type, N)
-        found = fovea.stream(q, sources, **options, score=score, return_lse=True)
-        check(found, reference.stream(q, sources, **options, score=score, return_lse=True), type)
-    for type in ("float32", "bfloat16"):
-        q, sources, options = make_case("around", type, N)
-        found = fovea.stream(q, sources, **options, score=score, target="gpu-sim")
-        near(found, reference.stream(q, sources, **options, score=score), type)
-    compare_gradients(*make_case("around", "float64", N)[:2], {"block": 8, "score": score}, "float64", bound=1e-7)
+@pytest.mark.parametrize("name", SCORES)
+@pytest.mark.parametrize("type", ["float64", "bfloat16"])
+def test_functions_of_scores(name, N, type):
+    q, sources, options = make_case("around", type, N)
+    options |= {"score": SCORES[name], "return_lse": True}
+    check(fovea.stream(q, sources, **options), reference.stream(q, sources, **options), type)
 
 
 @pytest.mark.parametrize("N", [3, 65])
-def test_functions_of_positions_of_summaries(N):
-    """Of tokens, on both sides; a stride alone cuts nothing."""
+@pytest.mark.parametrize("name", SCORES)
+@pytest.mark.parametrize("type", ["float32", "bfloat16"])
+def test_functions_of_scores_on_the_emulated_gpu(name, N, type):
+    q, sources, options = make_case("around", type, N)
+    options |= {"score": SCORES[name]}
+    near(fovea.stream(q, sources, **options, target="gpu-sim"), reference.stream(q, sources, **options), type)
+
+
+@pytest.mark.parametrize("N", [3, 65])
+@pytest.mark.parametrize("name", SCORES)
+def test_gradients_of_functions_of_scores(name, N):
+    compare_gradients(*make_case("around", "float64", N)[:2], {"block": 8, "score": SCORES[name]}, "float64", bound=1e-7)
+
+
+def summaries_with_a_score(type, N):
+    """On both sides; a stride alone cuts nothing."""
 
     def score(s, b, h, i, j):
         return fovea.math.where(i - j < 40, s + (j - i) / 16, -np.inf)
 
-    def case(type):
-        made = Sources(type, N)
-        return made.q, [Source(*made.rows(21), causal=True, stride=5), Source(*made.rows(40), stride=3)], {"score": score}
+    made = Sources(type, N)
+    return made.q, [Source(*made.rows(21), causal=True, stride=5), Source(*made.rows(40), stride=3)], {"score": score}
 
-    for type, target in (("float64", "cpu"), ("bfloat16", "cpu"), ("float64", "reference"), ("float32", "gpu-sim")):
-        q, sources, options = case(type)
-        found = fovea.stream(q, sources, **options, return_lse=True, target=target)
-        check(found, reference.stream(q, sources, **options, return_lse=True), type)
-    for type, target, bound in (("float64", "cpu", 1e-7), ("float32", "gpu-sim", None)):
-        compare_gradients(*case(type), type, target, bound=bound)
+
+@pytest.mark.parametrize("N", [3, 65])
+@pytest.mark.parametrize("type, target", [("float64", "cpu"), ("bfloat16", "cpu"), ("float64", "reference"), ("float32", "gpu-sim")])
+def test_functions_of_positions_of_summaries(N, type, target):
+    """They are positions of tokens."""
+    q, sources, options = summaries_with_a_score(type, N)
+    found = fovea.stream(q, sources, **options, return_lse=True, target=target)
+    check(found, reference.stream(q, sources, **options, return_lse=True), type)
+
+
+@pytest.mark.parametrize("N", [3, 65])
+@pytest.mark.parametrize("type, target, bound", [("float64", "cpu", 1e-7), ("float32", "gpu-sim", None)])
+def test_gradients_of_functions_of_positions_of_summaries(N, type, target, bound):
+    compare_gradients(*summaries_with_a_score(type, N), type, target, bound=bound)
 
 
 @pytest.mark.parametrize("positions", ["stored", "listed"])
-def test_strides_of_listed_rows(positions):
+@pytest.mark.parametrize("type, N", [("float64", 37), ("float32", 65), ("bfloat16", 3)])
+def test_strides_of_listed_rows(positions, type, N):
     """Those that lists name are summaries: they stand where they are stored or listed, in tokens."""
-    for type, N in (("float64", 37), ("float32", 65), ("bfloat16", 3)):
-        made = Sources(type, N)
-        chosen = made.rng.integers(-1, 10, (B, G, -(-N // 16), 4)).astype(np.int32)
-        far = Source(*made.rows(20), causal=True, window=60, stride=4, rows=chosen, unit=2, positions=positions)
-        sources, options = [Source(made.k, made.v, causal=True, window=8), far], {"block": 16}
-        for target in ("cpu", "reference"):
-            found = fovea.stream(made.q, sources, **options, return_lse=True, target=target)
-            check(found, reference.stream(made.q, sources, **options, return_lse=True), type)
-        compare_gradients(made.q, sources, options, type, bound=1e-11 if type == "float64" else None)
+    made = Sources(type, N)
+    chosen = made.rng.integers(-1, 10, (B, G, -(-N // 16), 4)).astype(np.int32)
+    far = Source(*made.rows(20), causal=True, window=60, stride=4, rows=chosen, unit=2, positions=positions)
+    sources, options = [Source(made.k, made.v, causal=True, window=8), far], {"block": 16}
+    for target in ("cpu", "reference"):
+        found = fovea.stream(made.q, sources, **options, return_lse=True, target=target)
+        check(found, reference.stream(made.q, sources, **options, return_lse=True), type)
+    compare_gradients(made.q, sources, options, type, bound=1e-11 if type == "float64" else None)
 
 
 def compare_threads(q, sources, options):

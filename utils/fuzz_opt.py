@@ -196,6 +196,7 @@ def main():
     parser.add_argument("--command", required=True, help="command under test, as for a shell")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=1000, help="number of inputs")
+    parser.add_argument("--every", type=int, default=1, help="run one input of so many")
     parser.add_argument("--batch", type=int, default=50, help="inputs of one run of the command")
     parser.add_argument("--timeout", type=float, default=60, help="seconds for one batch")
     parser.add_argument("--keep", type=pathlib.Path, help="file for the crashing input")
@@ -212,7 +213,7 @@ def main():
     command = shlex.split(options.command)
     generator = Generator(options.seed, pieces)
     # The corpus itself first: it must be harmless, and shows that the command runs.
-    inputs = pieces + [generator.next() for _ in range(options.count)]
+    inputs = (pieces + [generator.next() for _ in range(options.count)])[:: options.every]
     for start in range(0, len(inputs), options.batch):
         batch = inputs[start : start + options.batch]
         reason = crash_reason(command, SEPARATOR.join(batch), options.timeout)

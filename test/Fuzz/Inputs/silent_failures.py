@@ -31,6 +31,8 @@ def main():
     parser.add_argument("--command", help="command instead of a pass, for every piece")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=100)
+    # Does one run of so many.
+    parser.add_argument("--every", type=int, default=1)
     parser.add_argument("corpus", nargs="+", type=pathlib.Path)
     options = parser.parse_args()
     files = [f for path in options.corpus for f in (sorted(path.rglob("*.mlir")) if path.is_dir() else [path])]
@@ -42,7 +44,7 @@ def main():
         commands = [["fovea-opt", name] for name in names if "debug" not in name]
     pick = random.Random(options.seed)
     problems = 0
-    for _ in range(options.count):
+    for _ in range(0, options.count, options.every):
         command, (file, text) = pick.choice(commands), pick.choice(pieces)
         wrong = judge(command, text)
         if wrong:

@@ -124,7 +124,7 @@ def run(index, case):
     start = empty_state(sequence.case) if case["start"] == "zeros" else []
     cuts = [(0, *inner, N) for count in (1, 2) for inner in itertools.combinations(range(1, N), count)]
     # Every cut in two, and a third of those in three.
-    cuts = cuts[: N - 1] + cuts[N - 1 + index % 3 :: 3]
+    cuts = cuts[index % min(check.part, N - 1) : N - 1 : check.part] + cuts[N - 1 + index % 3 :: 3 * check.part]
     for points in cuts:
         what = f"case {index} {case} cut at {points[1:-1]}"
         before, steps = start, []

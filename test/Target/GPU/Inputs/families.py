@@ -6,13 +6,14 @@ have a form for GPUs: their examples, and those of large heads. The PTX must hav
 calls, no local memory, and f64 only where it is meant; where there is ptxas, no
 register is spilled and no more are used than the page says.
 
-    families.py <fovea-compile> <source> [--ptxas PROGRAM] [--update] [--times]
+    families.py <fovea-compile> <source> [--ptxas PROGRAM] [--update] [--times] [--every N]
 
 With --times, writes how long it takes to make PTX of each instead.
 """
 
 import argparse
 import collections
+import itertools
 import pathlib
 import re
 import subprocess
@@ -33,7 +34,11 @@ parser.add_argument("source", type=pathlib.Path)
 parser.add_argument("--ptxas")
 parser.add_argument("--update", action="store_true")
 parser.add_argument("--times", action="store_true")
+# One row of so many.
+parser.add_argument("--every", type=int, default=1)
 options = parser.parse_args()
+if options.every > 1 and (options.update or options.times):
+    parser.error("--every: tables are written whole")
 page_path = options.source / "docs" / "results" / "gpu-kernels.md"
 sys.path.insert(0, str(options.source / "benchmarks" / "gpu"))
 import artefacts  # noqa: E402
@@ -216,7 +221,7 @@ if options.times:
 
 before, after, stated = read_page(HEADER)
 lines, failures, refused = [HEADER, "|---|---|---|---|---|---|"], [], []
-for name, entry, text in examples():
+for name, entry, text in itertools.islice(examples(), 0, None, options.every):
     codes = collections.OrderedDict()
     ptx = compile_for("sm_80", entry, text)
     if not ptx:

@@ -8,7 +8,7 @@ if(NOT CMAKE_BUILD_TYPE)
 endif()
 
 # Clones of the repository share what ccache holds: paths are kept relative to
-# the clone, and a precompiled header is known by its checksum.
+# the clone, and a precompiled header is known by its text.
 find_program(CCACHE_PROGRAM ccache)
 if(CCACHE_PROGRAM)
   set(launcher ${CMAKE_COMMAND} -E env
@@ -127,6 +127,9 @@ function(add_fovea_tool name)
   target_link_libraries(${name}-main PUBLIC ${ARG_LINK} fovea_includes
                                      PRIVATE fovea_options)
   fovea_link_mlir(${name}-main ${ARG_MLIR})
+  if(ARG_MLIR)
+    target_precompile_headers(${name}-main REUSE_FROM fovea_precompiled)
+  endif()
   string(REPLACE "-" "_" main ${name}_main)
   configure_file(${PROJECT_SOURCE_DIR}/cmake/ToolMain.cpp.in
     ${CMAKE_CURRENT_BINARY_DIR}/Main.cpp @ONLY)
@@ -149,6 +152,7 @@ function(add_fovea_unittest name)
     file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*Test.cpp)
   endif()
   add_executable(${name} EXCLUDE_FROM_ALL ${sources})
+  target_precompile_headers(${name} REUSE_FROM fovea_precompiled_tests)
   set_target_properties(${name} PROPERTIES
     RUNTIME_OUTPUT_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR})
   target_link_libraries(${name}

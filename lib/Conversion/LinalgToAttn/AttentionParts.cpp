@@ -17,7 +17,7 @@
 using namespace mlir;
 using namespace fovea::attn::detail;
 
-using Loops = llvm::SmallSetVector<unsigned, 8>;
+using LoopSet = llvm::SmallSetVector<unsigned, 8>;
 
 //===----------------------------------------------------------------------===//
 // Checks
@@ -53,7 +53,7 @@ Reason AttentionParts::check(SymbolicExtents &symbols) {
     return llvm::is_contained(operand.loops, loop);
   };
   SmallVector<unsigned> depths, keys, others;
-  Loops inScores(query.loops.begin(), query.loops.end());
+  LoopSet inScores(query.loops.begin(), query.loops.end());
   inScores.insert_range(key.loops);
   for (unsigned loop : inScores) {
     bool isReduced = !has(result, loop);

@@ -7,13 +7,15 @@ import shutil
 import subprocess
 import sys
 
-import lit.formats
-import lit.llvm
 from lit.llvm import llvm_config
 from lit.llvm.subst import ToolSubst
 
 config.name = "FOVEA"
-config.test_format = lit.formats.ShTest(execute_external=False)
+# lit does not look here for modules.
+sys.path.insert(0, os.path.dirname(__file__))
+from long_tests import PartOfLongTests  # noqa: E402
+
+config.test_format = PartOfLongTests(execute_external=False)
 config.suffixes = [".mlir", ".test"]
 # Unit is a suite of its own.
 config.excludes = ["Inputs", "Unit", "CMakeLists.txt", "lit.cfg.py"]
@@ -21,7 +23,7 @@ config.test_source_root = os.path.dirname(__file__)
 config.test_exec_root = os.path.join(config.fovea_binary_dir, "test")
 
 # FOVEA_EVERY=n runs every n-th case of the matrices.
-llvm_config.with_system_environment(["HOME", "TMP", "TEMP", "ASAN_OPTIONS", "FOVEA_EVERY"])
+llvm_config.with_system_environment(["HOME", "TMP", "TEMP", "ASAN_OPTIONS", "FOVEA_EVERY", "FOVEA_PART"])
 # %part is that for tests with fewer cases than a matrix; in CI 7, which divides no number of kinds.
 part = max(1, int(os.environ.get("FOVEA_EVERY", 1)) // 11)
 config.substitutions.append(("%part", str(part)))

@@ -12,7 +12,9 @@
 # less than three minutes of two cores.
 # Presets are those of utils/build.sh. Environment: FOVEA_VERIFY_ROUNDTRIP=1 also
 # sends the IR of every test through the printer, the parser and bytecode;
-# FOVEA_EVERY=n runs one of n cases of the matrices and of Python's tests.
+# FOVEA_EVERY=n runs one of n cases of the matrices and of Python's tests;
+# FOVEA_PART=k/n runs the k-th of n parts of the tests that say
+# 'REQUIRES: long-tests', and of the functions of Python's tests.
 
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -10,9 +10,10 @@
 #
 # They are installed to .venv-frameworks, some gigabytes, so that the package's own
 # tests do without. Environment: FOVEA_FRAMEWORKS_PYTHON names an interpreter that
-# has them already, FOVEA_EVERY=n runs one of n cases of every test, and
-# FOVEA_FRAMEWORKS_BUILD another build folder than build. Every core runs tests, but
-# no more than four; -n 0 runs them in one process, for a debugger.
+# has them already, FOVEA_EVERY=n runs one of n cases of every test,
+# FOVEA_PART=k/n the k-th of n parts of the tests, and FOVEA_FRAMEWORKS_BUILD names
+# another build folder than build. Every core runs tests, but no more than four;
+# -n 0 runs them in one process, for a debugger.
 
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -99,8 +99,7 @@ static void keepOnly(Function &kept) {
 }
 
 void KernelMutation::SetUp() {
-  const char *quick = std::getenv("FOVEA_QUICK");
-  if (quick && StringRef(quick) != "0")
+  if (isQuick())
     GTEST_SKIP() << "FOVEA_QUICK leaves out kernels with one instruction less";
 }
 

@@ -12,9 +12,16 @@
 #include "fovea/ExecutionEngine/Compiler.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include <cstdlib>
 #include <vector>
 
 namespace fovea::test {
+
+/// Whether FOVEA_QUICK leaves out kernels with one instruction less.
+inline bool isQuick() {
+  const char *quick = std::getenv("FOVEA_QUICK");
+  return quick && llvm::StringRef(quick) != "0";
+}
 
 /// The kernel, which the test expects to compile.
 inline Kernel compileOrDie(llvm::StringRef text,

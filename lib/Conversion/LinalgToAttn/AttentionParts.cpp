@@ -13,6 +13,7 @@
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/TypeUtilities.h"
 #include "llvm/ADT/SetVector.h"
+#include <algorithm>
 
 using namespace mlir;
 using namespace fovea::attn::detail;
@@ -76,9 +77,8 @@ Reason AttentionParts::check(SymbolicExtents &symbols) {
   scoreLoops = others;
   // Of what only queries have, the last is taken for rows.
   if (rows)
-    llvm::stable_sort(scoreLoops, [&](unsigned a, unsigned b) {
-      return a != *rows && b == *rows;
-    });
+    if (auto *loop = llvm::find(scoreLoops, *rows); loop != scoreLoops.end())
+      std::rotate(loop, loop + 1, scoreLoops.end());
   scoreLoops.push_back(keys.front());
   if (mask && !llvm::all_of(mask->loops, [&](unsigned loop) {
         return loop == kRepeated || llvm::is_contained(scoreLoops, loop);

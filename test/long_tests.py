@@ -15,6 +15,8 @@ class PartOfLongTests(lit.formats.ShTest):
 
     def execute(self, test, lit_config):
         part, parts = map(int, os.environ.get("FOVEA_PART", "1/1").split("/"))
+        if not 1 <= part <= parts:
+            raise ValueError(f"FOVEA_PART must be k/n with k from 1 to n, but is {part}/{parts}")
         name = "/".join(test.path_in_suite)
         if zlib.crc32(name.encode()) % parts == part - 1 or not is_long(test):
             return super().execute(test, lit_config)

@@ -39,6 +39,8 @@ def pytest_collection_modifyitems(config, items):
     of n parts of the functions."""
     every = int(os.environ.get("FOVEA_EVERY", 1))
     part, parts = map(int, os.environ.get("FOVEA_PART", "1/1").split("/"))
+    if not 1 <= part <= parts:
+        raise ValueError(f"FOVEA_PART must be k/n with k from 1 to n, but is {part}/{parts}")
     cases = collections.defaultdict(list)
     for item in items:
         cases[item.nodeid.split("[")[0]].append(item)

@@ -104,14 +104,14 @@ Value VQWindowLoops::clearAbsent(Value rows) {
   return clean;
 }
 
-void VQWindowLoops::gatherTokens(Reduction reduction) {
+void VQWindowLoops::gatherTokens(Reduction reduction, Type meanType) {
   if (op.getPadded()) {
     window.queries = clearAbsent(window.queries);
     window.dOutputs = clearAbsent(window.dOutputs);
   }
   if (hasState())
     prependKept();
-  summarize(reduction);
+  summarize(reduction, meanType);
 }
 
 /// Codes and values of the tokens kept that are read one by one, and then those
@@ -146,15 +146,14 @@ void VQWindowLoops::prependKept() {
 }
 
 /// Means and counts of the values before every block, or of all values.
-void VQWindowLoops::summarize(Reduction reduction) {
+void VQWindowLoops::summarize(Reduction reduction, Type meanType) {
   Values leading = {batches, heads};
-  FloatType state = b.getStateType();
   Value means, counts;
   if (hasState()) {
     means = op.getState()[0];
     counts = op.getState()[1];
   } else {
-    means = allocate(leading, {numCodes, valueWidth}, state);
+    means = allocate(leading, {numCodes, valueWidth}, b.getStateType());
     counts = allocate(leading, {numCodes}, b.getI32Type());
     b.forRows(leading, b.index(numCodes), kTeamRows, [&](ValueRange at) {
       b.single([&] { b.storeIndex(b.index(0), counts, at); });
@@ -178,7 +177,7 @@ void VQWindowLoops::summarize(Reduction reduction) {
                  : b.sub(b.ceilDiv(window.numTokens, block), b.index(memory));
   Value entries = b.add(blocks, hasNext() ? 1 : 0);
   leading.push_back(b.max(entries, 1));
-  window.means = allocate(leading, {numCodes, valueWidth}, state);
+  window.means = allocate(leading, {numCodes, valueWidth}, meanType);
   window.counts = allocate(leading, {numCodes}, b.getI32Type());
   CodebookScanOp::create(b, TypeRange(), window.codes, window.values, means,
                          counts, window.means, window.counts,

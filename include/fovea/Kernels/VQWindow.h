@@ -62,8 +62,9 @@ public:
   }
   void freeBuffers();
 
-  /// Makes the queries, codes, values, means and counts of the window.
-  void gatherTokens(Reduction reduction);
+  /// Makes the queries, codes, values, means and counts of the window; means of
+  /// blocks have a type.
+  void gatherTokens(Reduction reduction, mlir::Type meanType);
   /// `load()` for a token with that code; 0 where it is absent.
   Value loadPresent(KernelBuilder &k, Value code,
                     llvm::function_ref<Value()> load);
@@ -87,7 +88,7 @@ private:
               llvm::function_ref<void(KernelBuilder &, ValueRange at)> body);
   Value clearAbsent(Value rows);
   void prependKept();
-  void summarize(Reduction reduction);
+  void summarize(Reduction reduction, mlir::Type meanType);
 
   TeamBuilder &b;
   VQBackwardOp op;

@@ -197,8 +197,8 @@ static LogicalResult lowerAccumulate(CodebookAccumulateOp op,
 //===----------------------------------------------------------------------===//
 
 /// Takes the summary of each entry into the one before, with the count and the
-/// mean of a code in registers.
-static void mergeMeans(CodebookScanOp op, WarpTeamBuilder &b) {
+/// mean of a code in registers: means that nobody goes on from may be narrow.
+static void mergeMeans(CodebookScanOp op, Value summaries, WarpTeamBuilder &b) {
   Value means = op.getMean(), counts = op.getCount();
   Value entries = b.extent(means, 2), zero = b.index(0), one = b.index(1);
   auto entryOf = [](ValueRange code, Value entry) {
@@ -212,7 +212,7 @@ static void mergeMeans(CodebookScanOp op, WarpTeamBuilder &b) {
     for (int64_t i = 0; i < kEntriesAtOnce; ++i) {
       Values place = entryOf(code, b.min(b.add(first, i), last));
       found.push_back(b.loadIndex(counts, place));
-      rows.push_back(teams.load(means, place));
+      rows.push_back(teams.load(summaries, place));
     }
     Value total = running[0];
     Values mean(running.drop_front());
@@ -239,7 +239,9 @@ static void mergeMeans(CodebookScanOp op, WarpTeamBuilder &b) {
   teams.forTeams(grid, [&](ValueRange code) {
     Values initial = entryOf(code, zero),
            inits = {b.loadIndex(counts, initial)};
-    llvm::append_range(inits, teams.load(means, initial));
+    llvm::append_range(inits, teams.load(summaries, initial));
+    if (summaries != means)
+      teams.store(ValueRange(inits).drop_front(), means, initial);
     b.loop(one, entries, kEntriesAtOnce, inits,
            [&](Value first, ValueRange running) {
              return merge(code, first, running);
@@ -271,9 +273,15 @@ static LogicalResult lowerScan(CodebookScanOp op, OpBuilder &builder,
   if (failed(verifyGPUElementTypes(op)))
     return failure();
   WarpTeamBuilder b(op.getLoc(), builder);
-  emitBlockSummaries(op, b);
-  mergeMeans(op, b);
+  Value summaries = op.getMean();
+  bool isRounded = hasRoundedEntries(op);
+  if (isRounded)
+    summaries = b.allocateLike(summaries, b.getStateType());
+  emitBlockSummaries(op, summaries, b);
+  mergeMeans(op, summaries, b);
   addUpCounts(op, b);
+  if (isRounded)
+    memref::DeallocOp::create(b, summaries);
   return success();
 }
 

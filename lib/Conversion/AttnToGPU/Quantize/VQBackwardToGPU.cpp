@@ -455,7 +455,10 @@ void VQBackwardLoops::emit() {
   bool isCausal = op.getCausal();
   Type number = b.getF32Type();
   const VQWindow &window = problem.window;
-  loops.gatherTokens(Reduction::Associative);
+  // A stream's products take narrow rows.
+  Type meanType =
+      usesStream ? getMemRefType(op.getCodebook()).getElementType() : number;
+  loops.gatherTokens(Reduction::Associative, meanType);
   Value keySums;
   if (isCausal) {
     valueSums = allocateTokens(valueWidth, number);

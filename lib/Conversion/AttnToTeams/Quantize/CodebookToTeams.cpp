@@ -20,6 +20,7 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
+#include "mlir/IR/TypeUtilities.h"
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
@@ -71,10 +72,13 @@ public:
         width(cast<MemRefType>(values.getType()).getDimSize(3)) {}
 
   void accumulate(CodebookAccumulateOp op);
+  // Entries of a scan have their means in `mean`, in the type of sums: they go
+  // on from each other.
   void summarizeBlocks(CodebookScanOp op, Value mean, Value count);
-  void scanSerially(CodebookScanOp op);
-  void scanByTree(CodebookScanOp op);
-  void scanByProduct(CodebookScanOp op);
+  void scanSerially(CodebookScanOp op, Value mean);
+  void scanByTree(CodebookScanOp op, Value mean);
+  void scanByProduct(CodebookScanOp op, Value mean);
+  void roundEntries(CodebookScanOp op, Value mean);
 
 private:
   /// Runs `body` for the points of a grid, by a team for `numCodes` codes, or
@@ -107,7 +111,7 @@ private:
 
   Tokens getBlock(CodebookScanOp op, ValueRange head, Value block);
   Value getNumLevels(Value numEntries);
-  void mergePairs(CodebookScanOp op, Value distance, Value first);
+  void mergePairs(CodebookScanOp op, Value mean, Value distance, Value first);
   void emitTotal(const State &entry, Value means, Value counts, Value code);
 
   TeamBuilder &b;
@@ -247,8 +251,9 @@ void CodebookKernel::accumulate(CodebookAccumulateOp op) {
 //===----------------------------------------------------------------------===//
 
 /// As of `number` blocks of a batch entry and head.
-static State getEntry(CodebookScanOp op, ValueRange head, Value number) {
-  return {op.getMean(), op.getCount(), {head[0], head[1], number}};
+static State getEntry(CodebookScanOp op, Value mean, ValueRange head,
+                      Value number) {
+  return {mean, op.getCount(), {head[0], head[1], number}};
 }
 
 static State getInitial(CodebookScanOp op, ValueRange head) {
@@ -265,15 +270,15 @@ Tokens CodebookKernel::getBlock(CodebookScanOp op, ValueRange head,
 }
 
 /// Every entry is a copy of the one before, with a block taken in.
-void CodebookKernel::scanSerially(CodebookScanOp op) {
+void CodebookKernel::scanSerially(CodebookScanOp op, Value mean) {
   Value one = b.index(1);
   Value grid[] = {b.extent(codes, 0), b.extent(codes, 1)};
   forTeams(grid, b.extent(op.getCount(), 3), [&](ValueRange at) {
-    copy(getInitial(op, at), getEntry(op, at, b.index(0)));
-    b.loop(one, b.extent(op.getMean(), 2), 1, [&](Value number) {
+    copy(getInitial(op, at), getEntry(op, mean, at, b.index(0)));
+    b.loop(one, b.extent(mean, 2), 1, [&](Value number) {
       Value block = b.sub(number, one);
-      State entry = getEntry(op, at, number);
-      copy(getEntry(op, at, block), entry);
+      State entry = getEntry(op, mean, at, number);
+      copy(getEntry(op, mean, at, block), entry);
       take(getBlock(op, at, block), entry);
     });
   });
@@ -297,15 +302,16 @@ void CodebookKernel::summarizeBlocks(CodebookScanOp op, Value mean,
 
 /// Entries `first`, `first + 2 distance`, ... each take in the entry that lies
 /// `distance` before.
-void CodebookKernel::mergePairs(CodebookScanOp op, Value distance,
+void CodebookKernel::mergePairs(CodebookScanOp op, Value mean, Value distance,
                                 Value first) {
-  Value numEntries = b.extent(op.getMean(), 2), stride = b.mul(distance, 2);
+  Value numEntries = b.extent(mean, 2), stride = b.mul(distance, 2);
   Value left = b.max(b.sub(numEntries, first), 0);
   Value numPairs = b.div(b.sub(b.add(left, stride), b.index(1)), stride);
   Value grid[] = {b.extent(codes, 0), b.extent(codes, 1), numPairs};
   forTeams(grid, b.extent(op.getCount(), 3), [&](ValueRange at) {
     Value later = b.add(first, b.mul(at[2], stride));
-    merge(getEntry(op, at, b.sub(later, distance)), getEntry(op, at, later));
+    merge(getEntry(op, mean, at, b.sub(later, distance)),
+          getEntry(op, mean, at, later));
   });
 }
 
@@ -324,19 +330,19 @@ Value CodebookKernel::getNumLevels(Value numEntries) {
 /// Brent and Kung's scan: pairs at distances 1, 2, 4, ... up the tree, then
 /// those in between on the way down. Two merges for each entry, and a depth of
 /// twice the logarithm of their number.
-void CodebookKernel::scanByTree(CodebookScanOp op) {
-  summarizeBlocks(op, op.getMean(), op.getCount());
-  Value one = b.index(1), numLevels = getNumLevels(b.extent(op.getMean(), 2));
+void CodebookKernel::scanByTree(CodebookScanOp op, Value mean) {
+  summarizeBlocks(op, mean, op.getCount());
+  Value one = b.index(1), numLevels = getNumLevels(b.extent(mean, 2));
   auto power = [&](Value level) -> Value {
     return arith::ShLIOp::create(b, one, level);
   };
   b.loop(b.index(0), numLevels, 1, [&](Value level) {
     Value distance = power(level);
-    mergePairs(op, distance, b.sub(b.mul(distance, 2), one));
+    mergePairs(op, mean, distance, b.sub(b.mul(distance, 2), one));
   });
   b.loop(b.index(0), numLevels, 1, [&](Value step) {
     Value distance = power(b.sub(b.sub(numLevels, one), step));
-    mergePairs(op, distance, b.sub(b.mul(distance, 3), one));
+    mergePairs(op, mean, distance, b.sub(b.mul(distance, 3), one));
   });
 }
 
@@ -373,17 +379,30 @@ void CodebookKernel::emitTotal(const State &entry, Value means, Value counts,
 }
 
 /// All entries are one product with a lower triangle.
-void CodebookKernel::scanByProduct(CodebookScanOp op) {
-  Value means = b.allocateLike(op.getMean(), b.getStateType());
+void CodebookKernel::scanByProduct(CodebookScanOp op, Value mean) {
+  Value means = b.allocateLike(mean, b.getStateType());
   Value counts = b.allocateLike(op.getCount(), b.getI32Type());
   summarizeBlocks(op, means, counts);
   Value grid[] = {b.extent(codes, 0), b.extent(codes, 1), b.extent(means, 2)};
   forTeams(grid, b.extent(counts, 3), [&](ValueRange at) {
-    State entry = {op.getMean(), op.getCount(), Values(at)};
+    State entry = {mean, op.getCount(), Values(at)};
     forEachCode([&](Value code) { emitTotal(entry, means, counts, code); });
   });
   memref::DeallocOp::create(b, means);
   memref::DeallocOp::create(b, counts);
+}
+
+void CodebookKernel::roundEntries(CodebookScanOp op, Value mean) {
+  Value grid[] = {b.extent(mean, 0), b.extent(mean, 1), b.extent(mean, 2)};
+  forTeams(grid, b.extent(mean, 3), [&](ValueRange at) {
+    State wide = {mean, op.getCount(), Values(at)}, entry = wide;
+    entry.rows = op.getMean();
+    forEachCode([&](Value code) {
+      store(entry, code, [&](KernelBuilder &k, Value column) {
+        return wide.load(k, code, column);
+      });
+    });
+  });
 }
 
 //===----------------------------------------------------------------------===//
@@ -396,9 +415,15 @@ LogicalResult fovea::attn::lowerToTeams(CodebookAccumulateOp op,
   return success();
 }
 
-void fovea::attn::emitBlockSummaries(CodebookScanOp op, TeamBuilder &builder) {
+bool fovea::attn::hasRoundedEntries(CodebookScanOp op) {
+  return getElementTypeOrSelf(op.getMean()) !=
+         getElementTypeOrSelf(op.getInitialMean());
+}
+
+void fovea::attn::emitBlockSummaries(CodebookScanOp op, Value mean,
+                                     TeamBuilder &builder) {
   CodebookKernel(builder, op.getCodes(), op.getValues())
-      .summarizeBlocks(op, op.getMean(), op.getCount());
+      .summarizeBlocks(op, mean, op.getCount());
 }
 
 /// On a CPU a running state does the least work, and a product the most; the
@@ -407,11 +432,19 @@ LogicalResult fovea::attn::lowerToTeams(CodebookScanOp op,
                                         TeamBuilder &builder) {
   CodebookKernel kernel(builder, op.getCodes(), op.getValues());
   Reduction reduction = op.getReduction();
+  Value mean = op.getMean();
+  bool isRounded = hasRoundedEntries(op);
+  if (isRounded)
+    mean = builder.allocateLike(mean, builder.getStateType());
   if (reduction == Reduction::Auto || reduction == Reduction::Serial)
-    kernel.scanSerially(op);
+    kernel.scanSerially(op, mean);
   else if (reduction == Reduction::Matmul)
-    kernel.scanByProduct(op);
+    kernel.scanByProduct(op, mean);
   else
-    kernel.scanByTree(op);
+    kernel.scanByTree(op, mean);
+  if (isRounded) {
+    kernel.roundEntries(op, mean);
+    memref::DeallocOp::create(builder, mean);
+  }
   return success();
 }

@@ -67,7 +67,7 @@ void VQBackwardKernel::storeTokenSums(Value sums, Value gradient,
 }
 
 void VQBackwardKernel::emit() {
-  loops.gatherTokens(Reduction::Serial);
+  loops.gatherTokens(Reduction::Serial, state);
   dKey = getTokenSums(op.getDKey());
   dValue = getTokenSums(op.getDValue());
   auto broadcasts = [&](int64_t dim) {

@@ -111,6 +111,32 @@ func.func @scan(%z: memref<1x2x64xi32>, %v: memref<1x2x64x8xf32>, %m: memref<1x2
   return
 }
 
+// Summaries go on from each other in f32, of which a buffer is left; what nobody
+// goes on from is stored narrow, entry 0 among it.
+// CHECK-LABEL: func.func @rounded_scan
+// CHECK: %[[S:.*]] = memref.alloc(%{{.*}}) {{.*}} : memref<1x2x?x4x8xf32>
+// CHECK: gpu.launch
+// CHECK: memref.store {{.*}} : memref<1x2x?x4x8xf32>
+// CHECK: gpu.launch
+// CHECK-NOT: memref.store {{.*}} : memref<1x2x?x4x8xf32>
+// CHECK: memref.load %[[S]]
+// CHECK: arith.truncf
+// CHECK: memref.store {{.*}} : memref<1x2x?x4x8xbf16>
+// CHECK: scf.for {{.*}} = %c1 to %{{.*}} step %c8
+// CHECK: memref.load %[[S]]
+// CHECK-COUNT-8: math.fma
+// CHECK: arith.truncf
+// CHECK: memref.store {{.*}} : memref<1x2x?x4x8xbf16>
+// CHECK: gpu.launch
+// CHECK: memref.store {{.*}} : memref<1x2x?x4xi32>
+// CHECK-NOT: gpu.launch
+// CHECK: memref.dealloc %[[S]]
+func.func @rounded_scan(%z: memref<1x2x64xi32>, %v: memref<1x2x64x8xbf16>, %m: memref<1x2x4x8xf32>, %n: memref<1x2x4xi32>, %ms: memref<1x2x?x4x8xbf16>, %ns: memref<1x2x?x4xi32>) {
+  attn.codebook_scan ins(%z, %v, %m, %n : memref<1x2x64xi32>, memref<1x2x64x8xbf16>, memref<1x2x4x8xf32>, memref<1x2x4xi32>)
+      outs(%ms, %ns : memref<1x2x?x4x8xbf16>, memref<1x2x?x4xi32>) {block = 16 : i64}
+  return
+}
+
 // A count alone is a row of one, and a team's.
 // CHECK-LABEL: func.func @log_count_of_one(
 // CHECK: gpu.launch blocks({{.*}}) in (%{{[a-z0-9]+}} = %c1,

@@ -78,6 +78,23 @@ func.func @entries(%z: memref<1x2x50xi32>, %v: memref<1x2x50x16xf32>, %m0: memre
   return
 }
 
+// Entries that are to be narrow go on from each other in f32, and are rounded behind it.
+
+// CHECK-LABEL: func.func @rounded(
+//       CHECK:   %[[MEANS:.*]] = memref.alloc() {alignment = 64 : i64} : memref<1x2x6x9x16xf32>
+//       CHECK:   scf.forall
+//   CHECK-NOT:   truncf
+//       CHECK:   scf.forall (%{{.*}}, %{{.*}}) in (2, 6) {
+//       CHECK:     arith.truncf
+//       CHECK:     vector.store %{{.*}} : memref<1x2x6x9x16xbf16>
+//       CHECK:   memref.dealloc %[[MEANS]]
+func.func @rounded(%z: memref<1x2x50xi32>, %v: memref<1x2x50x16xbf16>, %m0: memref<1x2x9x16xf32>, %n0: memref<1x2x9xi32>,
+                   %m: memref<1x2x6x9x16xbf16>, %n: memref<1x2x6x9xi32>) {
+  attn.codebook_scan ins(%z, %v, %m0, %n0 : memref<1x2x50xi32>, memref<1x2x50x16xbf16>, memref<1x2x9x16xf32>, memref<1x2x9xi32>)
+      outs(%m, %n : memref<1x2x6x9x16xbf16>, memref<1x2x6x9xi32>) {block = 10 : i64}
+  return
+}
+
 // A sum for every slice of columns, then a quotient for every codeword.
 
 // CHECK-LABEL: func.func @update(

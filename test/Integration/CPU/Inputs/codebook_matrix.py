@@ -33,6 +33,8 @@ FACTORS = {
     # Codewords of a smaller count are replaced, and the codebook is in the type of sums.
     "replace_below": [0.0, 0.5, 100.0],
     "wide": [False, True],
+    # Means of scans have the type of the data, too.
+    "rounded": [False, True],
     "dtype": check.types(),
     "cpu": check.usable_cpus(),
     "dynamic": [False, True],
@@ -46,7 +48,7 @@ def result(name, shape, type, dynamic, like):
     return text, f"  %{name} = tensor.empty({sizes if dynamic else ''}) : {text}\n"
 
 
-def module(dtype, B, G, W, N, S, E, entries, block, dynamic=False, replace_below=0.0, wide=False):
+def module(dtype, B, G, W, N, S, E, entries, block, dynamic=False, replace_below=0.0, wide=False, rounded=False):
     state = "f64" if dtype == "f64" else "f32"
     if dynamic:
         B, G, N, shape_s, shape_t = None, None, None, None, None
@@ -78,6 +80,15 @@ def module(dtype, B, G, W, N, S, E, entries, block, dynamic=False, replace_below
              f"  %u:3 = attn.codebook_update ins(%v, %z : {v}, {z}){seed} outs(%ci, %sums, %counts : {c}, {s}, {f})"
              f" {{rate = 0.9 : f64, replace_below = {replace_below} : f64}} -> {c}, {s}, {f}\n")
     results += [("%l", w), ("%u#0", c), ("%u#1", s), ("%u#2", f)]
+    if rounded:
+        rs, text = result("rs", (B, G, shape_t, shape_s, E), dtype, dynamic, (*names, ""))
+        body += text
+        for reduction in REDUCTIONS:
+            body += (f"  %behind_{reduction} = arith.truncf %{reduction}#0 : {ms} to {rs}\n"
+                     f"  %within_{reduction}:2 = attn.codebook_scan ins(%z, %v, %m, %n : {z}, {v}, {m}, {n})"
+                     f" outs(%rs, %ns : {rs}, {ns}) {{block = {block} : i64, reduction = #attn.reduction<{reduction}>}}"
+                     f" -> {rs}, {ns}\n")
+            results += [(f"%behind_{reduction}", rs), (f"%within_{reduction}#0", rs), (f"%within_{reduction}#1", ns)]
     types = ", ".join(type for _, type in results)
     return (f"func.func @f(%z: {z}, %v: {v}, %m: {m}, %n: {n}, %sums: {s}, %counts: {f}, %e: tensor<i32>, %seed: tensor<i64>)"
             f" -> ({types}) {{\n{body}"
@@ -108,6 +119,7 @@ def run(index, case):
         z[rng.random(z.shape) < 0.4] = -1
     sums, counts = rng.standard_normal((W, S, E)).astype(state), rng.random((W, S)).astype(state)
     options = {key: case[key] for key in ("dynamic", "replace_below", "wide")}
+    options["rounded"] = case["rounded"] and dtype in ("bf16", "f16")
     kernel = check.library.compile(module(dtype, B, G, W, N, S, E, entries, block, **options), cpu=case["cpu"])
     what, bound, ref = f"case {index} {case}", BOUNDS[dtype], check.reference
     arguments = z, v, m, n, sums, counts, np.array(entries, np.int32), np.array(-index << 40)
@@ -120,6 +132,10 @@ def run(index, case):
     for i, reduction in enumerate(REDUCTIONS):
         check.close(found[2 + 2 * i], means, bound, f"{what}: {reduction}")
         check.require(np.array_equal(found[3 + 2 * i], scanned), f"{what}: counts, {reduction}")
+    for i, reduction in enumerate(REDUCTIONS if options["rounded"] else ()):
+        behind, within, rounded_counts = found[12 + 3 * i : 15 + 3 * i]
+        check.require(behind.tobytes() == within.tobytes(), f"{what}: {reduction}, rounded within and behind it")
+        check.require(np.array_equal(rounded_counts, scanned), f"{what}: counts, {reduction}, rounded")
     with np.errstate(divide="ignore"):
         logs = np.log(scanned.astype(float))
     check.close(found[8], logs, 2e-7, f"{what}: log_count")

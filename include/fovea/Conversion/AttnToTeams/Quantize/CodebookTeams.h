@@ -21,9 +21,15 @@ namespace fovea::attn {
 
 llvm::LogicalResult lowerToTeams(CodebookAccumulateOp op, TeamBuilder &builder);
 
-/// Entry 0 of a scan becomes the initial state, entry `t` the summary of block
-/// `t - 1` alone, in which means of no token are undefined.
-void emitBlockSummaries(CodebookScanOp op, TeamBuilder &builder);
+/// Whether means of a scan are not in the type of sums, in which its entries go
+/// on from each other.
+bool hasRoundedEntries(CodebookScanOp op);
+
+/// Entry 0 of `mean` and of a scan's counts becomes the initial state, entry
+/// `t` the summary of block `t - 1` alone, in which means of no token are
+/// undefined.
+void emitBlockSummaries(CodebookScanOp op, mlir::Value mean,
+                        TeamBuilder &builder);
 
 /// `emitSums` emits the sums `[W, S, D]` and counts `[W, S]` of the keys of
 /// each code.

@@ -127,9 +127,9 @@ def Attn_CodebookScanOp : Attn_TiledOp<"codebook_scan", 2, "getValues()"> {
     $shapes
 
     The mean of a code with count 0 is that of the initial state, which is not read
-    otherwise. `reduction` says how entries are made of blocks, which changes the
-    rounding of means and nothing else; `input_scan` stores no entries and is not
-    for this operation.
+    otherwise. `mean` in `T` has means in the type of sums, rounded. `reduction` says
+    how entries are made of blocks, which changes the rounding of means and nothing
+    else; `input_scan` stores no entries and is not for this operation.
 
     Example:
 
@@ -147,7 +147,7 @@ def Attn_CodebookScanOp : Attn_TiledOp<"codebook_scan", 2, "getValues()"> {
     Attn_Arg<Attn_Rank4, "T[B, G, N, E!]">:$values,
     Attn_Arg<Attn_Rank4, "sum[B, G, S, E!]">:$initial_mean,
     Attn_Arg<Attn_Int3, "i32[B, G, S]">:$initial_count,
-    Attn_Arg<Attn_Rank5, "sum[B, G, K, S, E!]", "`1 <= K <= ceil(N / block) + 1`">:$mean,
+    Attn_Arg<Attn_Rank5, "T|sum[B, G, K, S, E!]", "`1 <= K <= ceil(N / block) + 1`">:$mean,
     Attn_Arg<Attn_Int4, "i32[B, G, K, S]">:$count,
     I64Attr:$block,
     DefaultValuedAttr<Attn_ReductionAttr, "::fovea::attn::Reduction::Auto">:$reduction

@@ -135,9 +135,11 @@ bool hasWiderCodebook(QuantizeOp op);
 /// attn.quantize with a mask, or with a codebook wider than the keys.
 void populateExpandQuantizePatterns(mlir::RewritePatternSet &patterns);
 /// `reduction` other than auto overrides that of the operations; `automatic` is
-/// taken where both are auto.
+/// taken where both are auto. `narrowSummaries`: in the element type of the
+/// tokens, where products alone read them.
 void populateExpandVQPatterns(mlir::RewritePatternSet &patterns,
-                              Reduction reduction, Reduction automatic);
+                              Reduction reduction, Reduction automatic,
+                              bool narrowSummaries);
 
 } // namespace fovea::attn::detail
 

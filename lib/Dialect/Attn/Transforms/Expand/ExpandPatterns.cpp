@@ -181,7 +181,8 @@ struct ExpandPatternsPass
     populateExpandFastMultipolePatterns(patterns, narrowSummaries);
     populateExpandLowRankPatterns(patterns);
     populateExpandQuantizePatterns(patterns);
-    populateExpandVQPatterns(patterns, reduction, autoReduction);
+    populateExpandVQPatterns(patterns, reduction, autoReduction,
+                             narrowSummaries);
     populateExpandBackwardPatterns(patterns);
     walkAndApplyPatterns(getOperation(), std::move(patterns));
 

@@ -53,10 +53,17 @@ namespace {
 /// The decoder form of one attn.vq.
 class DecoderForm {
 public:
-  DecoderForm(OpBuilder &builder, VQOp op)
+  /// `narrow`: means that only products of narrow numbers read are rounded, no
+  /// state among them.
+  DecoderForm(OpBuilder &builder, VQOp op, bool narrow)
       : op(op), b(builder, op.getLoc(), op.getCodebook()),
         window{op.getCodes(), op.getValue()}, block(op.getBlock()),
-        memory(op.getMemory()), numTokens(b.extent(op.getValue(), 2)) {}
+        memory(op.getMemory()), numTokens(b.extent(op.getValue(), 2)) {
+    Type type = getElementTypeOrSelf(op.getValue());
+    bool isRounded = narrow && op.getNextState().empty() &&
+                     getElementTypeOrSelf(op.getCodebook()) == type;
+    entryType = isRounded ? type : getStateType(type);
+  }
 
   /// The results of the operation.
   SmallVector<Value> expand(Reduction reduction) {
@@ -299,7 +306,7 @@ private:
       SmallVector<OpFoldResult> sizes = {
           b.extent(op.getValue(), 0), b.extent(op.getValue(), 1), count,
           b.extent(b.table, 2), b.extent(op.getValue(), 3)};
-      Value mean = b.empty(sizes, getElementTypeOrSelf(initial.mean));
+      Value mean = b.empty(sizes, entryType);
       sizes.pop_back();
       return {mean, b.empty(sizes, b.builder.getI32Type())};
     };
@@ -372,6 +379,8 @@ private:
   int64_t block, memory, lag;
   /// Whether any block gives the same result.
   bool isFree;
+  /// Of means of the caches of all blocks.
+  Type entryType;
   OpFoldResult numTokens, position, first, numRows, numBlocks;
   Summary initial;
 };
@@ -409,8 +418,10 @@ static void widenQuery(PatternRewriter &rewriter, OpTy op) {
 
 namespace {
 struct ExpandVQ : OpRewritePattern<VQOp> {
-  ExpandVQ(MLIRContext *context, Reduction reduction, Reduction automatic)
-      : OpRewritePattern(context), reduction(reduction), automatic(automatic) {}
+  ExpandVQ(MLIRContext *context, Reduction reduction, Reduction automatic,
+           bool narrow)
+      : OpRewritePattern(context), reduction(reduction), automatic(automatic),
+        narrow(narrow) {}
 
   LogicalResult matchAndRewrite(VQOp op,
                                 PatternRewriter &rewriter) const override {
@@ -435,7 +446,7 @@ private:
         reduction == Reduction::Auto ? op.getReduction() : reduction;
     if (chosen == Reduction::Auto)
       chosen = automatic;
-    return DecoderForm(rewriter, op).expand(chosen);
+    return DecoderForm(rewriter, op, narrow).expand(chosen);
   }
 
   /// One source: the codewords, with means and counts of all tokens.
@@ -455,6 +466,7 @@ private:
   }
 
   Reduction reduction, automatic;
+  bool narrow;
 };
 
 //===----------------------------------------------------------------------===//
@@ -536,7 +548,9 @@ struct ExpandVQDecode : OpRewritePattern<VQDecodeOp> {
 
 void fovea::attn::detail::populateExpandVQPatterns(RewritePatternSet &patterns,
                                                    Reduction reduction,
-                                                   Reduction automatic) {
-  patterns.add<ExpandVQ>(patterns.getContext(), reduction, automatic);
+                                                   Reduction automatic,
+                                                   bool narrowSummaries) {
+  patterns.add<ExpandVQ>(patterns.getContext(), reduction, automatic,
+                         narrowSummaries);
   patterns.add<ExpandVQDecode>(patterns.getContext());
 }

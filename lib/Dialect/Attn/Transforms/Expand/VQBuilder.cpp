@@ -201,6 +201,11 @@ Summary VQBuilder::insertEntry(const Summary &entry, const Summary &entries,
                                OpFoldResult number) {
   auto insertPart = [&](Value part, Value all) -> Value {
     auto type = cast<RankedTensorType>(part.getType());
+    if (Type narrow = getElementTypeOrSelf(all);
+        type.getElementType() != narrow) {
+      type = type.clone(narrow);
+      part = arith::TruncFOp::create(builder, loc, type, part);
+    }
     SmallVector<int64_t> shape(type.getShape());
     shape.insert(shape.begin() + 2, 1);
     Value one = tensor::ExpandShapeOp::create(
@@ -249,7 +254,7 @@ Summary VQBuilder::when(Value condition, const Summary &summary,
 void VQBuilder::addCache(StreamSources &sources, const Summary &summary,
                          AffineMap range) {
   Value init = empty(tensor::getMixedSizes(builder, loc, summary.count),
-                     getElementTypeOrSelf(summary.mean));
+                     getStateType(getElementTypeOrSelf(summary.mean)));
   Value logs =
       LogCountOp::create(builder, loc, init.getType(), summary.count, init)
           ->getResult(0);

@@ -89,8 +89,9 @@ public:
   // Summaries.
   Summary emptySummary(Value values);
   /// Puts a summary `[B, G, S, ..]` into entry `number` of `[B, G, T, S, ..]`,
-  /// and takes one out. Slices keep all dimensions: where one that drops a
-  /// dimension has another extent of 1, canonicalization may take that one.
+  /// whose means may be narrow, and takes one out. Slices keep all dimensions:
+  /// where one that drops a dimension has another extent of 1, canonicalization
+  /// may take that one.
   Summary insertEntry(const Summary &entry, const Summary &entries,
                       OpFoldResult number);
   Summary extractEntry(const Summary &entries, OpFoldResult number);

@@ -458,7 +458,7 @@ func.func @f(%z: tensor<2x4x9xi32>, %v: tensor<2x4x9x8xbf16>, %m0: tensor<2x4x5x
 // -----
 
 func.func @f(%z: tensor<2x4x9xi32>, %v: tensor<2x4x9x8xbf16>, %m0: tensor<2x4x5x8xf32>, %n0: tensor<2x4x5xi32>, %m: tensor<2x4x3x5x8xf64>, %n: tensor<2x4x3x5xi32>) {
-  // expected-error @below {{'attn.codebook_scan' op expects mean to hold 'f32', but got 'f64'}}
+  // expected-error @below {{'attn.codebook_scan' op expects mean to hold 'bf16' or f32, but got 'f64'}}
   %r:2 = attn.codebook_scan ins(%z, %v, %m0, %n0 : tensor<2x4x9xi32>, tensor<2x4x9x8xbf16>, tensor<2x4x5x8xf32>, tensor<2x4x5xi32>)
       outs(%m, %n : tensor<2x4x3x5x8xf64>, tensor<2x4x3x5xi32>) {block = 4 : i64} -> tensor<2x4x3x5x8xf64>, tensor<2x4x3x5xi32>
   return

@@ -14,6 +14,7 @@
 #include "FourierTransform.h"
 #include "MatrixProduct.h"
 #include "fovea/Emulator/Module.h"
+#include "fovea/Emulator/Runtime/Clocks.h"
 #include "fovea/Emulator/Runtime/Memory.h"
 #include "fovea/Emulator/Runtime/TensorMap.h"
 #include "fovea/ExecutionEngine/GPU.h"
@@ -21,6 +22,7 @@
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSwitch.h"
 #include "llvm/ADT/Twine.h"
+#include "llvm/Support/raw_ostream.h"
 
 #include <chrono>
 #include <cinttypes>
@@ -48,6 +50,7 @@ Expected<Options> fovea::simt::parseEmulatorOptions(StringRef list,
                      .Case("eager", &options.eager)
                      .Case("races", &options.races)
                      .Case("banks", &options.bankConflicts)
+                     .Case("clocks", &options.clocks)
                      .Case("transforms", &options.transforms)
                      .Case("products", &options.products)
                      .Default(nullptr);
@@ -67,8 +70,8 @@ Expected<Options> fovea::simt::parseEmulatorOptions(StringRef list,
     } else {
       return createStringError(
           "the emulator has no option '" + part +
-          "'; expected seed, eager, races, banks, transforms, products or "
-          "chip");
+          "'; expected seed, eager, races, banks, clocks, transforms, products "
+          "or chip");
     }
   }
   return options;
@@ -93,7 +96,7 @@ struct Settings {
   std::string mistake;
   LaunchObserver observer;
   ModuleEditor editor;
-  /// How many editors there have been.
+  /// How many editors there have been, and changes of Options::clocks.
   uint64_t edition = 0;
 };
 } // namespace
@@ -105,6 +108,7 @@ static Settings &getSettings() {
 
 void fovea::simt::setEmulatorOptions(const Options &options) {
   std::lock_guard<std::mutex> guard(getSettings().lock);
+  getSettings().edition += options.clocks != getSettings().options.clocks;
   getSettings().options = options;
 }
 
@@ -129,6 +133,13 @@ void fovea::simt::setModuleEditor(ModuleEditor editor) {
 //===----------------------------------------------------------------------===//
 
 namespace {
+/// What translates modules.
+struct Edition {
+  ModuleEditor editor;
+  bool clocks = false;
+  uint64_t number = 0;
+};
+
 /// A module that the runtime has loaded.
 class LoadedModule {
 public:
@@ -141,13 +152,15 @@ public:
   Expected<DeviceCode *> getCode(StringRef kernel);
 
 private:
-  Expected<std::unique_ptr<DeviceCode>> translate(const ModuleEditor &editor);
+  Expected<std::unique_ptr<DeviceCode>> translate(const Edition &edition);
 
   const fovea_rt_gpu_module &source;
   std::unique_ptr<DeviceCode> code;
-  /// By an editor that came after loading, if there is one.
+  bool hasClocks = false;
+  /// By an editor that came after loading, if there is one, or with clocks or
+  /// without, as they were not wanted at loading.
   std::unique_ptr<DeviceCode> edited;
-  uint64_t edition = 0;
+  Edition edition;
   std::mutex lock;
 };
 
@@ -158,17 +171,18 @@ struct FoundKernel {
 };
 } // namespace
 
-static std::pair<ModuleEditor, uint64_t> getEditor() {
+static Edition getEdition() {
   std::lock_guard<std::mutex> guard(getSettings().lock);
-  return {getSettings().editor, getSettings().edition};
+  return {getSettings().editor, getSettings().options.clocks,
+          getSettings().edition};
 }
 
 Expected<std::unique_ptr<DeviceCode>>
-LoadedModule::translate(const ModuleEditor &editor) {
+LoadedModule::translate(const Edition &edition) {
   auto translated =
       DeviceCode::create(StringRef(static_cast<const char *>(source.bitcode),
                                    source.bitcode_bytes),
-                         source.name, editor);
+                         source.name, edition.editor, edition.clocks);
   if (translated)
     return translated;
   return createStringError(Twine("the emulator refuses module '") +
@@ -177,20 +191,20 @@ LoadedModule::translate(const ModuleEditor &editor) {
 }
 
 Error LoadedModule::load() {
-  auto [editor, current] = getEditor();
-  edition = current;
-  return translate(editor).moveInto(code);
+  edition = getEdition();
+  hasClocks = edition.clocks;
+  return translate(edition).moveInto(code);
 }
 
 Expected<DeviceCode *> LoadedModule::getCode(StringRef kernel) {
-  auto [editor, current] = getEditor();
+  Edition current = getEdition();
   std::lock_guard<std::mutex> guard(lock);
-  if (edition != current) {
+  if (edition.number != current.number) {
     edited.reset();
-    if (editor)
-      if (Error error = translate(editor).moveInto(edited))
+    if (current.editor || current.clocks != hasClocks)
+      if (Error error = translate(current).moveInto(edited))
         return std::move(error);
-    edition = current;
+    edition = std::move(current);
   }
   return edited && edited->getNumParams(kernel) >= 0 ? edited.get()
                                                      : code.get();
@@ -296,6 +310,8 @@ static fovea_rt_status launchKernel(void *, void *function,
   }
   if (observer)
     observer(info->name, counters);
+  else if (counters.clocks)
+    errs() << describeClocks(info->name, *counters.clocks);
   return FOVEA_RT_OK;
 }
 

@@ -54,6 +54,7 @@ static Error defineSymbols(orc::LLJIT &jit) {
   add("fovea_simt_check_written", &fovea_simt_check_written);
   add("fovea_simt_access", &fovea_simt_access);
   add("fovea_simt_pause", &fovea_simt_pause);
+  add("fovea_simt_spend", &fovea_simt_spend);
   add("fovea_simt_trap", &fovea_simt_trap);
   return jit.getMainJITDylib().define(orc::absoluteSymbols(std::move(symbols)));
 }
@@ -71,7 +72,7 @@ static void keepSelectedLoads(llvm::Module &module) {
 }
 
 Expected<std::unique_ptr<fovea::simt::Module>>
-fovea::simt::Module::create(llvm::Module &module) {
+fovea::simt::Module::create(llvm::Module &module, bool clocks) {
   static std::once_flag initialized;
   std::call_once(initialized, [] {
     InitializeNativeTarget();
@@ -88,7 +89,7 @@ fovea::simt::Module::create(llvm::Module &module) {
 
   auto impl = std::make_unique<Impl>();
   auto code = rewriteForHost(module, (*machine)->getTargetTriple(),
-                             (*machine)->createDataLayout());
+                             (*machine)->createDataLayout(), clocks);
   if (!code)
     return code.takeError();
   impl->code = std::move(*code);
@@ -130,14 +131,15 @@ fovea::simt::Module::create(llvm::Module &module) {
 
 Expected<std::unique_ptr<fovea::simt::Module>>
 fovea::simt::Module::create(StringRef bitcode, StringRef name,
-                            const std::function<void(llvm::Module &)> &editor) {
+                            const std::function<void(llvm::Module &)> &editor,
+                            bool clocks) {
   LLVMContext context;
   auto module = parseBitcodeFile(MemoryBufferRef(bitcode, name), context);
   if (!module)
     return module.takeError();
   if (editor)
     editor(**module);
-  return create(**module);
+  return create(**module, clocks);
 }
 
 /// Gives emulated code the floating-point environment of a device: to nearest,

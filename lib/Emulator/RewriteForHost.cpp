@@ -38,7 +38,7 @@ public:
         i32(Type::getInt32Ty(context)), i64(Type::getInt64Ty(context)),
         pointer(PointerType::get(context, 0)) {}
 
-  Error rewrite(const Triple &triple, const DataLayout &layout);
+  Error rewrite(const Triple &triple, const DataLayout &layout, bool clocks);
 
 private:
   Error checkCallees();
@@ -443,6 +443,7 @@ void Rewriter::makeEntry(Function &kernel, uint32_t staticBytes) {
   KernelInfo info;
   info.kernel.name = kernel.getName().str();
   info.kernel.staticShared = staticBytes;
+  info.kernel.hasWork = !result.work.empty();
   info.numParams = kernel.arg_size();
   if (kernel.hasFnAttribute("nvvm.reqntid"))
     info.kernel.required =
@@ -489,11 +490,15 @@ void Rewriter::makeEntry(Function &kernel, uint32_t staticBytes) {
   result.kernels.push_back(std::move(info));
 }
 
-Error Rewriter::rewrite(const Triple &triple, const DataLayout &layout) {
-  module.setTargetTriple(triple);
-  module.setDataLayout(layout);
+Error Rewriter::rewrite(const Triple &triple, const DataLayout &layout,
+                        bool clocks) {
   if (Error error = checkCallees())
     return error;
+  if (clocks)
+    for (Function &function : module)
+      countWork(function, result.work);
+  module.setTargetTriple(triple);
+  module.setDataLayout(layout);
   uint32_t staticBytes = 0;
   if (Error error = placeShared(staticBytes))
     return error;
@@ -545,9 +550,9 @@ Error Rewriter::rewrite(const Triple &triple, const DataLayout &layout) {
 
 Expected<std::unique_ptr<Rewritten>>
 fovea::simt::rewriteForHost(Module &module, const Triple &triple,
-                            const DataLayout &layout) {
+                            const DataLayout &layout, bool clocks) {
   auto result = std::make_unique<Rewritten>();
-  if (Error error = Rewriter(module, *result).rewrite(triple, layout))
+  if (Error error = Rewriter(module, *result).rewrite(triple, layout, clocks))
     return std::move(error);
   return std::move(result);
 }

@@ -26,6 +26,8 @@ EXAMPLES:
     fovea-run dense.mlir --random --threads=1 --bench=3
   Look for mistakes of synchronisation in GPU kernels, on the CPU:
     fovea-run dense.mlir --random --target=gpu-sim --schedule=seed=3 --schedule=seed=8,eager
+  See what its GPU kernels wait for, without a GPU:
+    fovea-run dense.mlir --random --target=gpu-sim --chip=sm_90a --clocks
   Check against results from elsewhere:
     fovea-run dense.mlir --arg q.npy --arg k.npy --arg v.npy --expect out.npy
 )";
@@ -99,6 +101,11 @@ Expected<run::Options> run::parseOptions(int argc, char **argv) {
                "and copies, and fail when any bit of a result differs; a "
                "list as in FOVEA_SIMT"),
       cl::value_desc("seed=3,eager"));
+  cl::opt<bool> readsClocks(
+      "clocks", cl::cat(category),
+      cl::desc("on gpu-sim, model the time of every kernel: cycles of its "
+               "blocks and tiles, pipes, who waits for whom, and an estimate "
+               "for H100 and H200"));
   cl::list<std::string> expected(
       "expect", cl::cat(category),
       cl::desc("file that a result must agree with, in order"),
@@ -153,6 +160,11 @@ Expected<run::Options> run::parseOptions(int argc, char **argv) {
                              "--target=gpu-sim, but got " +
                              targetName);
   options.schedules = std::move(schedules);
+  if (readsClocks && *target != Target::GPUEmulator)
+    return createStringError("--clocks are those of the emulator: expected "
+                             "--target=gpu-sim, but got " +
+                             targetName);
+  options.readsClocks = readsClocks;
   options.compile.target = *target;
   options.compile.cpu = cpuName;
   options.compile.chip = chipName;

@@ -29,6 +29,8 @@ struct Options {
   bool comparesReference = false;
   /// Options of the emulator under which results have to be the same.
   std::vector<std::string> schedules;
+  /// Says what the emulator's clocks say of each kernel.
+  bool readsClocks = false;
   std::optional<double> tolerance;
   std::optional<double> benchSeconds;
   Clock benchClock = Clock::Wall;

@@ -11,6 +11,7 @@
 #include "Options.h"
 #include "Values.h"
 #include "fovea/Emulator/GPUDriver.h"
+#include "fovea/Emulator/Runtime/Clocks.h"
 #include "fovea/ExecutionEngine/Compiler.h"
 #include "fovea/Support/OutputFile.h"
 #include "fovea/Tools/Npy/Npy.h"
@@ -276,6 +277,59 @@ runSchedule(const Kernel &kernel, ArrayRef<TensorRef> inputs,
   return invokeOnCopies(kernel, inputs);
 }
 
+/// What clocks say of a launch, for --json.
+static json::Object toJSON(StringRef kernel, const simt::LaunchClocks &clocks) {
+  auto toArray = [](const simt::Times &times) { return json::Array(times); };
+  json::Object pipes;
+  for (const auto &[pipe, share] : clocks.pipes)
+    pipes[pipe] = share;
+  json::Array waits;
+  for (const simt::LaunchClocks::Wait &wait : clocks.waits)
+    waits.push_back(json::Object{{"who", wait.who},
+                                 {"where", wait.where},
+                                 {"for", wait.whom},
+                                 {"cycles", wait.cycles}});
+  simt::Times total = clocks.getTotal();
+  json::Array milliseconds;
+  for (double cycles : total)
+    milliseconds.push_back(simt::toMilliseconds(cycles));
+  return json::Object{
+      {"kernel", kernel},
+      {"blocks", int64_t(clocks.clusters.size() * clocks.clusterBlocks)},
+      {"resident", int64_t(clocks.resident)},
+      {"loads", json::Array{"L2", "middle", "HBM", "all"}},
+      {"longest_cycles", toArray(clocks.getLongest())},
+      {"median_cycles", toArray(clocks.getMedian())},
+      {"tiles", clocks.tiles},
+      {"tile_cycles", toArray(clocks.tileCycles)},
+      {"beside_cycles", toArray(clocks.besideCycles)},
+      {"busy", std::move(pipes)},
+      {"waits", std::move(waits)},
+      {"milliseconds", std::move(milliseconds)}};
+}
+
+/// Calls the function; `clocks` and `text` get what clocks say of its launches,
+/// if they are wanted.
+static Expected<SmallVector<OwnedTensor, 2>>
+invokeWithClocks(const Kernel &kernel, ArrayRef<TensorRef> inputs,
+                 json::Array &clocks, std::string &text) {
+  if (!options.readsClocks)
+    return invoke(kernel, inputs);
+  simt::Options usual = simt::getEmulatorOptions(), changed = usual;
+  changed.clocks = true;
+  simt::setEmulatorOptions(changed);
+  simt::setLaunchObserver(
+      [&](const char *name, const simt::Counters &counters) {
+        clocks.push_back(toJSON(name, *counters.clocks));
+        text += simt::describeClocks(name, *counters.clocks);
+      });
+  scope_exit restore([&] {
+    simt::setLaunchObserver(nullptr);
+    simt::setEmulatorOptions(usual);
+  });
+  return invoke(kernel, inputs);
+}
+
 /// Compares the results with everything that the command line names.
 static Error checkAll(const Kernel &kernel, ArrayRef<OwnedTensor> results,
                       ArrayRef<OwnedTensor> referenceResults,
@@ -397,7 +451,10 @@ static int runMain() {
       return fail(results.takeError());
     scheduledResults.push_back(std::move(*results));
   }
-  Expected<SmallVector<OwnedTensor, 2>> results = invoke(*kernel, refs);
+  json::Array clocks;
+  std::string clocksText;
+  Expected<SmallVector<OwnedTensor, 2>> results =
+      invokeWithClocks(*kernel, refs, clocks, clocksText);
   if (!results)
     return fail(results.takeError());
 
@@ -420,6 +477,10 @@ static int runMain() {
     report["checks"] = std::move(checker.report);
   if (!options.asJSON && (options.outputs.empty() || options.printValues))
     printResults(*results);
+  if (options.readsClocks && options.asJSON)
+    report["clocks"] = std::move(clocks);
+  else
+    outs() << clocksText;
   if (options.benchSeconds) {
     Expected<run::Measurement> measured =
         measure(*kernel, refs, inspection.usefulFlops);

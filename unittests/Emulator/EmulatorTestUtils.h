@@ -56,7 +56,7 @@ inline std::string makeModule(const std::string &body) {
 }
 
 inline llvm::Expected<std::unique_ptr<Module>>
-tryCompile(const std::string &body) {
+tryCompile(const std::string &body, bool clocks = false) {
   llvm::LLVMContext context;
   llvm::SMDiagnostic diagnostic;
   std::unique_ptr<llvm::Module> module =
@@ -68,11 +68,12 @@ tryCompile(const std::string &body) {
     ADD_FAILURE() << text;
     return llvm::createStringError(text);
   }
-  return Module::create(*module);
+  return Module::create(*module, clocks);
 }
 
-inline std::unique_ptr<Module> compile(const std::string &body) {
-  llvm::Expected<std::unique_ptr<Module>> module = tryCompile(body);
+inline std::unique_ptr<Module> compile(const std::string &body,
+                                       bool clocks = false) {
+  llvm::Expected<std::unique_ptr<Module>> module = tryCompile(body, clocks);
   if (module)
     return std::move(*module);
   ADD_FAILURE() << llvm::toString(module.takeError());

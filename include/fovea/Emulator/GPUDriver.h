@@ -36,7 +36,7 @@ void setEmulatorOptions(const Options &options);
 Options getEmulatorOptions();
 
 /// Calls `observer` after every launch through the runtime that succeeded;
-/// null for none.
+/// null for none. What clocks say goes to stderr if there is none.
 using LaunchObserver =
     std::function<void(const char *kernel, const Counters &counters)>;
 void setLaunchObserver(LaunchObserver observer);

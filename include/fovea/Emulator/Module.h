@@ -31,13 +31,15 @@ class Module {
 public:
   /// Translates optimised NVVM LLVM IR, which is changed, for this machine. An
   /// intrinsic or an instruction in inline assembly that is not known is an
-  /// error that names it.
-  static llvm::Expected<std::unique_ptr<Module>> create(llvm::Module &module);
+  /// error that names it. For Options::clocks, its kernels count their work.
+  static llvm::Expected<std::unique_ptr<Module>> create(llvm::Module &module,
+                                                        bool clocks = false);
 
   /// The same for a module as bitcode, after `editor`, if there is one.
   static llvm::Expected<std::unique_ptr<Module>>
   create(llvm::StringRef bitcode, llvm::StringRef name = "<bitcode>",
-         const std::function<void(llvm::Module &)> &editor = nullptr);
+         const std::function<void(llvm::Module &)> &editor = nullptr,
+         bool clocks = false);
 
   ~Module();
 

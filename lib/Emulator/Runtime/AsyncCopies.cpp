@@ -33,6 +33,7 @@ FOVEA_SIMT_LANE(fovea::simt::copyAsync) {
   // A conflict with what others did before shows now, one with what they do
   // meanwhile when the copy ends.
   block.races.access(*thread.warp, offset, copy.bytes, Access::Write, op);
+  note(thread, &op, EventKind::Copy, copy.validBytes);
   if (block.options->eager)
     performCopy(*thread.warp, thread.warp->clock, copy);
   thread.copies.push_back(copy);
@@ -57,11 +58,13 @@ static void finish(Thread &thread, const std::vector<AsyncCopy> &copies) {
 }
 
 FOVEA_SIMT_LANE(fovea::simt::copyCommit) {
+  note(thread, &op, EventKind::CommitCopies);
   thread.copyGroups.push_back(std::move(thread.copies));
   thread.copies.clear();
 }
 
 FOVEA_SIMT_LANE(fovea::simt::copyWaitGroup) {
+  note(thread, &op, EventKind::WaitForCopies, in[0]);
   while (thread.copyGroups.size() > in[0]) {
     finish(thread, thread.copyGroups.front());
     thread.copyGroups.pop_front();
@@ -69,6 +72,8 @@ FOVEA_SIMT_LANE(fovea::simt::copyWaitGroup) {
 }
 
 FOVEA_SIMT_LANE(fovea::simt::copyWaitAll) {
+  note(thread, &op, EventKind::CommitCopies);
+  note(thread, &op, EventKind::WaitForCopies, 0);
   while (!thread.copyGroups.empty()) {
     finish(thread, thread.copyGroups.front());
     thread.copyGroups.pop_front();

@@ -99,6 +99,7 @@ static bool isComplete(Block &block, const NamedBarrier &barrier) {
 FOVEA_SIMT_LANE(fovea::simt::barrierSync) {
   uint32_t number;
   NamedBarrier &barrier = arrive(*thread.warp, op, in, 1, number);
+  noteArrival(thread, op, EventKind::Sync, barrier.point, *thread.block);
   if (isComplete(*thread.block, barrier)) {
     acquire(*thread.warp, barrier.clock);
     return complete(*thread.block, number);
@@ -110,6 +111,7 @@ FOVEA_SIMT_LANE(fovea::simt::barrierSync) {
 FOVEA_SIMT_LANE(fovea::simt::barrierArrive) {
   uint32_t number;
   NamedBarrier &barrier = arrive(*thread.warp, op, in, 1, number);
+  noteArrival(thread, op, EventKind::Arrive, barrier.point, *thread.block);
   if (isComplete(*thread.block, barrier))
     complete(*thread.block, number);
 }
@@ -124,6 +126,7 @@ FOVEA_SIMT_WARP(fovea::simt::barrierSyncAligned) {
   uint32_t number;
   NamedBarrier &barrier =
       arrive(warp, op, in[first], getWeight(op, mask), number);
+  noteArrival(warp, mask, op, EventKind::Sync, barrier.point);
   if (op.numOut)
     for (unsigned lane = 0; lane < 32; ++lane)
       barrier.votes += mask >> lane & 1 && in[lane][op.numIn - 1] & 1;
@@ -146,6 +149,7 @@ FOVEA_SIMT_WARP(fovea::simt::barrierArriveAligned) {
   uint32_t number;
   NamedBarrier &barrier =
       arrive(warp, op, in[__builtin_ctz(mask)], getWeight(op, mask), number);
+  noteArrival(warp, mask, op, EventKind::Arrive, barrier.point);
   if (isComplete(*warp.block, barrier))
     complete(*warp.block, number);
 }
@@ -156,6 +160,7 @@ static void completeCluster(Block &block) {
   if (!cluster.arrived || cluster.arrived < cluster.live)
     return;
   cluster.arrived = 0;
+  cluster.point = 0;
   ++cluster.phase;
   ++cluster.progress;
   ++block.counters->barriers;
@@ -166,6 +171,8 @@ FOVEA_SIMT_LANE(fovea::simt::clusterArrive) {
   Cluster &cluster = *block.cluster;
   thread.clusterPhase = cluster.phase;
   release(*thread.warp, cluster.clock);
+  noteArrival(thread, op, EventKind::Arrive, cluster.point, block);
+  thread.clusterPoint = cluster.point;
   ++cluster.arrived;
   completeCluster(block);
 }
@@ -177,6 +184,7 @@ FOVEA_SIMT_LANE(fovea::simt::clusterWait) {
     thread.polledAt = cluster.progress;
     suspend(thread, Wait::Poll);
   }
+  noteWait(thread, op, EventKind::Wait, thread.clusterPoint);
   acquire(*thread.warp, cluster.clock);
 }
 

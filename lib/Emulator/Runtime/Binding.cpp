@@ -225,8 +225,10 @@ static bool bindCopy(Op &op, const Words &words, bool isIntrinsic) {
   if (words[2] == "bulk") {
     if (has("commit") || has("commit_group"))
       return useLane(op, bulkCommit);
-    if (has("wait") || has("wait_group"))
+    if (has("wait") || has("wait_group")) {
+      op.param[0] = has("read");
       return useLane(op, bulkWait);
+    }
     if (has("tensor"))
       return bindTensorCopy(op, words, isIntrinsic);
     if (has("prefetch"))

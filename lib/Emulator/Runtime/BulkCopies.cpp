@@ -186,8 +186,11 @@ void fovea::simt::performBulkCopy(Block &block) {
 
 /// Starts the part of a copy that block `target` of the cluster gets.
 static void startLoad(Thread &thread, const Op &op, Block &target,
-                      uint32_t barrierOffset, const BulkCopy &copy) {
+                      uint32_t barrierOffset, const BulkCopy &copy,
+                      bool isFirst) {
   MBarrier &barrier = findMBarrier(thread, op, target, barrierOffset);
+  noteArrival(thread, op, EventKind::Load, barrier.point, target, copy.bytes,
+              /*flag=*/!isFirst);
   target.races.copyWrites(target, *thread.warp, copy.clock, copy.offset,
                           copy.bytes, op, /*done=*/false);
   barrier.copies.push_back(copy);
@@ -222,7 +225,8 @@ FOVEA_SIMT_LANE(fovea::simt::bulkLoad) {
   // Each block gets the copy, and its barrier the bytes, in the same place.
   for (uint32_t rank = 0; rank < blocks.size(); ++rank)
     if (mask >> rank & 1)
-      startLoad(thread, op, blocks[rank], barrierOffset, copy);
+      startLoad(thread, op, blocks[rank], barrierOffset, copy,
+                /*isFirst=*/!(mask & ((1u << rank) - 1)));
   ++thread.warp->clock.time[thread.warp->agent];
 }
 
@@ -246,6 +250,7 @@ FOVEA_SIMT_LANE(fovea::simt::bulkStore) {
   }
   thread.block->races.access(*thread.warp, copy.offset, copy.bytes,
                              Access::AsyncRead, op);
+  note(thread, &op, EventKind::Store, copy.bytes);
   thread.stores.push_back(std::move(copy));
   if (thread.block->options->eager)
     performStore(thread, thread.stores.back());
@@ -266,11 +271,13 @@ void fovea::simt::performStore(Thread &thread, const BulkCopy &copy) {
 }
 
 FOVEA_SIMT_LANE(fovea::simt::bulkCommit) {
+  note(thread, &op, EventKind::CommitStores);
   thread.storeGroups.push_back(std::move(thread.stores));
   thread.stores.clear();
 }
 
 FOVEA_SIMT_LANE(fovea::simt::bulkWait) {
+  note(thread, &op, EventKind::WaitForStores, in[0], op.param[0]);
   // Global memory is not emulated in such detail that a wait for the reading
   // alone would differ.
   while (thread.storeGroups.size() > in[0]) {

@@ -33,6 +33,8 @@ void fovea::simt::updateMBarrier(Block &block, MBarrier &barrier) {
   if (barrier.pending != 0 || barrier.transactions != 0)
     return;
   ++barrier.phase;
+  barrier.lastPoint = barrier.point;
+  barrier.point = 0;
   barrier.pending = barrier.expected;
   ++block.counters->barriers;
   ++block.cluster->progress;
@@ -50,6 +52,8 @@ static void arrive(Thread &thread, const Op &op, Block &owner, uint32_t offset,
   barrier.clock.join(warp.clock);
   ++warp.clock.time[warp.agent];
   barrier.pending -= count;
+  noteArrival(thread, op, EventKind::ArriveAtMBarrier, barrier.point, owner, 0,
+              /*flag=*/&owner != thread.block);
   updateMBarrier(owner, barrier);
 }
 
@@ -123,6 +127,8 @@ FOVEA_SIMT_LANE(fovea::simt::mbarrierComplete) {
   uint32_t offset;
   MBarrier &barrier = findMBarrier(thread, op, in[0], offset);
   barrier.transactions -= uint32_t(in[1]);
+  noteArrival(thread, op, EventKind::ArriveAtMBarrier, barrier.point,
+              *thread.block);
   updateMBarrier(*thread.block, barrier);
 }
 
@@ -143,8 +149,10 @@ FOVEA_SIMT_LANE(fovea::simt::mbarrierTest) {
     barrier = &findMBarrier(thread, op, in[0], offset);
   }
   bool over = isOver(op, *barrier, in[1]);
-  if (over)
+  if (over) {
     thread.warp->clock.join(barrier->clock);
+    noteWait(thread, op, EventKind::WaitForMBarrier, barrier->lastPoint);
+  }
   out[0] = over;
 }
 
@@ -153,6 +161,8 @@ FOVEA_SIMT_LANE(fovea::simt::mbarrierArriveAfterCopies) {
   MBarrier &barrier = findMBarrier(thread, op, in[0], offset);
   if (!op.param[0])
     ++barrier.pending;
+  noteArrival(thread, op, EventKind::ArriveAfterCopies, barrier.point,
+              *thread.block);
   // The engine brings the thread's copies to an end and then arrives for it.
   barrier.copies.emplace_back();
   BulkCopy &copy = barrier.copies.back();

@@ -131,6 +131,8 @@ void fovea_simt_check_written(uint32_t stamp, const fovea::simt::Op *op);
 /// Before a load (kind 0), a store (1) or an atomic operation (2).
 void fovea_simt_access(const void *address, uint32_t bytes, uint32_t kind,
                        uint32_t alignment, const fovea::simt::Op *op);
+/// Before what Work says of a piece of code; `work` is one.
+void fovea_simt_spend(const void *work);
 /// At the end of a loop that may wait for another thread.
 void fovea_simt_pause(const fovea::simt::Op *op);
 void fovea_simt_trap(const fovea::simt::Op *op);

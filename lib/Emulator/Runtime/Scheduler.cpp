@@ -8,6 +8,7 @@
 
 #include "Scheduler.h"
 #include "Faults.h"
+#include "Replay.h"
 #include "State.h"
 #include "fovea/Emulator/Runtime/Memory.h"
 
@@ -164,6 +165,7 @@ static void exitThread(Thread &thread) {
   Block &block = *thread.block;
   Warp &warp = *thread.warp;
   copiesAtExit(thread);
+  note(thread, /*op=*/nullptr, EventKind::Nothing);
   uint32_t bit = 1u << thread.lane;
   warp.live &= ~bit;
   --block.live;
@@ -329,6 +331,10 @@ static std::string runCluster(Cluster &cluster) {
   cluster.progress = 0;
   cluster.arrived = 0;
   cluster.clock = Clock();
+  cluster.point = 0;
+  if (first.options->clocks)
+    cluster.recording =
+        std::make_unique<Recording>(cluster.blocks.size() * first.warps.size());
   for (Block &block : cluster.blocks)
     startBlock(block);
   size_t turn = 0;
@@ -422,6 +428,8 @@ static std::string checkLaunch(const LoadedKernel &kernel, Dim3 grid,
     return error("allows blocks of at most " +
                  std::to_string(kernel.maxThreads) + " threads, but got " +
                  std::to_string(threads));
+  if (options.clocks && !kernel.hasWork)
+    return error("has no clocks, for which its module must be translated");
   if (shared > options.sharedLimit)
     return error("a block has at most " + std::to_string(options.sharedLimit) +
                  " bytes of shared memory, but got " + std::to_string(shared));
@@ -493,11 +501,14 @@ std::string fovea::simt::runGrid(const LoadedKernel &kernel, Dim3 grid,
     block.sharedBytes = shared;
   }
   counters.sharedBytes = shared;
+  std::optional<Stopwatch> stopwatch;
 
   FaultHandler faults(stacks.get(numBlocks * numStacks), Stacks::kBytes);
   Dim3 clusters = {grid.x / clusterExtent.x, grid.y / clusterExtent.y,
                    grid.z / clusterExtent.z};
   uint64_t numClusters = uint64_t(clusters.x) * clusters.y * clusters.z;
+  if (options.clocks)
+    stopwatch.emplace(numClusters, numBlocks, numThreads, shared);
   // Any order is right: a random one visits every cluster once, in steps that
   // have no factor in common with their number.
   uint64_t step = 1, position = 0;
@@ -514,11 +525,16 @@ std::string fovea::simt::runGrid(const LoadedKernel &kernel, Dim3 grid,
       block.index = {at.x * clusterExtent.x + block.place.x,
                      at.y * clusterExtent.y + block.place.y,
                      at.z * clusterExtent.z + block.place.z};
-    position = (position + step) % numClusters;
     error = runCluster(cluster);
     if (!error.empty())
       return error;
+    if (stopwatch && !stopwatch->add(position, *cluster.recording))
+      return "kernel '" + kernel.name +
+             "': clocks do not go on: threads of a warp wait for each other";
+    position = (position + step) % numClusters;
   }
+  if (stopwatch)
+    counters.clocks = std::make_shared<LaunchClocks>(stopwatch->finish());
   error = checkDevice();
   return error.empty() ? "" : "kernel '" + kernel.name + "': " + error;
 }

@@ -26,6 +26,8 @@ struct LoadedKernel {
   uint32_t maxThreads = 1024;
   /// Blocks of a cluster.
   Dim3 cluster{1, 1, 1};
+  /// It says what work its code is: see fovea_simt_spend.
+  bool hasWork = false;
 };
 
 /// Runs a grid on the calling thread; returns an error text, empty on success.

@@ -14,6 +14,7 @@
 #include "Fiber.h"
 #include "Ops.h"
 #include "Races.h"
+#include "Recording.h"
 #include "fovea/Emulator/Runtime/Launch.h"
 #include "fovea/Emulator/Runtime/TensorMap.h"
 
@@ -84,8 +85,9 @@ struct Thread {
   Slot *out = nullptr;
   /// Number of the barrier or offset of the mbarrier that it waits for.
   uint32_t barrier = 0;
-  /// Cluster::phase when it arrived.
+  /// Cluster::phase and Cluster::point when it arrived.
   uint64_t clusterPhase = 0;
+  uint32_t clusterPoint = 0;
   /// Cluster::progress when it began to poll.
   uint64_t polledAt = 0;
   /// cp.async: not yet committed, and by group.
@@ -130,6 +132,8 @@ struct NamedBarrier {
   /// Threads that arrived with a predicate that holds.
   uint32_t votes = 0;
   Clock clock;
+  /// Of the recording.
+  uint32_t point = 0;
 };
 
 struct MBarrier {
@@ -138,6 +142,8 @@ struct MBarrier {
   uint64_t phase = 0;
   Clock clock;
   std::deque<BulkCopy> copies;
+  /// Of the recording: of this phase, and of the one before.
+  uint32_t point = 0, lastPoint = 0;
 };
 
 struct Block {
@@ -208,6 +214,9 @@ struct Cluster {
   uint32_t arrived = 0;
   uint64_t phase = 0;
   Clock clock;
+  uint32_t point = 0;
+  /// For clocks; null without them.
+  std::unique_ptr<Recording> recording;
 
   Warp &getWarp(unsigned agent) {
     size_t perBlock = blocks.front().warps.size();
@@ -260,6 +269,26 @@ uint32_t readAccumulator(Thread &thread, uint32_t bits, const Op &op);
 
 /// Interprets inline assembly.
 void runProgram(Thread &thread, const Op &op, const Slot *in, Slot *out);
+
+//===----------------------------------------------------------------------===//
+// Clocks: nothing happens without a recording
+//===----------------------------------------------------------------------===//
+
+/// Notes an event of a thread, or of lanes of a warp together.
+void note(Thread &thread, const Op *op, EventKind kind, uint32_t amount = 0,
+          bool flag = false);
+void note(Warp &warp, uint32_t mask, const Op &op, EventKind kind,
+          uint32_t amount = 0);
+/// One that contributes to `point`, which is made if it is 0, in `block`.
+void noteArrival(Thread &thread, const Op &op, EventKind kind, uint32_t &point,
+                 const Block &block, uint32_t amount = 0, bool flag = false);
+void noteArrival(Warp &warp, uint32_t mask, const Op &op, EventKind kind,
+                 uint32_t &point);
+/// One that waits for `point`, which nobody has contributed to if it is 0.
+void noteWait(Thread &thread, const Op &op, EventKind kind, uint32_t point);
+/// A product of a warpgroup, 64 x `columns`.
+void noteProduct(Warpgroup &group, const Op &op, uint32_t columns,
+                 bool fromShared);
 
 //===----------------------------------------------------------------------===//
 // Barriers

@@ -238,6 +238,7 @@ FOVEA_SIMT_GROUP(fovea::simt::issueProduct) {
   owner.reset();
   product.op = &op;
   product.group = &group;
+  noteProduct(group, op, op.param[0], /*fromShared=*/!op.param[4]);
   const Slot *rest = in[0] + registers;
   if (op.param[4]) {
     product.left.resize(128 * 4);
@@ -308,6 +309,7 @@ FOVEA_SIMT_WARP(fovea::simt::productFence) {
 }
 
 FOVEA_SIMT_WARP(fovea::simt::productCommit) {
+  note(warp, mask, op, EventKind::CommitProducts);
   warp.products.groups.push_back(std::move(warp.products.open));
   warp.products.open.clear();
 }
@@ -315,6 +317,7 @@ FOVEA_SIMT_WARP(fovea::simt::productCommit) {
 FOVEA_SIMT_WARP(fovea::simt::productWait) {
   WarpProducts &products = warp.products;
   Slot left = in[__builtin_ctz(mask)][0];
+  note(warp, mask, op, EventKind::WaitForProducts, left);
   while (products.groups.size() > left) {
     for (const std::shared_ptr<Product> &product : products.groups.front()) {
       compute(*product);

@@ -17,7 +17,7 @@
 // RUN: not fovea-run %s --entry=sum --target=gpu-sim --random --schedule=races=2 2>&1 | FileCheck %s --check-prefix=FLAG
 // FLAG: error: --schedule: option 'races' of the emulator is 0 or 1, but got 'races=2'
 // RUN: not env FOVEA_SIMT=races=0,sed=3 fovea-run %s --entry=sum --target=gpu-sim --random 2>&1 | FileCheck %s --check-prefix=ENV
-// ENV: failed: FOVEA_SIMT: the emulator has no option 'sed=3'; expected seed, eager, races, banks, transforms, products or chip
+// ENV: failed: FOVEA_SIMT: the emulator has no option 'sed=3'; expected seed, eager, races, banks, clocks, transforms, products or chip
 
 !n = tensor<1x2x100x64xbf16>
 

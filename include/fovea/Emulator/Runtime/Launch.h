@@ -14,11 +14,14 @@
 #define FOVEA_EMULATOR_RUNTIME_LAUNCH_H
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 namespace fovea::simt {
+
+struct LaunchClocks;
 
 struct Dim3 {
   uint32_t x = 1, y = 1, z = 1;
@@ -38,6 +41,8 @@ struct Options {
   /// Counts the bank conflicts of ordinary loads and stores of shared memory;
   /// those of ldmatrix and stmatrix always count.
   bool bankConflicts = false;
+  /// Also models times, for kernels of modules that are translated for it.
+  bool clocks = false;
   /// Has Fourier transforms, as a machine with cuFFT.
   bool transforms = true;
   /// Has products of matrices, as a machine with cuBLASLt.
@@ -66,6 +71,8 @@ struct Counters {
   uint64_t sharedBytes = 0;
   /// Switches between fibers, the cost of the emulation.
   uint64_t switches = 0;
+  /// With Options::clocks; else null. See Clocks.h.
+  std::shared_ptr<const LaunchClocks> clocks;
   /// Executions by name of the intrinsic or instruction; of a collective, once
   /// for the warp.
   std::vector<std::pair<std::string, uint64_t>> operations;

@@ -143,6 +143,30 @@ TEST(Clocks, CopyTakesLatencyAndBytes) {
   EXPECT_GT(waited(little.clocks, "threads 0-31", "copies"), 600);
 }
 
+TEST(Clocks, CopiesOfLanesAreThoseOfTheirWarp) {
+  Buffer<uint32_t> in(128);
+  Clocked copied = run(R"(
+@buffer = internal addrspace(3) global [128 x i32] poison, align 16
+define ptx_kernel void @k(ptr addrspace(1) %in) {
+  %tid = call i32 @llvm.nvvm.read.ptx.sreg.tid.x()
+  %i = mul i32 %tid, 4
+  %p = getelementptr i32, ptr addrspace(3) @buffer, i32 %i
+  %g = getelementptr i32, ptr addrspace(1) %in, i32 %i
+  call void @llvm.nvvm.cp.async.cg.shared.global.16(ptr addrspace(3) %p, ptr addrspace(1) %g)
+  call void @llvm.nvvm.cp.async.commit.group()
+  call void @llvm.nvvm.cp.async.wait.group(i32 0)
+  ret void
+}
+)",
+                       {1}, 32, {}, in);
+  ASSERT_EQ(copied.error, "");
+  double wait = waited(copied.clocks, "threads 0-31", "copies");
+  EXPECT_NEAR(wait, kLatency[kMiddle] + 32 * 16 / kRate[kMiddle], 8);
+  for (unsigned i = 0; i < kNumLevels; ++i)
+    EXPECT_NEAR(copied.clocks.getTotal()[i] - copied.clocks.getTotal()[kMiddle],
+                kLatency[i] + 512 / kRate[i] - kLatency[kMiddle] - 8, 1e-6);
+}
+
 TEST(Clocks, WaitTakesTheMaximum) {
   Clocked few = run(makeWaiting(10), {1}, 256, {}, 0.5f);
   Clocked many = run(makeWaiting(110), {1}, 256, {}, 0.5f);

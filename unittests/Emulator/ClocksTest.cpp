@@ -28,9 +28,11 @@ struct Clocked {
   LaunchClocks clocks;
 };
 
+} // namespace
+
 template <typename... Args>
-Clocked run(const std::string &text, Dim3 grid, uint32_t threads,
-            Options options, const Args &...args) {
+static Clocked run(const std::string &text, Dim3 grid, uint32_t threads,
+                   Options options, const Args &...args) {
   auto module = compile(text, /*clocks=*/true);
   if (!module)
     return {"not compiled", {}};
@@ -45,8 +47,8 @@ Clocked run(const std::string &text, Dim3 grid, uint32_t threads,
 }
 
 /// The cycles that `who` waits for `whom`, by what the texts hold.
-double waited(const LaunchClocks &clocks, const std::string &who,
-              const std::string &whom) {
+static double waited(const LaunchClocks &clocks, const std::string &who,
+                     const std::string &whom) {
   double cycles = 0;
   for (const LaunchClocks::Wait &wait : clocks.waits)
     if (wait.who == who && wait.whom == whom)
@@ -56,7 +58,7 @@ double waited(const LaunchClocks &clocks, const std::string &who,
 
 /// Thread 0 copies, and all wait for it. Warpgroup 1 has `work` to do until it
 /// arrives at a barrier, where warpgroup 0 waits for it.
-std::string makeCopy(const std::string &bytes) {
+static std::string makeCopy(const std::string &bytes) {
   return R"(
 @memory = internal addrspace(3) global [32768 x i8] poison, align 128
 @bar = internal addrspace(3) global i64 poison, align 8
@@ -85,7 +87,7 @@ go:
 }
 
 /// `count` exponentials, each of the one before.
-std::string makeExponentials(const std::string &name, unsigned count) {
+static std::string makeExponentials(const std::string &name, unsigned count) {
   std::string text, last = "%x";
   for (unsigned i = 0; i < count; ++i) {
     std::string next = "%" + name + std::to_string(i);
@@ -97,7 +99,7 @@ std::string makeExponentials(const std::string &name, unsigned count) {
 }
 
 /// Warpgroup 1 has so many exponentials until it arrives where 0 waits.
-std::string makeWaiting(unsigned exponentials) {
+static std::string makeWaiting(unsigned exponentials) {
   return R"(
 @bar = internal addrspace(3) global i64 poison, align 8
 define ptx_kernel void @k(float %x) {
@@ -185,7 +187,7 @@ TEST(Clocks, WaitTakesTheMaximum) {
 
 /// Warp 0 copies eight tiles of 8 KiB to `stages` places in turn, warp 1 has 50
 /// exponentials for each.
-std::string makePipeline(unsigned stages) {
+static std::string makePipeline(unsigned stages) {
   std::string text = R"(
 @memory = internal addrspace(3) global [65536 x i8] poison, align 128
 @full = internal addrspace(3) global [8 x i64] poison, align 8
@@ -296,7 +298,7 @@ TEST(Clocks, DoNotDependOnTheOrderOfThreads) {
 }
 
 /// `count` products of 64 x `n` x 16 of a warpgroup, and a wait for them.
-std::string makeProducts(unsigned count, unsigned n) {
+static std::string makeProducts(unsigned count, unsigned n) {
   unsigned registers = n / 2;
   std::string product = "wgmma.mma_async.sync.aligned.m64n" +
                         std::to_string(n) + "k16.f32.f16.f16 {";
@@ -387,5 +389,3 @@ TEST(Clocks, NeedCodeThatSaysItsWork) {
   EXPECT_EQ(launch(0.5f), "");
   EXPECT_EQ(launch.counters.clocks, nullptr);
 }
-
-} // namespace

@@ -77,6 +77,10 @@ func.func @gradients(%q: !q, %k: !k, %v: !k, %o: !q, %l: !l, %d: !q)
   return %r#0, %r#2 : !q, !k
 })"};
 
+/// Keys and values have kernels of their own, and one consumer has queries and
+/// keys. The places of some tiles are taken again.
+constexpr Example kWideGradients = {200, 200, 1, true, kDense, 256};
+
 /// So few rows that three blocks share the queries of each.
 constexpr Example kSharedGradients = {450, 70, 1, true, R"(
 func.func @gradients(%q: !q, %k: !k, %v: !k, %o: !q, %l: !l, %d: !q)
@@ -370,6 +374,22 @@ TEST_P(GradientsSM90a, EveryInstructionOfValueGradientsIsMissed) {
   // A query that does not read the last keys.
   spoiledGradients = {150};
   kernelName = "_kernel_2";
+  expectMissed("barrier.cta");
+  expectMissed("cp.async.bulk");
+  expectMissed("mbarrier.init.shared");
+  expectMissed("mbarrier.try_wait");
+  expectMissed("mbarrier.arrive");
+  expectMissed("wgmma.commit");
+  expectMissed("wgmma.fence");
+  expectMissed("wgmma.wait");
+}
+
+TEST_P(GradientsSM90a, EveryInstructionOfWideGradientsIsMissed) {
+  example = kWideGradients;
+  // The kernel for keys has products with queries, that for values with
+  // gradients.
+  spoiledKeys = {190};
+  spoiledQueries = spoiledGradients = {70};
   expectMissed("barrier.cta");
   expectMissed("cp.async.bulk");
   expectMissed("mbarrier.init.shared");

@@ -34,11 +34,11 @@ int64_t fovea::attn::getBoxedBytes(int64_t rows, int64_t columns) {
   return rows * kBoxBytes * llvm::divideCeil(columns * 2, kBoxBytes);
 }
 
-bool fovea::attn::fitsGradientBoxes(Value memref, FloatType type) {
+bool fovea::attn::fitsGradientBoxes(Value memref, FloatType type,
+                                    int64_t most) {
   int64_t width = getWidth(memref);
   return type.getWidth() == 16 && width > 0 && width % 8 == 0 &&
-         width <= kMostGradientColumns &&
-         getMemRefType(memref).getElementType() == type &&
+         width <= most && getMemRefType(memref).getElementType() == type &&
          getCopyBytes(memref, 2) == kChunkBytes;
 }
 

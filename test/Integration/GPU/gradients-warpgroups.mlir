@@ -6,6 +6,8 @@
 // UNSUPPORTED: asan
 // RUN: fovea-run %s --entry=full --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
 // RUN: fovea-run %s --entry=causal --target=gpu-sim --chip=sm_90a --random --compare=reference --schedule=seed=3 --schedule=seed=8,eager | FileCheck %s
+// RUN: fovea-run %s --entry=wide --target=gpu-sim --chip=sm_90a --random --compare=reference --schedule=seed=2 --schedule=seed=9,eager | FileCheck %s
+// RUN: fovea-run %s --entry=wide_keys --target=gpu-sim --chip=sm_90a --random --compare=reference --schedule=seed=6,eager | FileCheck %s
 // RUN: fovea-run %s --entry=three --target=gpu-sim --chip=sm_90a --random --compare=reference --schedule=seed=4,eager | FileCheck %s
 // RUN: fovea-run %s --entry=window --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
 // RUN: fovea-run %s --entry=prefix --target=gpu-sim --chip=sm_90a --random --compare=reference | FileCheck %s
@@ -30,8 +32,14 @@
 // has no order of readers keeps those of other chips.
 // RUN: fovea-opt %s --attn-nvvm-pipeline="chip=sm_90a host=false" -o %t.mlir
 // RUN: FileCheck %s --check-prefix=KERNELS --input-file=%t.mlir
-// KERNELS-COUNT-46: nvvm.reqntid = array<i32: {{256|384|512}}, 1, 1>
+// KERNELS-COUNT-52: nvvm.reqntid = array<i32: {{256|384|512}}, 1, 1>
 // KERNELS-NOT: nvvm.reqntid = array<i32: {{256|384|512}}, 1, 1>
+
+// Wide heads have one consumer for queries and for keys, which two tiles of 64 kB leave no more place for, and two for values.
+// RUN: FileCheck %s --check-prefix=WIDE --input-file=%t.mlir
+// WIDE: @wide_kernel{{.*}} blocks in (%c24, {{.*}} threads in (%c256, {{.*}} dynamic_shared_memory_size
+// WIDE: @wide_kernel{{.*}} blocks in (%c12, {{.*}} threads in (%c256, {{.*}} dynamic_shared_memory_size
+// WIDE: @wide_kernel{{.*}} blocks in (%c6, {{.*}} threads in (%c384, {{.*}} dynamic_shared_memory_size
 
 // Narrow sums for queries leave registers for three consumers.
 // RUN: FileCheck %s --check-prefix=THREE --input-file=%t.mlir
@@ -84,6 +92,35 @@ func.func @causal(%q: !cq, %k: !ck, %v: !cv, %o: !co, %l: !cl, %d: !co) -> (!cq,
   %r:3 = attn.dense_backward ins(%q, %k, %v : !cq, !ck, !cv) forward(%o, %l : !co, !cl) gradient(%d : !co)
       outs(%iq, %ik, %iv : !cq, !ck, !cv) {mask = #attn.mask<causal>} -> !cq, !ck, !cv
   return %r#0, %r#1, %r#2 : !cq, !ck, !cv
+}
+
+// Keys and values have a kernel each. Two tiles pass at once, and their places are taken again.
+!eq = tensor<1x4x330x256xbf16>
+!ek = tensor<1x2x330x256xbf16>
+!el = tensor<1x4x330xf32>
+func.func @wide(%q: !eq, %k: !ek, %v: !ek, %o: !eq, %l: !el, %d: !eq) -> (!eq, !ek, !ek) {
+  %iq = tensor.empty() : !eq
+  %ik = tensor.empty() : !ek
+  %r:3 = attn.dense_backward ins(%q, %k, %v : !eq, !ek, !ek) forward(%o, %l : !eq, !el) gradient(%d : !eq)
+      outs(%iq, %ik, %ik : !eq, !ek, !ek) {mask = #attn.mask<causal>, scale = 3.125e-02 : f64} -> !eq, !ek, !ek
+  return %r#0, %r#1, %r#2 : !eq, !ek, !ek
+}
+
+// Keys are wider than values, of all kinds of rows that a call has; the last box of a row is cut.
+!uq = tensor<2x2x140x200xf16>
+!uk = tensor<2x1x200x200xf16>
+!uv = tensor<2x1x200x128xf16>
+!uo = tensor<2x2x140x128xf16>
+!ul = tensor<2x2x140xf32>
+func.func @wide_keys(%q: !uq, %k: !uk, %v: !uv, %o: !uo, %l: !ul, %d: !uo) -> (!uq, !uk, !uv) {
+  %keys = arith.constant dense<[200, 65]> : tensor<2xi32>
+  %iq = tensor.empty() : !uq
+  %ik = tensor.empty() : !uk
+  %iv = tensor.empty() : !uv
+  %r:3 = attn.dense_backward ins(%q, %k, %v : !uq, !uk, !uv) lengths(%keys : tensor<2xi32>)
+      forward(%o, %l : !uo, !ul) gradient(%d : !uo)
+      outs(%iq, %ik, %iv : !uq, !uk, !uv) {scale = 3.125e-02 : f64} -> !uq, !uk, !uv
+  return %r#0, %r#1, %r#2 : !uq, !uk, !uv
 }
 
 // Two blocks of three warpgroups of queries, of the last of which one has few and one nothing.

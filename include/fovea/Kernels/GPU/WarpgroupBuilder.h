@@ -30,9 +30,12 @@ constexpr int64_t kBoxBytes = 128;
 /// Columns of which gradients of rows are summed: a thread has registers for no
 /// more beside those of a tile.
 constexpr int64_t kMostGradientColumns = 128;
-/// Whether rows of a memref pass as boxes of numbers of `type` through kernels
-/// that sum gradients.
-bool fitsGradientBoxes(mlir::Value memref, mlir::FloatType type);
+/// The same where keys or values are summed alone, with no terms of scores.
+constexpr int64_t kMostColumnsAlone = 256;
+/// Whether rows of a memref, `most` wide, pass as boxes of numbers of `type`
+/// through kernels that sum gradients.
+bool fitsGradientBoxes(mlir::Value memref, mlir::FloatType type,
+                       int64_t most = kMostGradientColumns);
 
 /// Registers of a thread of the producer and of the consumers: 65536 for all
 /// warpgroups, in multiples of 8.

@@ -42,11 +42,12 @@ enum BlockNumber {
 };
 } // namespace
 
-/// Consumers of a block: one or two where more would have nothing. Sums of a
-/// few columns leave registers for a third, without which the latency of their
-/// short products shows; sums for keys and for values together do not.
+/// Consumers of a block: one or two where more would have nothing, or no place
+/// in shared memory beside two tiles. Sums of a few columns leave registers for
+/// a third, without which the latency of their short products shows; sums for
+/// keys and for values together do not.
 static int64_t getNumConsumers(StreamBackwardOp op, const StreamSource &source,
-                               bool ofRows, int64_t tileHeads,
+                               bool ofRows, int64_t numOwn, int64_t tileHeads,
                                const GatheredRows *gathered) {
   constexpr int64_t kMostColumns = 64;
   int64_t columns = std::max(getWidth(source.keys), getWidth(source.values));
@@ -63,8 +64,17 @@ static int64_t getNumConsumers(StreamBackwardOp op, const StreamSource &source,
                                  : gathered->getLayout().queries;
     return together % rows == 0;
   };
-  while ((source.rowList || gathered) && !hasListRows &&
-         !areTogether(most * kWarpgroupRows))
+  auto isTooMuch = [&](int64_t rows) {
+    int64_t widths[] = {getWidth(source.keys), getWidth(source.values)};
+    int64_t bytes = 0;
+    for (auto [i, width] : llvm::enumerate(widths))
+      bytes += 2 * getBoxedBytes(GradientBlock::kTile, width) +
+               (int64_t(i) < numOwn ? getBoxedBytes(rows, width) : 0);
+    return bytes > GradientBlock::kMostOperandBytes;
+  };
+  while (isTooMuch(most * kWarpgroupRows) ||
+         ((source.rowList || gathered) && !hasListRows &&
+          !areTogether(most * kWarpgroupRows)))
     --most;
   Value own = ofRows ? source.keys : op.getQuery();
   int64_t rows = getMemRefType(own).getDimSize(2);
@@ -97,12 +107,12 @@ static int64_t getNumParts(StreamBackwardOp op, const StreamSource &source,
 
 GradientBlock::GradientBlock(RowBuilder &host, StreamBackwardOp op,
                              const StreamSource &source, bool ofRows,
-                             const ListsOfRows *listsOfRows,
+                             int64_t numOwn, const ListsOfRows *listsOfRows,
                              const GatheredRows *gathered,
                              const GatheredRows *joined)
     : host(host), op(op), source(source), ofRows(ofRows),
       tileHeads(getTileHeads(op, source)),
-      numConsumers(getNumConsumers(op, source, ofRows, tileHeads,
+      numConsumers(getNumConsumers(op, source, ofRows, numOwn, tileHeads,
                                    joined ? joined : gathered)),
       ownRows(numConsumers * kWarpgroupRows),
       numParts(gathered ? 1 : getNumParts(op, source, ofRows)),

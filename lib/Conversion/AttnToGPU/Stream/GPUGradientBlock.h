@@ -36,6 +36,8 @@ public:
   static constexpr int64_t kStatistics = 2;
   /// The most blocks that share the queries of the same rows.
   static constexpr int64_t kMostParts = 8;
+  /// Of shared memory, for operands.
+  static constexpr int64_t kMostOperandBytes = 200 * 1024;
   /// The most ranges: each has a thread that finds its tiles.
   static constexpr int64_t kMostRanges = 2 * kWarpgroupSize;
 
@@ -52,8 +54,9 @@ public:
 protected:
   /// Tiles are those of the source, which has the rows that are `gathered`
   /// unless they are null. Those of rows that are `joined` come behind them.
+  /// The block has `numOwn` operands: both, or keys alone.
   GradientBlock(RowBuilder &host, StreamBackwardOp op,
-                const StreamSource &source, bool ofRows,
+                const StreamSource &source, bool ofRows, int64_t numOwn,
                 const ListsOfRows *listsOfRows, const GatheredRows *gathered,
                 const GatheredRows *joined);
 

@@ -75,14 +75,18 @@ bool fovea::attn::canUseWarpgroups(StreamBackwardOp op,
   if (!ShapedType::isDynamic(queries) &&
       queries * tileHeads <= kWarpgroupRows / 2)
     return false;
+  // Terms and rows that are gathered take registers and places.
+  bool isPlain = !source.rowList && !source.logWeight && !source.bias &&
+                 op.getScores().empty() && ranges.size() == 1;
+  int64_t most = isPlain ? kMostColumnsAlone : kMostGradientColumns;
   auto hasBoxes = [&](Value operand) {
-    return fitsGradientBoxes(operand, type);
+    return fitsGradientBoxes(operand, type, most);
   };
   // Rows of f32 are rounded to buffers of their own.
   auto canBeRounded = [&](Value operand) {
     int64_t width = getWidth(operand);
     return getMemRefType(operand).getElementType().isF32() && width > 0 &&
-           width % 8 == 0 && width <= kMostGradientColumns;
+           width % 8 == 0 && width <= most;
   };
   return hasBoxes(op.getQuery()) && hasBoxes(op.getDOutput()) &&
          (hasBoxes(source.keys) || canBeRounded(source.keys)) &&

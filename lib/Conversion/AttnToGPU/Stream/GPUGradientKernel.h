@@ -43,13 +43,14 @@ class GradientWarpgroups : GradientBlock {
 public:
   GradientWarpgroups(RowBuilder &host, StreamBackwardOp op,
                      const StreamSource &source, const GradientInputs &inputs,
-                     bool ofRows, const ListsOfRows *listsOfRows,
+                     bool ofRows, bool sumsGradients,
+                     const ListsOfRows *listsOfRows,
                      const GatheredRows *gathered, const GatheredRows *joined);
 
   /// The sums of dS X go to `first`, with those of `earlier` unless it is null;
   /// those of P Y to `second`, which is null for queries, and those of dS to
-  /// `third`, if that is not null. Without `first`, there is `second` alone,
-  /// and the other way round.
+  /// `third`, if that is not null. Without `first`, where the block
+  /// `sumsGradients` not, there is `second` alone, and the other way round.
   void emit(Value first, Value second, Value third, Value earlier);
   /// The same for rows, whose sums several blocks may share.
   void emitRows(Value first, Value second, Value third);
@@ -64,8 +65,12 @@ private:
     int64_t places[2] = {0, 0}; // in shared memory
     Value addresses[2];
 
-    int64_t getBytes(int64_t rows) const {
-      return getBoxedBytes(rows, columns[0]) + getBoxedBytes(rows, columns[1]);
+    /// Of both, or of the first.
+    int64_t getBytes(int64_t rows, int64_t count = 2) const {
+      int64_t bytes = 0;
+      for (int64_t i = 0; i < count; ++i)
+        bytes += getBoxedBytes(rows, columns[i]);
+      return bytes;
     }
   };
 
@@ -130,9 +135,9 @@ private:
   /// products are summed: the latency of products with few columns shows. What
   /// lies in registers meanwhile would not fit beside sums of more.
   bool isEarly;
-  bool sumsScores = false;   // for the gradient of a log weight
-  bool sumsGradients = true; // dS X
-  bool sumsValues = false;   // P Y
+  bool sumsScores = false; // for the gradient of a log weight
+  bool sumsGradients;      // dS X
+  bool sumsValues = false; // P Y
 };
 
 } // namespace fovea::attn

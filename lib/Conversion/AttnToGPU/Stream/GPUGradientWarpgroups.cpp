@@ -23,20 +23,25 @@ using namespace fovea::attn;
 using Values = KernelBuilder::Values;
 
 /// What lies in registers while sums for values are started early fits beside
-/// sums of so many columns.
-static constexpr int64_t kMostEarlyColumns = 128;
+/// sums of so many columns, and of so many without.
+static constexpr int64_t kMostEarlyColumns = 128,
+                         kMostSummedColumns = kMostColumnsAlone;
 /// A block with one consumer leaves registers for who finds its tiles.
 static constexpr WarpgroupRegisters kRegistersOfOne = {56, 240};
 /// With threads that copy rows one by one.
 static constexpr WarpgroupRegisters kRegistersTogether = {56, 224};
 
-GradientWarpgroups::GradientWarpgroups(
-    RowBuilder &host, StreamBackwardOp op, const StreamSource &source,
-    const GradientInputs &inputs, bool ofRows, const ListsOfRows *listsOfRows,
-    const GatheredRows *gathered, const GatheredRows *joined)
+GradientWarpgroups::GradientWarpgroups(RowBuilder &host, StreamBackwardOp op,
+                                       const StreamSource &source,
+                                       const GradientInputs &inputs,
+                                       bool ofRows, bool sumsGradients,
+                                       const ListsOfRows *listsOfRows,
+                                       const GatheredRows *gathered,
+                                       const GatheredRows *joined)
     : GradientBlock(host, op, gathered ? gathered->getSource() : source, ofRows,
-                    listsOfRows, gathered, joined),
-      type(getProductType(op)), statistics(inputs.statistics) {
+                    sumsGradients ? 2 : 1, listsOfRows, gathered, joined),
+      type(getProductType(op)), statistics(inputs.statistics),
+      sumsGradients(sumsGradients) {
   ownSquares = ofRows ? inputs.squaresOfRows : inputs.squaresOfQueries;
   passingSquares = ofRows ? inputs.squaresOfQueries : inputs.squaresOfRows;
   if (inputs.score)
@@ -44,10 +49,11 @@ GradientWarpgroups::GradientWarpgroups(
   own = getOperands(this->source, /*areRows=*/ofRows, ownRows);
   isEarly = ofRows && own.columns[0] + own.columns[1] <= kMostEarlyColumns;
   passing = getOperands(this->source, /*areRows=*/!ofRows, kTile);
-  for (int64_t i : {0, 1})
+  for (int64_t i = 0; i < getNumOwn(); ++i)
     own.places[i] = place(getBoxedBytes(ownRows, own.columns[i]));
+  int64_t ownBytes = own.getBytes(ownRows, getNumOwn());
   numStages =
-      own.getBytes(ownRows) + 4 * passing.getBytes(kTile) <= 200 * 1024 ? 4 : 2;
+      ownBytes + 4 * passing.getBytes(kTile) <= kMostOperandBytes ? 4 : 2;
   for (int64_t i : {0, 1})
     passing.places[i] =
         place(numStages * getBoxedBytes(kTile, passing.columns[i]));
@@ -457,13 +463,12 @@ Values GradientWarpgroups::addTiles(Value count, ValueRange sums) {
 void GradientWarpgroups::emit(Value first, Value second, Value third,
                               Value earlier) {
   sumsScores = third != nullptr;
-  sumsGradients = first != nullptr;
   sumsValues = second != nullptr;
   begin();
-  for (int64_t i : {0, 1}) {
+  for (int64_t i = 0; i < getNumOwn(); ++i)
     own.addresses[i] = w.getShared(own.places[i]);
+  for (int64_t i : {0, 1})
     passing.addresses[i] = w.getShared(passing.places[i]);
-  }
   if (ofRows)
     passingStatistics = k.sharedBuffer(
         statisticsPlace, {numStages * kTile * kStatistics}, k.getF32Type());
@@ -559,7 +564,8 @@ void fovea::attn::emitQueryGradients(RowBuilder &host, StreamBackwardOp op,
                                      const GatheredRows *gathered,
                                      const GatheredRows *joined) {
   GradientWarpgroups(host, op, source, inputs, /*ofRows=*/false,
-                     /*listsOfRows=*/nullptr, gathered, joined)
+                     /*sumsGradients=*/true, /*listsOfRows=*/nullptr, gathered,
+                     joined)
       .emit(result, /*second=*/Value(), /*third=*/Value(), earlier);
 }
 
@@ -570,16 +576,19 @@ void fovea::attn::emitRowGradients(RowBuilder &host, StreamBackwardOp op,
                                    const GatheredRows *gathered, Value keySums,
                                    Value valueSums, Value weightSums) {
   auto emit = [&](Value keys, Value values, Value weights) {
-    GradientWarpgroups(host, op, source, inputs, /*ofRows=*/true, listsOfRows,
-                       gathered, /*joined=*/nullptr)
+    GradientWarpgroups(host, op, source, inputs, /*ofRows=*/true,
+                       /*sumsGradients=*/keys != nullptr, listsOfRows, gathered,
+                       /*joined=*/nullptr)
         .emitRows(keys, values, weights);
   };
   bool hasSlopes =
       inputs.score && !matchPattern(inputs.score->score, m_OneFloat());
-  if (!hasSlopes || !keySums ||
-      getWidth(source.keys) + getWidth(source.values) <= kMostEarlyColumns)
+  int64_t columns = getWidth(source.keys) + getWidth(source.values);
+  if (!keySums ||
+      columns <= (hasSlopes ? kMostEarlyColumns : kMostSummedColumns))
     return emit(keySums, valueSums, weightSums);
-  // Beside wide sums of both there is no register for weights and slopes.
+  // Beside wide sums of both there is no register for weights and slopes, and
+  // beside wider ones for products.
   emit(keySums, Value(), weightSums);
   emit(Value(), valueSums, Value());
 }

@@ -10,8 +10,8 @@ from kernels import NAMES
 
 check = Checker()
 WIDTHS = [1, 5, 16, 64, 80, 130]
-# Wider than what a block of a GPU sums.
-WIDTHS += [] if check.library.target == "cpu" else [320, 576]
+# What kernels of warpgroups sum alone, and wider than what a block of a GPU sums.
+WIDTHS += [] if check.library.target == "cpu" else [192, 256, 320, 576]
 FACTORS = dense_factors(check, D=WIDTHS, E=WIDTHS)
 
 

@@ -167,7 +167,9 @@ GRADIENTS |= {f"gradients for {{}}, dense with ALiBi, D = {width}": score_gradie
               for width in (64, 128)}
 GRADIENTS["gradients for {}, dense with a function that reads a table by distance, D = 128"] = score_gradients(
     128, "tensor<8x4096xf32>", TABLE.replace("?", "4096"))
-CAPPED = "gradients for {}, dense with a soft-cap, D = 128"
+# Those for rows have a kernel for keys and one for values.
+SPLIT = {"gradients for {}, dense, causal, D = 256": gradients(256),
+         "gradients for {}, dense with a soft-cap, D = 128": score_gradients(128, "", SOFT_CAP)}
 # Of attn.vq_backward, whose other source are the tokens near queries: rows of codewords have log weights.
 CODEWORDS = "gradients for {}, vq, codewords of blocks of 512, D = 128"
 
@@ -215,9 +217,8 @@ def measure(name, text, count):
 measured = [(name, *measure(name, text, 1)) for name, text in KERNELS.items()]
 for name, text in GRADIENTS.items():
     measured += [(name.format(part), kernel) for part, kernel in zip(("queries", "rows"), measure(name, text, 2))]
-# Those for rows have a kernel for keys and one for values.
-measured += [(CAPPED.format(part), kernel) for part, kernel in
-             zip(("queries", "keys", "values"), measure(CAPPED, score_gradients(128, "", SOFT_CAP), 3))]
+for name, text in SPLIT.items():
+    measured += [(name.format(part), kernel) for part, kernel in zip(("queries", "keys", "values"), measure(name, text, 3))]
 # For rows far away, for queries, and for rows nearby.
 measured.append((JOINED, measure(JOINED, artefacts.multipole_backward(128, 8192, 128, 4, 8, 2), 3)[1]))
 # Kernels for queries and for rows of tokens, then of codewords.

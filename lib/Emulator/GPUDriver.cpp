@@ -233,7 +233,8 @@ static fovea_rt_status getProperties(void *, fovea_rt_gpu_properties *out,
                                      char *) {
   strcpy(out->name, "Fovea SIMT emulator");
   out->capability = 90;
-  out->multiprocessors = 1;
+  // So few that blocks of threads which stay have several blocks of queries.
+  out->multiprocessors = 2;
   out->shared_bytes = Options().sharedLimit;
   out->total_bytes = out->free_bytes = int64_t(1) << 40;
   return FOVEA_RT_OK;

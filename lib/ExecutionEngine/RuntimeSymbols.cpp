@@ -118,6 +118,7 @@ orc::SymbolMap fovea::getRuntimeSymbols(orc::MangleAndInterner &mangle) {
   FOVEA_ADD(fovea_rt_gpu_encode_tensor_map);
   FOVEA_ADD(fovea_rt_gpu_transform);
   FOVEA_ADD(fovea_rt_gpu_has_transforms);
+  FOVEA_ADD(fovea_rt_gpu_multiprocessors);
   FOVEA_ADD(fovea_rt_gpu_multiply);
   FOVEA_ADD(fovea_rt_gpu_free);
   FOVEA_ADD(fovea_rt_gpu_map);

@@ -315,6 +315,12 @@ bool RangeAnalysis::hasRuns(unsigned source) const {
   });
 }
 
+int64_t RangeAnalysis::countOthers(unsigned source) const {
+  return llvm::count_if(kinds[source], [](RangeKind kind) {
+    return kind != RangeKind::Table && kind != RangeKind::Empty;
+  });
+}
+
 Value fovea::attn::emitNumRows(KernelBuilder &b, const StreamSource &source) {
   if (source.attr.getHasListedPositions())
     return b.mul(b.extent(source.rowList, 3), source.attr.getUnit());

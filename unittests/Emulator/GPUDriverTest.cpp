@@ -22,7 +22,7 @@ namespace {
 
 constexpr int32_t kKind = FOVEA_RT_GPU_EMULATOR;
 
-std::string makeBitcode(const std::string &body) {
+static std::string makeBitcode(const std::string &body) {
   llvm::LLVMContext context;
   llvm::SMDiagnostic diagnostic;
   auto module =
@@ -214,6 +214,7 @@ TEST_F(GPUDriver, DescribesItself) {
   fovea_rt_gpu_properties properties;
   ASSERT_EQ(fovea_rt_gpu_get_properties(kKind, 0, &properties), FOVEA_RT_OK);
   EXPECT_STREQ(properties.name, "Fovea SIMT emulator");
+  EXPECT_EQ(properties.multiprocessors, 2);
   EXPECT_EQ(fovea_rt_gpu_get_properties(kKind, 1, &properties),
             FOVEA_RT_UNAVAILABLE);
 }

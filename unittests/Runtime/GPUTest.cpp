@@ -383,3 +383,24 @@ TEST_F(GPUTest, DescribesDevices) {
             FOVEA_RT_UNAVAILABLE);
   EXPECT_EQ(fovea_rt_gpu_wait(kKind), FOVEA_RT_OK);
 }
+
+TEST_F(GPUTest, CountsMultiprocessorsWithoutTheDriver) {
+  static int64_t counted;
+  auto count = [] {
+    fovea_rt_gpu_queue *queue = fovea_rt_gpu_begin(kKind);
+    counted = fovea_rt_gpu_multiprocessors();
+    fovea_rt_gpu_end(queue);
+  };
+  // What the driver says of an attribute is its number.
+  EXPECT_EQ(invoke(count), FOVEA_RT_OK);
+  EXPECT_EQ(counted, 16);
+  // A graph that is being captured could not hold some of its calls.
+  fake->calls.clear();
+  EXPECT_EQ(invoke(count), FOVEA_RT_OK);
+  EXPECT_EQ(fake->count("cuMemGetInfo_v2"), 0u);
+  EXPECT_EQ(counted, 16);
+  EXPECT_EQ(invoke([] { fovea_rt_gpu_multiprocessors(); }),
+            FOVEA_RT_INVALID_ARGUMENT);
+  EXPECT_EQ(error(), "kernels whose blocks stay on a GPU need a queue of the "
+                     "invocation");
+}

@@ -80,7 +80,8 @@ def get_labels(code: list[Line]) -> dict[str, int]:
 
 
 def find_loop(code: list[Line], product: str) -> tuple[int, int] | None:
-    """The first and the last line of the smallest loop with the most products."""
+    """The first and the last line of the smallest loop with the most products. Loops around others are left out: those over
+    blocks of queries have products before and behind the main loop."""
     labels, loops = get_labels(code), []
     for end, line in enumerate(code):
         begin = labels.get(line.target or "") if isinstance(line, Instruction) else None
@@ -91,7 +92,9 @@ def find_loop(code: list[Line], product: str) -> tuple[int, int] | None:
         # Waits that have failed return from behind the end of the kernel.
         if products and not any(x.text == "EXIT" for x in body):
             loops.append((products, begin - end, begin, end))
-    return max(loops)[2:] if loops else None
+    inner = [loop for loop in loops if not any(
+        loop[2] <= begin and end <= loop[3] and (begin, end) != loop[2:] for _, _, begin, end in loops)]
+    return max(inner)[2:] if inner else None
 
 
 def find_main_loop(code: list[Line], product: str = "HGMMA", needed: tuple[str, ...] = ("SYNCS.ARRIVE",)) -> list[Instruction]:

@@ -88,6 +88,12 @@ public:
   }
   /// Whether some range of `source` is neither empty nor in a table.
   bool hasRuns(unsigned source) const;
+  /// Whether some range of `source` is in a table.
+  bool hasTable(unsigned source) const {
+    return llvm::is_contained(kinds[source], RangeKind::Table);
+  }
+  /// Ranges of `source` that are neither empty nor in a table.
+  int64_t countOthers(unsigned source) const;
   /// Rows that all short ranges and tables name together, at most.
   int64_t getMaxShortRows() const { return maxShortRows; }
   /// Segments that short ranges and tables become, at most.

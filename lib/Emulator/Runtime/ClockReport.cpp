@@ -94,7 +94,7 @@ bool Stopwatch::add(uint64_t number, const Recording &recording) {
     longest = middle.cycles;
     result.tiles = middle.tiles;
     result.besideCycles = besideRounds;
-    longestRounds = middle.rounds.size();
+    tilesBeside = middle.tilesBeside;
   }
   for (const auto &[key, cycles] : middle.waited) {
     auto [warp, op, cause] = key;
@@ -129,8 +129,7 @@ LaunchClocks Stopwatch::finish() {
         {names[i].first, capacity ? busy[i] / capacity / names[i].second : 0});
   for (unsigned i = 0; i < kNumLevels; ++i) {
     result.tileCycles[i] = getMedianOf(std::move(rounds[i]));
-    result.besideCycles[i] -=
-        (result.tiles - longestRounds) * result.tileCycles[i];
+    result.besideCycles[i] -= tilesBeside * result.tileCycles[i];
   }
   double mean = totalCycles / result.clusters.size() / result.clusterBlocks;
   for (const auto &[key, line] : waits) {

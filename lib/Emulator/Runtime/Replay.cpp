@@ -379,8 +379,26 @@ void Replay::findTiles() {
           visits[agent][event.op].size() == rounds)
         ofRounds += event.amount / 2.0;
     const std::vector<double> &times = visits[agent][first];
-    result.tiles =
-        hasProducts ? tensorCycles[agent] * rounds / ofRounds : rounds;
+    result.tiles = rounds;
+    result.tilesBeside = 1;
+    if (hasProducts) {
+      // Ahead of the first round, and from the last visit on.
+      double ahead = 0, behind = 0;
+      size_t visit = 0;
+      for (const Event &event : recording.traces[agent].events) {
+        if (event.kind != EventKind::Product)
+          continue;
+        if (event.op == first)
+          ++visit;
+        if (visit == 0)
+          ahead += event.amount / 2.0;
+        if (visit == rounds)
+          behind += event.amount / 2.0;
+      }
+      double ofTile = ofRounds / rounds;
+      result.tiles = tensorCycles[agent] / ofTile;
+      result.tilesBeside = (ahead + behind) / ofTile;
+    }
     result.rounds.clear();
     for (size_t i = 1; i < times.size(); ++i)
       result.rounds.push_back(times[i] - times[i - 1]);

@@ -35,9 +35,9 @@ struct Replayed {
   std::array<double, NumPipes + 2> busy = {};
   /// By warp, operation and cause, cycles.
   std::map<std::tuple<unsigned, const Op *, int>, double> waited;
-  /// Of the warp with the most rounds of its main loop: tiles, and how long
-  /// each round but the last took.
-  double tiles = 0;
+  /// Of the warp with the most rounds of its main loop: tiles, those of them
+  /// that no round but the last has, and how long each but the last took.
+  double tiles = 0, tilesBeside = 0;
   std::vector<double> rounds;
 };
 
@@ -67,8 +67,8 @@ private:
   LaunchClocks result;
   unsigned threads, warps;
   double longest = 0, totalCycles = 0;
-  /// Rounds of the longest block.
-  size_t longestRounds = 0;
+  /// Of the longest block.
+  double tilesBeside = 0;
   std::array<double, NumPipes + 2> busy = {};
   std::array<std::vector<double>, kNumLevels> rounds;
   std::map<std::tuple<std::string, std::string, std::string>, Waits> waits;

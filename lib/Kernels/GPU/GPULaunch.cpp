@@ -148,14 +148,23 @@ gpu::LaunchOp fovea::attn::launchForall(scf::ForallOp forall,
   if (order.section)
     section = b.min(
         b.mul(b.ceilDiv(order.section, order.cluster), order.cluster), heads);
-  gpu::LaunchOp launch = createLaunch(b, loc, b.mul(heads, blocks), numThreads,
-                                      sharedBytes, order.cluster);
+  Value total = b.mul(heads, blocks), numBlocks = total;
+  if (order.mostBlocks)
+    numBlocks = b.min(total, order.mostBlocks);
+  gpu::LaunchOp launch =
+      createLaunch(b, loc, numBlocks, numThreads, sharedBytes, order.cluster);
 
   b.setInsertionPointToStart(&launch.getBody().front());
+  Value iteration = launch.getBlockIds().x;
+  if (order.mostBlocks) {
+    auto loop =
+        scf::ForOp::create(b, loc, iteration, total, launch.getGridSize().x);
+    b.setInsertionPointToStart(loop.getBody());
+    iteration = loop.getInductionVar();
+  }
   IRMapping mapping;
   // Those of a cluster have consecutive numbers, and sections whole clusters.
-  auto [head, block] =
-      splitSections(b, launch.getBlockIds().x, heads, blocks, section);
+  auto [head, block] = splitSections(b, iteration, heads, blocks, section);
   ValueRange extents(counts);
   KernelBuilder::Values numbers =
       splitNumber(b, head, extents.take_front(order.numHeadDims));

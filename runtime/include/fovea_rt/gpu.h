@@ -289,6 +289,12 @@ FOVEA_RT_EXPORT void fovea_rt_gpu_encode_tensor_map(
     const int32_t *box, int32_t swizzle);
 
 /*
+ * How many multiprocessors the device of the queue has that the invocation
+ * opened last, at least 1.
+ */
+FOVEA_RT_EXPORT int64_t fovea_rt_gpu_multiprocessors(void);
+
+/*
  * Fourier transforms in place of `count` lines of `length` complex numbers
  * each, pairs of f32, that lie one after the other in device memory: X[k] =
  * sum_n exp(-+ 2 pi i k n / length) x[n] with a plus for `inverse`, and not

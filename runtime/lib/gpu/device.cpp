@@ -10,6 +10,7 @@
 #include "../status.h"
 #include "cuda_driver.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <new>
@@ -83,10 +84,16 @@ fovea_rt_status fovea::rt::getDevice(int32_t kind, int32_t number,
     opened->driver = driver;
     opened->kind = kind;
     opened->number = number;
-    if (fovea_rt_status status = driver->open(number, &opened->handle, text)) {
+    // Not at the first need, which may be while a graph is captured.
+    fovea_rt_gpu_properties properties = {};
+    fovea_rt_status status = driver->open(number, &opened->handle, text);
+    if (!status)
+      status = driver->get_properties(opened->handle, &properties, text);
+    if (status) {
       delete opened;
       return status;
     }
+    opened->multiprocessors = std::max(properties.multiprocessors, 1);
     entry = opened;
   }
   *device = entry;

@@ -28,6 +28,7 @@ struct GPUDevice {
   std::mutex lock;
   void *idleStreams[16];
   int numIdleStreams = 0;
+  int32_t multiprocessors; // at least 1
 
   /// Position among all devices there can be.
   int slot() const { return kind * kMaxDevices + number; }

@@ -559,6 +559,10 @@ void fovea_rt_gpu_transform(void *data, int64_t length, int64_t count,
                    queue->stream);
 }
 
+int64_t fovea_rt_gpu_multiprocessors(void) {
+  return getQueue("kernels whose blocks stay")->device->multiprocessors;
+}
+
 int32_t fovea_rt_gpu_has_transforms(void) {
   fovea_rt_gpu_queue *queue = getQueue("Fourier transforms");
   char text[FOVEA_RT_GPU_TEXT] = "";

@@ -12,6 +12,7 @@
 // RUN: fovea-compile %s --entry=lists --target=nvvm --emit=ptx --chip=sm_90a -o %t.lists.ptx
 // RUN: FileCheck %s --input-file=%t.lists.ptx --check-prefix=LISTS
 // RUN: FileCheck %s --input-file=%t.lists.ptx --check-prefix=FILL
+// RUN: FileCheck %s --input-file=%t.lists.ptx --check-prefix=FILLED
 // RUN: not grep -E '\.extern \.func|__nv_|\.local|\.f64|mma\.sync|ldmatrix' %t.lists.ptx
 // RUN: fovea-compile %s --entry=biased --target=nvvm --emit=ptx --chip=sm_90a -o %t.biased.ptx
 // RUN: grep -c 'wgmma.mma_async.sync.aligned.m64n112k16.f32.f16.f16' %t.biased.ptx | FileCheck %s --check-prefix=BIASED
@@ -86,10 +87,10 @@
 // FILL: cp.async.mbarrier.arrive.noinc.shared.b64
 // FILL-NEXT: bar.warp.sync
 // FILL-NOT: cp.async.wait
-// FILL: mbarrier.try_wait
-// FILL: fence.proxy.async
-// FILL: wgmma.fence
-// FILL-NOT: cp.async.wait
+// FILLED: setmaxnreg.inc
+// FILLED: mbarrier.try_wait
+// FILLED: fence.proxy.async
+// FILLED-NEXT: wgmma.fence
 
 func.func @causal(%q: tensor<1x8x?x128xbf16>, %k: tensor<1x2x?x128xbf16>, %v: tensor<1x2x?x128xbf16>, %init: tensor<1x8x?x128xbf16>) -> tensor<1x8x?x128xbf16> {
   %r = attn.dense ins(%q, %k, %v : tensor<1x8x?x128xbf16>, tensor<1x2x?x128xbf16>, tensor<1x2x?x128xbf16>)

@@ -74,10 +74,13 @@ struct BlockOrder {
   /// How many heads a section has: as many, filled up to whole clusters, and at
   /// most all; null: one cluster.
   mlir::Value section;
+  /// At most so many blocks of threads, each of which goes through iterations
+  /// by a loop, in steps of as many; null: one for each iteration.
+  mlir::Value mostBlocks;
 };
 
 /// Replaces a parallel loop on memrefs by a launch whose blocks run one
-/// iteration each, with all their threads.
+/// iteration each, or several in a loop, with all their threads.
 mlir::gpu::LaunchOp launchForall(mlir::scf::ForallOp forall, int64_t numThreads,
                                  int64_t sharedBytes, const BlockOrder &order);
 

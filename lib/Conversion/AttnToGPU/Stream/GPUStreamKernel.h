@@ -149,7 +149,8 @@ public:
   void emitHeads();
   /// What products are multiplied by before terms are added.
   double getScoreScale() const { return scoreScale; }
-  /// The same as `emit` for tiles of warpgroups.
+  /// The same as `emit` for tiles of warpgroups. A loop of a block of threads
+  /// around the operation becomes one of each role.
   void emitWarpgroups(const TensorMaps &maps);
 
 private:
@@ -213,6 +214,7 @@ private:
   void placeQueries(Value number);
   void beginHead(Value batch, Value head);
   void beginQueryBlock(Value query, Value numQueries, Value blockIndex);
+  void beginOnlyBlock();
   void emitHead(Value batch, Value head);
   void emitHeadBlock();
   Value viewHeads(Value memref);
@@ -389,6 +391,7 @@ private:
   // Results of warpgroups (GPUStreamResults.cpp).
   void finishRows(const State &state, const TensorMap &output);
   void finishBoxes(const State &state, const TensorMap &output);
+  void awaitBoxes();
   Value getFinalFactor(Value maximum, Value sum);
   Value getMean(Value total, Value factor);
   State makeState();
@@ -422,6 +425,10 @@ private:
   /// before they are added up, and what the exponential multiplies sums by.
   double scoreScale, termScale, exponentScale;
   double masked;
+  /// A block of threads stays for several blocks of queries.
+  bool stays = false;
+  /// Whether the present threads fill the table of rows.
+  bool fillsTable = true;
 
   // Shared memory.
   SharedMatrix sharedQueries, sharedKeys, sharedValues;

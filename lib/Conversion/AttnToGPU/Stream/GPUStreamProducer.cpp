@@ -19,18 +19,25 @@ using namespace fovea::attn;
 using Values = KernelBuilder::Values;
 
 void GPUStreamWarpgroups::produce() {
-  asLeader([&] {
-    w.arriveExpecting(shared.loaded, getBoxedBytes(k.queryTile, k.width));
-    copyBoxes(shared.queries, maps.query, shared.loaded, b.i32(0), k.queryTile,
-              k.width);
-  });
-  Value zero = b.i32(0), last = b.sub(numTiles, b.i32(1));
-  b.ifThen(b.less(zero, numTiles), [&] {
+  Value first = firstTile, last = b.sub(b.add(first, numTiles), b.i32(1));
+  b.ifThen(b.less(b.i32(0), numTiles), [&] {
     Values turn = startTurns();
-    findRowsAhead(zero);
-    startKeys(zero, turn);
-    findRowsAhead(b.i32(1));
-    turn = b.loop(zero, last, 1, turn, [&](Value number, ValueRange turn) {
+    findRowsAhead(first);
+    if (k.stays)
+      awaitFree(shared.keys, first);
+    // Queries arrive with the first keys.
+    Value full = ofStage(shared.keys.full, getStage(first), 8);
+    asLeader([&] { w.expect(full, getBoxedBytes(k.queryTile, k.width)); });
+    startKeys(first, turn);
+    // Nobody multiplies those before any more when their last keys are free.
+    if (k.stays)
+      awaitFree(shared.keys, b.add(first, 1));
+    asLeader([&] {
+      copyBoxes(shared.queries, maps.query, full, b.i32(0), k.queryTile,
+                k.width);
+    });
+    findRowsAhead(b.add(first, 1));
+    turn = b.loop(first, last, 1, turn, [&](Value number, ValueRange turn) {
       Value next = b.add(number, 1);
       awaitFree(shared.keys, next);
       Values nextTurn = takeTurn(turn);
@@ -55,7 +62,7 @@ Values GPUStreamWarpgroups::takeTurn(ValueRange turn) {
 }
 GPUStreamWarpgroups::Tile GPUStreamWarpgroups::getTile(Value number,
                                                        ValueRange turn) {
-  return k.getTile(k.skipsTiles() ? turn[0] : number);
+  return k.getTile(k.skipsTiles() ? turn[0] : b.sub(number, firstTile));
 }
 
 /// Starts to copy the keys of a tile, and hands over what the tile is.

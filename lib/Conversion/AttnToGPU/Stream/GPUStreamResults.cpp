@@ -56,6 +56,10 @@ void GPUStreamKernel::finishBoxes(const State &state, const TensorMap &output) {
   int64_t numBoxes = llvm::divideCeil(layout.valueColumns, perBox);
   SharedMatrix results =
       b.sharedMatrix(*layout.results, numBoxes * queryTile, perBox, type);
+  if (stays) {
+    awaitBoxes();
+    b.warpBarrier();
+  }
   for (int64_t half : {0, 1}) {
     Value sum = sumOfRow(state, half), maximum = state.maximum[half];
     Value row = getOwnRow(half), factor = getFinalFactor(maximum, sum);
@@ -83,6 +87,13 @@ void GPUStreamKernel::finishBoxes(const State &state, const TensorMap &output) {
         w.advance(w.getShared(*layout.results), b.mul(warpRow, kBoxBytes));
     w.storeBoxes(source, output.map, at, queryTile, layout.valueColumns);
     // Shared memory goes with the block.
-    w.awaitStores();
+    if (!stays)
+      w.awaitStores();
   });
+}
+
+/// Waits until results that have been left there are on their way.
+void GPUStreamKernel::awaitBoxes() {
+  b.ifThen(b.equal(b.lane(), b.i32(0)),
+           [&] { WarpgroupBuilder(b).awaitStores(); });
 }

@@ -36,7 +36,7 @@ void GPUStreamKernel::collectSegments(Value blockIndex) {
     if (source.list)
       addListed(index, blockIndex);
   }
-  if (layout.tableRows)
+  if (layout.tableRows && fillsTable)
     b.barrier();
 
   numTiles = b.i32(0);
@@ -99,12 +99,14 @@ void GPUStreamKernel::addTable(unsigned index, ArrayRef<unsigned> listed,
     end = b.add(end, b.toI32(b.max(b.sub(high, low), 0)));
   }
   Value first = b.add(start, b.thread());
-  b.loop(first, end, b.getNumThreads(), [&](Value entry) {
+  auto fill = [&](Value entry) {
     Value shift = parts.front().second;
     for (auto [begin, candidate] : ArrayRef(parts).drop_front())
       shift = b.select(b.less(entry, begin), shift, candidate);
     memref::StoreOp::create(b, b.add(entry, shift), table, b.toIndex(entry));
-  });
+  };
+  if (fillsTable)
+    b.loop(first, end, b.getNumThreads(), fill);
   Segment segment;
   segment.source = index;
   segment.isTable = true;

@@ -16,7 +16,9 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/IR/IRMapping.h"
 #include "llvm/Support/MathExtras.h"
+#include "llvm/Support/SaveAndRestore.h"
 
 using namespace mlir;
 using namespace fovea::attn;
@@ -54,32 +56,77 @@ void GPUStreamLayout::placeBoxes(int64_t queryRows, int64_t keyRows,
 GPUStreamWarpgroups::GPUStreamWarpgroups(GPUStreamKernel &kernel,
                                          const TensorMaps &maps)
     : k(kernel), b(kernel.b), w(kernel.b), maps(maps),
-      numConsumers(kernel.tiles.getVectors()), cluster(maps.cluster),
-      sharesTiles(kernel.segments.size() > 1 || kernel.scalesScores ||
-                  kernel.hasLists) {
-  for (const GPUStreamKernel::Segment &segment : k.segments) {
-    const TensorMaps::Source &source = maps.sources[segment.source];
+      numConsumers(kernel.tiles.getVectors()), cluster(maps.cluster) {
+  int64_t numSegments = 0;
+  for (auto [index, source] : llvm::enumerate(maps.sources)) {
+    bool hasTable = k.ranges.hasTable(index);
+    int64_t numOthers = k.ranges.countOthers(index);
+    numSegments += hasTable + numOthers;
     for (auto [boxes, map] : {std::pair(&shared.keys, &source.keys),
-                              std::pair(&shared.values, &source.values)})
-      (segment.isTable || !map->map ? boxes->hasRows : boxes->hasBoxes) = true;
+                              std::pair(&shared.values, &source.values)}) {
+      boxes->hasRows |= hasTable || (numOthers && !map->map);
+      boxes->hasBoxes |= numOthers && map->map;
+    }
   }
+  sharesTiles = numSegments > 1 || k.scalesScores || k.hasLists;
   // A warp finds out together which tiles are read.
   isAlone = !shared.keys.hasRows && !shared.values.hasRows && !k.hasWeights &&
             !k.skipsTiles();
-  numTiles = k.skipsTiles() ? k.countTurns() : k.numTiles;
+  firstTile = b.i32(0);
+  if (!k.stays)
+    numTiles = k.skipsTiles() ? k.countTurns() : k.numTiles;
 }
 
-void GPUStreamWarpgroups::emit() {
+/// Runs `body` for each block of queries.
+void GPUStreamWarpgroups::forEachBlock(scf::ForOp loop,
+                                       function_ref<void()> body) {
+  if (!loop)
+    return body();
+  auto ofRole = scf::ForOp::create(b, b.getLoc(), loop.getLowerBound(),
+                                   loop.getUpperBound(), loop.getStep(),
+                                   ValueRange{firstTile});
+  llvm::SaveAndRestore op(k.op);
+  llvm::SaveAndRestore all(maps);
+  llvm::SaveAndRestore first(firstTile);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(ofRole.getBody());
+  IRMapping mapping;
+  mapping.map(loop.getInductionVar(), ofRole.getInductionVar());
+  for (Operation &operation : loop.getBody()->without_terminator())
+    b.clone(operation, mapping);
+  k.op = cast<StreamOp>(mapping.lookup(k.op.getOperation()));
+  b.setInsertionPoint(k.op);
+  firstTile = ofRole.getRegionIterArg(0);
+  auto move = [&](TensorMap &map) {
+    for (Value &offset : map.offsets)
+      offset = mapping.lookupOrDefault(offset);
+  };
+  move(maps.query);
+  move(maps.output);
+  for (TensorMaps::Source &source : maps.sources) {
+    move(source.keys);
+    move(source.values);
+  }
+  // Others may still read the table of rows.
+  if (k.layout.tableRows && k.fillsTable)
+    b.barrier();
+  k.beginOnlyBlock();
+  numTiles = k.numTiles;
+  body();
+  scf::YieldOp::create(b, b.add(firstTile, numTiles));
+  k.op.erase();
+}
+
+void GPUStreamWarpgroups::emit(scf::ForOp loop) {
   shared.queries = w.getShared(k.layout.queries);
   shared.tiles =
       b.sharedBuffer(k.layout.tiles, {kSlots * kTileFields}, b.getI32Type());
-  shared.loaded = w.getShared(k.layout.barriers);
   shared.never =
       b.sharedBuffer(k.layout.barriers + kNever, {1}, b.getF32Type());
-  placeBoxes(shared.keys, k.layout.keys, k.width, /*multiple=*/16,
-             w.advance(shared.loaded, 8));
+  Value barriers = w.getShared(k.layout.barriers);
+  placeBoxes(shared.keys, k.layout.keys, k.width, /*multiple=*/16, barriers);
   placeBoxes(shared.values, k.layout.values, k.layout.valueColumns,
-             /*multiple=*/1, w.advance(shared.loaded, 40));
+             /*multiple=*/1, w.advance(barriers, 32));
   if (k.layout.relativeKeys)
     placeRelativeKeys();
   int64_t numWarps = 4 * numConsumers;
@@ -89,7 +136,6 @@ void GPUStreamWarpgroups::emit() {
         b.sharedBuffer(k.layout.votes + 2 * 8, {2 * numWarps}, b.getI32Type());
   }
   b.ifThen(b.equal(b.thread(), b.i32(0)), [&] {
-    w.initBarrier(shared.loaded, 1);
     for (int64_t stage = 0; k.scoresHide && stage < 2; ++stage)
       w.initBarrier(w.advance(shared.voted, 8 * stage), numWarps);
     for (const Boxes *boxes : {&shared.keys, &shared.values})
@@ -111,19 +157,20 @@ void GPUStreamWarpgroups::emit() {
     b.barrier();
   WarpgroupRegisters registers = isAlone ? kRegistersAlone : kRegistersTogether;
   int64_t firstProducer = numConsumers * kWarpgroupSize;
+  auto produceAll = [&] { forEachBlock(loop, [&] { produce(); }); };
   b.ifThenElse(
       b.less(b.thread(), b.i32(firstProducer)),
       [&] {
         w.setRegisters(registers.consumer, /*raises=*/true);
-        b.inGroup(0, firstProducer, [&] { consume(); });
+        b.inGroup(0, firstProducer, [&] { consume(loop); });
       },
       [&] {
         w.setRegisters(registers.producer, /*raises=*/false);
         b.inGroup(firstProducer, kWarpgroupSize, [&] {
           if (isAlone)
-            b.ifThen(b.equal(b.thread(), b.i32(0)), [&] { produce(); });
+            b.ifThen(b.equal(b.thread(), b.i32(0)), produceAll);
           else
-            produce();
+            produceAll();
         });
       });
   // Nor after they have gone with their block.
@@ -165,7 +212,7 @@ SmallVector<SharedRows> GPUStreamWarpgroups::getRows(const Boxes &boxes,
 
 GPUStreamWarpgroups::Tile GPUStreamWarpgroups::getSharedTile(Value number) {
   if (!sharesTiles)
-    return k.getTile(number);
+    return k.getTile(b.sub(number, firstTile));
   Value slot = getSlot(number);
   Values fields;
   for (auto [i, type] : llvm::enumerate(k.getTileTypes())) {
@@ -202,12 +249,19 @@ void GPUStreamWarpgroups::setFree(const Boxes &boxes, Value number) {
     });
 }
 
-void GPUStreamWarpgroups::consume() {
-  w.wait(shared.loaded, b.i32(0));
+void GPUStreamWarpgroups::consume(scf::ForOp loop) {
   group = b.div(b.thread(), kWarpgroupSize);
   if (numConsumers > 1)
     b.ifThen(b.equal(group, b.i32(numConsumers - 1)),
              [&] { w.giveTurn(b.i32(0)); });
+  k.fillsTable = !k.stays;
+  forEachBlock(loop, [&] { consumeBlock(); });
+  k.fillsTable = true;
+  if (k.stays)
+    k.awaitBoxes();
+}
+
+void GPUStreamWarpgroups::consumeBlock() {
   Values initial = k.flatten(k.makeState());
   SmallVector<Type> types(initial.size(), b.getF32Type());
   auto ifOp = scf::IfOp::create(b, types, b.less(b.i32(0), numTiles),
@@ -223,21 +277,21 @@ void GPUStreamWarpgroups::consume() {
 }
 
 Values GPUStreamWarpgroups::attendAll(ValueRange initial) {
-  Value zero = b.i32(0), last = b.sub(numTiles, b.i32(1));
+  Value first = firstTile, last = b.sub(b.add(first, numTiles), b.i32(1));
   State state = k.unflatten(initial);
-  awaitOperand(shared.keys, zero);
-  prepareRelative(zero);
+  awaitOperand(shared.keys, first);
+  prepareRelative(first);
   w.beginProducts();
-  Values scores = startRelative(zero);
-  scores.append(startScores(zero));
-  Terms terms = loadTerms(zero);
-  scores = takeScores(zero, w.waitProducts(0, scores), terms);
-  Values weights = weigh(zero, terms, scores, state, [] {});
+  Values scores = startRelative(first);
+  scores.append(startScores(first));
+  Terms terms = loadTerms(first);
+  scores = takeScores(first, w.waitProducts(0, scores), terms);
+  Values weights = weigh(first, terms, scores, state, [] {});
   Values carried = k.flatten(state);
   size_t numSums = carried.size();
   carried.append(weights);
   carried =
-      b.loop(zero, last, 1, carried, [&](Value number, ValueRange values) {
+      b.loop(first, last, 1, carried, [&](Value number, ValueRange values) {
         return attend(number, values.take_front(numSums),
                       values.drop_front(numSums));
       });
@@ -248,6 +302,8 @@ Values GPUStreamWarpgroups::attendAll(ValueRange initial) {
   Values output =
       startOutput(last, ValueRange(carried).drop_front(numSums), state);
   finishOutput(output, state);
+  if (k.stays)
+    setFree(shared.values, last);
   return k.flatten(state);
 }
 
@@ -420,11 +476,19 @@ void GPUStreamKernel::emitWarpgroups(const TensorMaps &maps) {
   b.begin();
   placeTerms();
   placeLane();
+  auto loop = dyn_cast<scf::ForOp>(op->getParentOp());
+  stays = loop != nullptr;
+  if (!stays)
+    beginOnlyBlock();
+  GPUStreamWarpgroups(*this, maps).emit(loop);
+  remarkOnAdmission();
+}
+
+/// Begins the block of queries that an operation in a loop has.
+void GPUStreamKernel::beginOnlyBlock() {
   beginHead(b.index(0), b.index(0));
   Value blockIndex = b.index(0);
   if (op.getBlock())
     blockIndex = b.floorDiv(firstRow, b.index(op.getBlock()));
   beginQueryBlock(b.index(0), b.extent(op.getQuery(), 2), blockIndex);
-  GPUStreamWarpgroups(*this, maps).emit();
-  remarkOnAdmission();
 }

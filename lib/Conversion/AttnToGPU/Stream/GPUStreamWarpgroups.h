@@ -11,7 +11,7 @@
 // mma.sync, four warps with 16 rows each, so terms, masks, soft-max and output
 // are those of other chips. What is new is the order of things:
 //
-//   producer    copy K_0
+//   producer    copy K_0 and Q
 //               for every tile n: when K_(n-1) is free, copy K_(n+1)
 //                                 when V_(n-2) is free, copy V_n
 //   consumers   P = soft-max of Q K_0^T
@@ -43,6 +43,13 @@
 //
 // Results of a warp are stored by boxes, too, where it has all of its rows.
 //
+// A block may stay for several blocks of queries. Tiles are numbered on, so
+// that phases of barriers and turns go on, too: the producer copies keys of the
+// next block of queries as soon as a place of keys is free. Its queries take
+// the place of those before when the last keys of these are free, as consumers
+// have their scores then, while they make the last weights, multiply values and
+// store results.
+//
 //===----------------------------------------------------------------------===//
 
 #ifndef FOVEA_LIB_CONVERSION_ATTNTOGPU_STREAM_GPUSTREAMWARPGROUPS_H
@@ -53,20 +60,21 @@
 
 namespace fovea::attn {
 
-/// The code of one block for its one block of queries.
+/// The code of one block of threads.
 class GPUStreamWarpgroups {
 public:
   GPUStreamWarpgroups(GPUStreamKernel &kernel, const TensorMaps &maps);
 
-  void emit();
+  /// `loop` goes through blocks of queries; null if there is one.
+  void emit(mlir::scf::ForOp loop);
 
   /// Numbers of 32 bits that say what a tile is.
   static constexpr int64_t kTileFields = 12;
   /// Places for what tiles are, and for their weights. A place is written again
   /// when keys two tiles before are free, one iteration after its last reading.
   static constexpr int64_t kSlots = 4;
-  /// Where nothing is ever read, behind nine barriers.
-  static constexpr int64_t kNever = 9 * 8;
+  /// Where nothing is ever read, behind eight barriers.
+  static constexpr int64_t kNever = 8 * 8;
 
 private:
   using Value = mlir::Value;
@@ -90,15 +98,15 @@ private:
   struct Shared {
     Value queries;
     Boxes keys, values;
-    Value tiles;  // kSlots, kTileFields numbers each
-    Value loaded; // of the queries
-    Value never;  // read
+    Value tiles; // kSlots, kTileFields numbers each
+    Value never; // read
     // Of two tiles each: a barrier, and a number of each warp that multiplies.
     Value voted, votes;
     // Four boxes, and two products of each consumer.
     Value relativeKeys, relativeProducts;
   };
 
+  void forEachBlock(mlir::scf::ForOp loop, llvm::function_ref<void()> body);
   void placeBoxes(Boxes &boxes, int64_t offset, int64_t columns,
                   int64_t multiple, Value barriers);
   /// The address of a tile's part of `bytes` bytes.
@@ -158,7 +166,8 @@ private:
   void awaitFull(const Boxes &boxes, Value number);
   void awaitOperand(const Boxes &boxes, Value number);
   void setFree(const Boxes &boxes, Value number);
-  void consume();
+  void consume(mlir::scf::ForOp loop);
+  void consumeBlock();
   Values attendAll(mlir::ValueRange initial);
   Values attend(Value number, mlir::ValueRange sums, mlir::ValueRange weights);
   Terms loadTerms(Value number);
@@ -176,15 +185,16 @@ private:
   GPUStreamKernel &k;
   GPUKernelBuilder &b;
   WarpgroupBuilder w;
-  const TensorMaps &maps;
+  TensorMaps maps;
   int64_t numConsumers;
   int64_t cluster;
   /// What a tile is says the producer, not each thread; one thread of the
   /// producer does everything.
   bool sharesTiles, isAlone;
   Shared shared;
-  Value numTiles; // that are read
-  Value group;    // of a consumer
+  // The first tile of the block of queries, and how many it reads.
+  Value firstTile, numTiles;
+  Value group; // of a consumer
 };
 
 } // namespace fovea::attn

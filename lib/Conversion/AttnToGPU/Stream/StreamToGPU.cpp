@@ -13,6 +13,7 @@
 #include "fovea/Kernels/GPU/GPULaunch.h"
 #include "fovea/Kernels/GPU/RowAlignment.h"
 #include "fovea/Kernels/GPU/WarpgroupBuilder.h"
+#include "fovea/Kernels/GPURuntimeCalls.h"
 #include "fovea/Kernels/HeadRows.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -177,6 +178,18 @@ static BlockOrder getBlockOrder(StreamOp op, scf::ForallOp forall) {
   return order;
 }
 
+/// Whether a block of threads stays for several blocks of queries, whose first
+/// keys it copies while those before end. Blocks of queries that read several
+/// sources have few tiles each, so that it counts. `ptxas` spills registers of
+/// a single warpgroup of consumers otherwise.
+static bool canStay(StreamOp op) {
+  TilesAttr tiles = *op.getTiles();
+  return tiles.getLanes() == kWarpgroupRows && tiles.getVectors() > 1 &&
+         tiles.getCluster() == 1 && op.getKeys().size() > 1 &&
+         op.getScores().empty() && op.getRowLists().empty() &&
+         !GPUStreamLayout::scoresHide(op) && op.getRelativeKeys().empty();
+}
+
 /// The launch that has `op` in its body, made from the loop around it, and `op`
 /// itself, which is a copy. An operation without a loop is one block.
 static StreamOp launchAround(StreamOp op) {
@@ -184,8 +197,16 @@ static StreamOp launchAround(StreamOp op) {
   int64_t sharedBytes = GPUStreamLayout(op).bytes;
   gpu::LaunchOp launch;
   if (auto forall = op->getParentOfType<scf::ForallOp>()) {
-    launch = launchForall(forall, numThreads, sharedBytes,
-                          getBlockOrder(op, forall));
+    BlockOrder order = getBlockOrder(op, forall);
+    if (canStay(op)) {
+      OpBuilder host(forall);
+      order.mostBlocks = arith::IndexCastOp::create(
+          host, op.getLoc(), host.getIndexType(),
+          GPURuntimeCalls(op->getParentOfType<ModuleOp>())
+              .call(host, op.getLoc(), "fovea_rt_gpu_multiprocessors", {},
+                    host.getI64Type()));
+    }
+    launch = launchForall(forall, numThreads, sharedBytes, order);
   } else {
     OpBuilder builder(op);
     Value one = arith::ConstantIndexOp::create(builder, op.getLoc(), 1);
@@ -270,10 +291,14 @@ static LogicalResult makeRelative(gpu::LaunchOp launch, StreamOp op,
   return success();
 }
 
-/// Emits the kernel of tiles of warpgroups.
-static LogicalResult emitWarpgroups(StreamOp op, OpBuilder &builder) {
+/// Replaces `op` by the kernel of tiles of warpgroups.
+static LogicalResult emitWarpgroups(StreamOp op) {
   auto launch = op->getParentOfType<gpu::LaunchOp>();
   TilesAttr tiles = *op.getTiles();
+  Operation *replaced = op;
+  if (auto loop = dyn_cast<scf::ForOp>(op->getParentOp()))
+    replaced = loop;
+  OpBuilder builder(replaced);
   GPUStreamKernel kernel(op, builder, F32Math::TF32);
   TensorMaps maps;
   auto make = [&](TensorMap &map, Value operand, int64_t rows) {
@@ -302,11 +327,12 @@ static LogicalResult emitWarpgroups(StreamOp op, OpBuilder &builder) {
   }
   maps.output = makeOutputMap(launch, op);
   kernel.emitWarpgroups(maps);
+  replaced->erase();
   OpBuilder after(launch->getContext());
   after.setInsertionPointAfter(launch);
   for (const TensorMaps::Source &map : maps.sources)
     if (map.relativeBiases)
-      memref::DeallocOp::create(after, op.getLoc(), map.relativeBiases);
+      memref::DeallocOp::create(after, launch.getLoc(), map.relativeBiases);
   return success();
 }
 
@@ -333,11 +359,10 @@ struct StreamModel
       return success();
     }
     StreamOp inside = launchAround(op);
+    if (lanes == kWarpgroupRows)
+      return emitWarpgroups(inside);
     OpBuilder builder(inside);
-    if (lanes == kWarpRows)
-      GPUStreamKernel(inside, builder, lowering.f32).emit();
-    else if (failed(emitWarpgroups(inside, builder)))
-      return failure();
+    GPUStreamKernel(inside, builder, lowering.f32).emit();
     inside.erase();
     return success();
   }

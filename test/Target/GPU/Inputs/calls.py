@@ -49,7 +49,7 @@ from model import ALL, FAR, MIDDLE, NEAR  # noqa: E402
 
 HEADER = "| call | asked, ms | estimated then, ms | loops then, ms | now, ms: L2, middle, most | by bytes | calibrated, ms |"
 CALIBRATION = "| call | measured, ms | loop, ms | measured / loop |"
-BESIDE = "| call | blocks of a multiprocessor | loops, ms | beside their tiles, ms | of that first loads, ms |"
+BESIDE = "| call | blocks of queries of a multiprocessor | loops, ms | beside their tiles, ms | of that first loads, ms |"
 ORDER = "| tokens | head by head, ms | in sections of heads, ms | even, ms |"
 TOLERANCE = 0.03
 #: Of a large copy on the H200 of docs/results/h200.md.
@@ -104,8 +104,8 @@ class Estimate:
         return [loop + self.bytes / rate for loop, rate in zip(self.loops, rates)]
 
 
-def time_blocks(counts, loop):
-    return Estimate(tuple(schedule(counts, time) for time in loop.cycles))
+def time_blocks(counts, loop, stay=False):
+    return Estimate(tuple(schedule(counts, time, stay) for time in loop.cycles))
 
 
 def count_tiles(sources, N, keys, block=QUERIES):
@@ -171,7 +171,7 @@ def multipole(N, before=None):
     counts = count_tiles([(near, N, True), (far, N, False)], N, (before or one_loop(loops)).keys)
     if before:
         return time_blocks(counts * H, before)
-    return time_blocks(order_blocks(counts, H, G), one_loop(loops)) + others(launches, loops)
+    return time_blocks(order_blocks(counts, H, G), one_loop(loops), stay=True) + others(launches, loops)
 
 
 def vq(N, codes, block, before=None):
@@ -181,7 +181,7 @@ def vq(N, codes, block, before=None):
     counts = count_tiles(sources, N, (before or one_loop(loops)).keys, block)
     if before:
         return time_blocks(counts * H, before)
-    return time_blocks(order_blocks(counts, H, G), one_loop(loops)) + others(launches, loops)
+    return time_blocks(order_blocks(counts, H, G), one_loop(loops), stay=True) + others(launches, loops)
 
 
 def vq_decode(batch, codes, block):
@@ -328,7 +328,7 @@ for D, N in ((64, 16384), (64, 65536), (128, 16384), (128, 65536)):
 short, long = (find_measured(128, "full", N) for N in (16384, 65536))
 blocks_of_short = 16384 // QUERIES * H / cycles.MULTIPROCESSORS
 beside_one = (short - long / 16) / (1 - 1 / 4) / blocks_of_short
-# Queries and the first keys, D = 128, when there is nothing else to do.
+# Queries and the first keys, D = 128, without anything to do meanwhile.
 first_loads = (ALL.latency + 2 * QUERIES * 128 * WIDTHS["bf16"] / ALL.rate) / CYCLES_PER_MS
 beside = [BESIDE, "|---|---|---|---|---|"]
 for name, N in (("dense, causal, 32768 tokens", 32768), ("fast multipole, 65536 tokens", 65536), ("vq, 131072 tokens", 131072)):

@@ -95,9 +95,13 @@ def order_blocks(counts, heads, key_heads, bytes=None):
     return [count for first in range(0, heads, section) for count in counts for _ in range(min(section, heads - first))]
 
 
-def schedule(counts, cycles_of_tile):
-    """Milliseconds until the last block is done: blocks go, in order, to the multiprocessor that is free first."""
-    free = [0] * cycles.MULTIPROCESSORS
-    for count in counts:
-        heapq.heapreplace(free, free[0] + count * cycles_of_tile)
+def schedule(counts, cycles_of_tile, stay=False):
+    """Milliseconds until the last block is done: blocks go, in order, to the multiprocessor that is free first. Blocks of
+    threads that stay have blocks of queries at a distance."""
+    if stay:
+        free = [sum(counts[first::cycles.MULTIPROCESSORS]) * cycles_of_tile for first in range(cycles.MULTIPROCESSORS)]
+    else:
+        free = [0] * cycles.MULTIPROCESSORS
+        for count in counts:
+            heapq.heapreplace(free, free[0] + count * cycles_of_tile)
     return max(free) / CYCLES_PER_MS

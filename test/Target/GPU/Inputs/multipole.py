@@ -85,9 +85,9 @@ def count_swept_tiles(ranges, rows, queries):
     return count
 
 
-def time_blocks(counts, loop):
+def time_blocks(counts, loop, stay=False):
     """Milliseconds until the last block is done."""
-    return schedule(counts, loop.results[MIDDLE.name].cycles)
+    return schedule(counts, loop.results[MIDDLE.name].cycles, stay)
 
 
 programs = cycles.Programs.find()
@@ -107,7 +107,7 @@ def estimate(H, G):
     keys = loop.shape.keys
     add("forward: summaries, by bytes", sum(count_bytes(text) for name, text in launches if name not in loops) / BYTES_PER_MS)
     counts = [a + b for a, b in zip(count_tiles_of_queries(near, keys, False), count_tiles_of_queries(far, keys, True))]
-    add("forward: attention", time_blocks(order_blocks(counts, H, G), loop))
+    add("forward: attention", time_blocks(order_blocks(counts, H, G), loop, stay=True))
 
     launches, loops, _ = measure(programs, options.compiler, options.optimizer, artefacts.multipole_backward(D, N, GROUP, RANK, H, G))
     order = [name for name, _ in launches if name in loops]

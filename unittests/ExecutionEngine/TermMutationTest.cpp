@@ -147,7 +147,7 @@ TEST_P(TermsSM90a, EveryInstructionOfQuantizedGradientsIsMissed) {
   // does not read the last tokens.
   spoiledKeys = {50};
   spoiledGradients = {70};
-  for (const char *kernel : {"_kernel_15", "_kernel_16"}) {
+  for (const char *kernel : {"_kernel_16", "_kernel_17"}) {
     kernelName = kernel;
     expectMissed("barrier.cta");
     expectMissed("mbarrier.try_wait");

@@ -71,8 +71,9 @@ TEST(DevicePeakTest, RunsWithoutTensorCores) {
   ASSERT_TRUE(bool(peak)) << toString(peak.takeError());
   EXPECT_EQ(peak->getProductName(), "f32");
   EXPECT_EQ(count(*peak, 2, "mma"), 0u);
-  // 16 sums, eight times, of 256 threads of two blocks.
-  EXPECT_THAT(peak->getFlops(2), DoubleEq(2.0 * 2 * 16 * 8 * 256 * 2));
+  // 16 sums, eight times, of 256 threads of two blocks for each of two
+  // multiprocessors.
+  EXPECT_THAT(peak->getFlops(2), DoubleEq(2.0 * 2 * 16 * 8 * 256 * 2 * 2));
 }
 
 TEST(DevicePeakTest, HasNothingInItsLoopButProducts) {

@@ -19,10 +19,8 @@
 using namespace fovea;
 using testing::DoubleEq;
 
-namespace {
-
-llvm::Expected<DevicePeak> createPeak(ElementType type, const char *chip,
-                                      const char *f32 = "tf32x3") {
+static llvm::Expected<DevicePeak> createPeak(ElementType type, const char *chip,
+                                             const char *f32 = "tf32x3") {
   CompileOptions options;
   options.target = Target::GPUEmulator;
   options.chip = chip;
@@ -31,7 +29,8 @@ llvm::Expected<DevicePeak> createPeak(ElementType type, const char *chip,
 }
 
 /// Runs the loop and counts executions of an operation.
-uint64_t count(DevicePeak &peak, int64_t iterations, const char *operation) {
+static uint64_t count(DevicePeak &peak, int64_t iterations,
+                      const char *operation) {
   uint64_t total = 0;
   simt::setLaunchObserver([&](const char *, const simt::Counters &counters) {
     total += counters.count(operation);
@@ -142,5 +141,3 @@ TEST(DevicePeakTest, SaysWhenNoTimePasses) {
   ASSERT_FALSE(bool(rate));
   EXPECT_EQ(toString(rate.takeError()), "the device's events measure no time");
 }
-
-} // namespace

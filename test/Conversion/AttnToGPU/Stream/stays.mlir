@@ -28,3 +28,43 @@ func.func @near_and_far(%q: memref<1x8x16384x128xbf16>, %k: memref<1x8x16384x128
   }
   return
 }
+
+// A block of threads for each block of queries, whose single warpgroup of
+// consumers would spill registers otherwise.
+// CHECK-LABEL: func.func @of_one_warpgroup
+// CHECK-NOT: fovea_rt_gpu_multiprocessors
+// CHECK: gpu.launch
+func.func @of_one_warpgroup(%q: memref<1x8x16384x128xbf16>, %k: memref<1x8x16384x128xbf16>, %s: memref<1x8x500x128xbf16>, %o: memref<1x8x16384x128xbf16>) {
+  %n = arith.constant 16384 : index
+  scf.forall (%h, %first) = (0, 0) to (8, 16384) step (1, 64) {
+    %tile = memref.subview %q[0, %h, %first, 0] [1, 1, 64, 128] [1, 1, 1, 1] : memref<1x8x16384x128xbf16> to memref<1x1x64x128xbf16, strided<[16777216, 2097152, 128, 1], offset: ?>>
+    %keys = memref.subview %k[0, %h, 0, 0] [1, 1, 16384, 128] [1, 1, 1, 1] : memref<1x8x16384x128xbf16> to memref<1x1x16384x128xbf16, strided<[16777216, 2097152, 128, 1], offset: ?>>
+    %far = memref.subview %s[0, %h, 0, 0] [1, 1, 500, 128] [1, 1, 1, 1] : memref<1x8x500x128xbf16> to memref<1x1x500x128xbf16, strided<[512000, 64000, 128, 1], offset: ?>>
+    %out = memref.subview %o[0, %h, %first, 0] [1, 1, 64, 128] [1, 1, 1, 1] : memref<1x8x16384x128xbf16> to memref<1x1x64x128xbf16, strided<[16777216, 2097152, 128, 1], offset: ?>>
+    attn.stream query(%tile : memref<1x1x64x128xbf16, strided<[16777216, 2097152, 128, 1], offset: ?>>)
+        source(%keys, %keys : memref<1x1x16384x128xbf16, strided<[16777216, 2097152, 128, 1], offset: ?>>, memref<1x1x16384x128xbf16, strided<[16777216, 2097152, 128, 1], offset: ?>>) ranges [affine_map<(b)[rows, n] -> (b * 64 - 64, b * 64 + 64)>] mask <causal>
+        source(%far, %far : memref<1x1x500x128xbf16, strided<[512000, 64000, 128, 1], offset: ?>>, memref<1x1x500x128xbf16, strided<[512000, 64000, 128, 1], offset: ?>>) ranges [affine_map<(b)[rows, n] -> (0, b)>]
+        tile(%first of %n) outs(%out : memref<1x1x64x128xbf16, strided<[16777216, 2097152, 128, 1], offset: ?>>)
+        {block = 64 : i64, scale = 0.125 : f64, tiles = #attn.tiles<query = 64, key = 128, lanes = 64, vectors = 1, keys = 8, columns = 8>}
+  }
+  return
+}
+
+// One source has more tiles.
+// CHECK-LABEL: func.func @of_one_source
+// CHECK-NOT: fovea_rt_gpu_multiprocessors
+// CHECK: gpu.launch
+func.func @of_one_source(%q: memref<1x8x16384x128xbf16>, %k: memref<1x8x16384x128xbf16>, %s: memref<1x8x500x128xbf16>, %o: memref<1x8x16384x128xbf16>) {
+  %n = arith.constant 16384 : index
+  scf.forall (%h, %first) = (0, 0) to (8, 16384) step (1, 128) {
+    %tile = memref.subview %q[0, %h, %first, 0] [1, 1, 128, 128] [1, 1, 1, 1] : memref<1x8x16384x128xbf16> to memref<1x1x128x128xbf16, strided<[16777216, 2097152, 128, 1], offset: ?>>
+    %keys = memref.subview %k[0, %h, 0, 0] [1, 1, 16384, 128] [1, 1, 1, 1] : memref<1x8x16384x128xbf16> to memref<1x1x16384x128xbf16, strided<[16777216, 2097152, 128, 1], offset: ?>>
+    %far = memref.subview %s[0, %h, 0, 0] [1, 1, 500, 128] [1, 1, 1, 1] : memref<1x8x500x128xbf16> to memref<1x1x500x128xbf16, strided<[512000, 64000, 128, 1], offset: ?>>
+    %out = memref.subview %o[0, %h, %first, 0] [1, 1, 128, 128] [1, 1, 1, 1] : memref<1x8x16384x128xbf16> to memref<1x1x128x128xbf16, strided<[16777216, 2097152, 128, 1], offset: ?>>
+    attn.stream query(%tile : memref<1x1x128x128xbf16, strided<[16777216, 2097152, 128, 1], offset: ?>>)
+        source(%keys, %keys : memref<1x1x16384x128xbf16, strided<[16777216, 2097152, 128, 1], offset: ?>>, memref<1x1x16384x128xbf16, strided<[16777216, 2097152, 128, 1], offset: ?>>) ranges [affine_map<(b)[rows, n] -> (b * 128 - 128, b * 128 + 128)>] mask <causal>
+        tile(%first of %n) outs(%out : memref<1x1x128x128xbf16, strided<[16777216, 2097152, 128, 1], offset: ?>>)
+        {block = 128 : i64, scale = 0.125 : f64, tiles = #attn.tiles<query = 128, key = 128, lanes = 64, vectors = 2, keys = 8, columns = 8>}
+  }
+  return
+}

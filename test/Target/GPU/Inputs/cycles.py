@@ -266,6 +266,9 @@ for name, (text, warps) in FEW.items():
     before = [int(time) for time in stated_decoding[name].strip("| ").split(" | ")[3].split(", ")]
     failures += [f"{name}: {now:.0f} cycles for a tile; the page says {then}"
                  for now, then in zip(found, before) if now > then * (1 + TOLERANCE)]
+if is_compared:
+    names = {line.split(" | ")[0].strip("| ") for line in lines + decoding_lines}
+    failures += [f"{name}: is in the table and was not looked at" for name in (stated.keys() | stated_decoding.keys()) - names]
 if options.update:
     page = page[:decoding_begin] + "\n".join(decoding_lines) + page[decoding_end:]
     page = page[:loads_begin] + "\n".join(loads_lines) + page[loads_end:]

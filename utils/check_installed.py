@@ -79,6 +79,11 @@ def check_framework(name):
 
     from fovea import reference
 
+    if name == "torch":
+        # Before `fovea.torch` is imported.
+        import torch
+
+        assert torch.compile(torch.sin, backend="fovea", options={"rest": "eager"})(torch.zeros(1)) == 0
     module = importlib.import_module(f"fovea.{name}")
     make = importlib.import_module(name).from_numpy if name == "torch" else importlib.import_module("jax.numpy").asarray
     rng = np.random.default_rng(0)

@@ -600,12 +600,6 @@ def test_what_does_not_compile_runs_eagerly():
     assert reasons() == ["rest did not compile a graph, which runs eagerly: no such thing"]
 
 
-def test_is_found_by_name():
-    assert "fovea" in torch._dynamo.list_backends()
-    inputs = qkv()
-    near(torch.compile(plain, backend="fovea", options={"rest": "eager"})(*inputs), plain(*inputs))
-
-
 @pytest.mark.parametrize(
     "options, message",
     [

@@ -141,7 +141,8 @@ def make_mask(
             **options,
         )
     may_skip = allow_is_causal_skip if pattern.causal else allow_is_bidirectional_skip
-    is_square = not pattern.causal or pattern.offset + q_length == kv_length
+    # Without a mask the first query stands at the first key, as in `scaled_dot_product_attention`.
+    is_square = not pattern.causal or (pattern.offset == 0 and q_length == kv_length)
     if may_skip and is_square and pattern.window is None and pattern.keys is None:
         return None
     return PatternMask(pattern, (batch_size, 1, q_length, kv_length), device)

@@ -4,6 +4,7 @@
 """Masks say what those of transformers say, in a cheap form where there is one."""
 
 import itertools
+import types
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from transformers import masking_utils as reference
 
 from fovea.torch._mask_functions import make_mask
 from fovea.torch._masks import PatternMask
+from fovea.torch._transformers import attend
 
 FUNCTIONS = {
     "causal": reference.causal_mask_function,
@@ -89,6 +91,26 @@ def test_forms():
             assert (mask.pattern.keys is None) == (not is_padded)
             assert mask.pattern.causal == (name not in ("full", "two-sided"))
             assert mask.pattern.window == {"window": 4, "two-sided": 4, "two windows": 3}.get(name)
+
+
+# Of one token and a static cache transformers lets none be None.
+@pytest.mark.parametrize("place", [each for each in PLACES if each not in ("static, one", "longer than keys")])
+@pytest.mark.parametrize("name, options", [("causal", {}), ("window", dict(local_size=4))], ids=["causal", "window"])
+def test_attention(name, options, place):
+    """Where transformers lets a causal mask be None, a layer reads what the mask says."""
+    q_length, kv_length, q_offset, kv_offset = PLACES[place]
+    torch.manual_seed(0)
+    query, key, value = (torch.randn(2, 2, length, 4) for length in (q_length, kv_length, kv_length))
+    for padding in paddings(int(q_offset) + q_length):
+        arguments = dict(
+            batch_size=2, q_length=q_length, kv_length=kv_length, q_offset=q_offset, kv_offset=kv_offset,
+            mask_function=FUNCTIONS[name], attention_mask=padding, **options,
+        )  # fmt: skip
+        mask = reference.sdpa_mask(**arguments, allow_is_causal_skip=False)
+        scores = (query @ key.mT / 2).masked_fill(~mask, float("-inf"))
+        expected = (scores.softmax(-1).nan_to_num(0.0) @ value).transpose(1, 2)
+        found, _ = attend(types.SimpleNamespace(is_causal=True), query, key, value, make_mask(**arguments))
+        assert (found - expected).abs().max() < 1e-5
 
 
 def test_long_windows_are_none():

@@ -76,6 +76,38 @@ def test_generate(name, padding, cache, fallbacks):
     assert not fallbacks()
 
 
+@pytest.mark.parametrize("first", [7, 12])
+@pytest.mark.parametrize("padding", [None, "left"])
+@pytest.mark.parametrize("name", sorted(DECODERS - {"t5", "whisper", "minimax_m3"}))
+@torch.no_grad()
+def test_continued(name, padding, first, fallbacks):
+    """A prompt in two parts, as in a conversation: the second reads what a cache has of the first."""
+    model = make(name)
+    inputs, present = make_inputs(name, padding)
+    ids, mask = inputs["input_ids"], inputs["attention_mask"] if padding else None
+    found = []
+    for implementation in ("eager", "fovea"):
+        model.set_attn_implementation(implementation)
+        begin = model(ids[:, :first], attention_mask=mask if mask is None else mask[:, :first], use_cache=True)
+        end = model(ids[:, first:], attention_mask=mask, past_key_values=begin.past_key_values)
+        found.append(torch.cat([begin.logits, end.logits], 1)[present.bool()])
+    near(found[1], found[0])
+    assert not fallbacks()
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama", "gemma2"])
+@torch.no_grad()
+def test_generate_with_tokens_that_are_looked_up(name, fallbacks):
+    """Several tokens at once, of which the cache may lose some."""
+    model = make(name)
+    ids = make_inputs(name)[0]["input_ids"][:1]
+    options = dict(max_new_tokens=20, do_sample=False)
+    expected = model.generate(ids, **options)
+    model.set_attn_implementation("fovea")
+    assert torch.equal(model.generate(ids, prompt_lookup_num_tokens=2, **options), expected)
+    assert not fallbacks()
+
+
 @EVERY
 def test_gradients(name, padding, fallbacks):
     """Of one step of training, of every parameter."""

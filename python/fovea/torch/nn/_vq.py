@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, Self
 
 import torch
 from torch import Tensor, distributed, nn
@@ -112,6 +113,16 @@ class VectorQuantized(Pattern):
     def __getstate__(self) -> dict[str, Any]:
         # The loss belongs to a graph, which cannot be copied.
         return {**super().__getstate__(), "_last": None}
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        # Sums stay wide where a model is made narrower: small shares of keys would not change others.
+        before = {name: getattr(self, name) for name in ("sums", "counts")}
+        super()._apply(fn, recurse)
+        wide = torch.promote_types(self.codebook.dtype, torch.float32)
+        for name, each in before.items():
+            if (moved := getattr(self, name)).dtype != wide:
+                setattr(self, name, each.to(moved.device, wide))
+        return self
 
     def extra_repr(self) -> str:
         text = f"num_codes={self.num_codes}, block={self.block}, memory={self.memory}, rate={self.rate}"

@@ -371,6 +371,25 @@ def test_types(name):
 
 
 @pytest.mark.parametrize("name", OPTIONS)
+def test_type_changes(name):
+    """A module that is made narrower, as those of a model are, is one that was made so, and what training keeps stays wide."""
+    for type in (torch.bfloat16, torch.float64):
+        module, expected = make(name).to(type), make(name, dtype=type)
+        expected.load_state_dict(module.state_dict())
+        assert [each.dtype for each in module.state_dict().values()] == [each.dtype for each in expected.state_dict().values()]
+        x = normal(2, 11, 16, dtype=type)
+        assert torch.equal(module(x, is_causal=True)[0], expected(x, is_causal=True)[0])
+
+
+def test_sums_are_not_rounded():
+    pattern = make("quantized").pattern
+    pattern.sums.add_(1e-4)
+    sums = pattern.sums.clone()
+    assert torch.equal(pattern.to(torch.bfloat16).sums, sums) and pattern.codebook.dtype == torch.bfloat16
+    assert pattern.double().sums.dtype == torch.float64 and pattern.to("meta").sums.is_meta
+
+
+@pytest.mark.parametrize("name", OPTIONS)
 def test_compile(name):
     """One graph, forward and backward."""
     module, x = make(name), normal(2, 29, 16)

@@ -99,15 +99,23 @@ Expected<OwnedTensor> fovea::allocateTensor(ElementType type,
 // Layouts
 //===----------------------------------------------------------------------===//
 
-SmallVector<int64_t, 4> fovea::getStrides(const TensorRef &tensor) {
+/// Writes the strides of `tensor`, and returns what follows them.
+static int64_t *writeStrides(const TensorRef &tensor, int64_t *to) {
   if (!tensor.strides.empty())
-    return SmallVector<int64_t, 4>(tensor.strides);
-  SmallVector<int64_t, 4> strides(tensor.shape.size());
+    return llvm::copy(tensor.strides, to);
+  size_t rank = tensor.shape.size();
   int64_t stride = 1;
-  for (size_t dim = strides.size(); dim-- > 0;) {
-    strides[dim] = stride;
+  for (size_t dim = rank; dim-- > 0;) {
+    to[dim] = stride;
     stride *= tensor.shape[dim];
   }
+  return to + rank;
+}
+
+SmallVector<int64_t, 4> fovea::getStrides(const TensorRef &tensor) {
+  SmallVector<int64_t, 4> strides(
+      tensor.strides.empty() ? tensor.shape.size() : tensor.strides.size());
+  writeStrides(tensor, strides.data());
   return strides;
 }
 
@@ -117,12 +125,11 @@ static int64_t *describe(const TensorRef &tensor, int64_t *to) {
   *to++ = reinterpret_cast<intptr_t>(tensor.data);
   *to++ = reinterpret_cast<intptr_t>(tensor.data);
   *to++ = 0;
-  to = llvm::copy(tensor.shape, to);
-  SmallVector<int64_t, 4> strides = getStrides(tensor);
+  to = writeStrides(tensor, llvm::copy(tensor.shape, to));
   // That of a single row or column says nothing, and kernels know the last one.
-  if (!strides.empty() && tensor.shape.back() == 1)
-    strides.back() = 1;
-  return llvm::copy(strides, to);
+  if (!tensor.shape.empty() && tensor.shape.back() == 1)
+    to[-1] = 1;
+  return to;
 }
 
 static SmallVector<int64_t, 16> describe(const TensorRef &tensor) {
@@ -186,11 +193,14 @@ static Error checkLayout(const Kernel::Impl &impl, size_t index,
         impl.describeArgument(index) +
         ": expected one stride for each of the " + Twine(input.shape.size()) +
         " dimensions, but got " + Twine(input.strides.size()));
-  SmallVector<int64_t, 4> found = getStrides(input);
-  ArrayRef<int64_t> expected = spec.strides;
+  ArrayRef<int64_t> found = input.strides, expected = spec.strides;
   SmallVector<int64_t, 4> contiguous;
+  if (found.empty() || expected.empty())
+    contiguous = getStrides({nullptr, {}, input.shape});
+  if (found.empty())
+    found = contiguous;
   if (expected.empty())
-    expected = contiguous = getStrides({nullptr, {}, input.shape});
+    expected = contiguous;
   for (auto [extent, stride, expectedStride] :
        llvm::zip_equal(input.shape, found, expected))
     if (extent != 1 && expectedStride != kDynamicExtent &&

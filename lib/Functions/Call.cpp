@@ -58,10 +58,12 @@ bool Call::leavesOpen(bool isOpen, Declared declared, ArrayRef<int64_t> shape,
                       size_t dim) const {
   auto [spec, index] = declared;
   // What a score region captures is read by bounds that are checked.
-  if (spec && spec->name == "captures")
+  if (spec && StringRef(spec->name) == "captures")
     return true;
   // The type tells whether a list is for all heads, and for all blocks.
-  if (spec && spec == attn::getSourceContract().find("rows") && dim >= 1)
+  static const attn::OperandSpec *const rows =
+      attn::getSourceContract().find("rows");
+  if (spec == rows && dim >= 1)
     return isOpen && (dim == 3 || (dim == 2 && shape[dim] != 1));
   ArrayRef<attn::ExtentSpec> extents;
   if (isOpen && spec)
@@ -411,9 +413,10 @@ Error Call::invoke(const Kernel &kernel, ArrayRef<Argument> more,
   for (const Argument &argument : concat<const Argument>(arguments, more)) {
     copies.emplace_back();
     const ValueSpec &spec = kernel.getSignature().arguments[inputs.size()];
-    bool isRead = spec.strides.empty() ? argument.isContiguous()
-                                       : argument.hasContiguousRows();
-    if (!isRead && isOnDevice(argument.data, target))
+    if (target == Target::GPU &&
+        !(spec.strides.empty() ? argument.isContiguous()
+                               : argument.hasContiguousRows()) &&
+        isOnDevice(argument.data, target))
       return createStringError(
           std::make_error_code(std::errc::invalid_argument),
           argument.name +

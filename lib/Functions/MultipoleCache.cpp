@@ -169,6 +169,10 @@ Error MultipoleCache::append(const TensorRef &k, const TensorRef &v) {
   checkDevice(check, place);
   NewTokens tokens(check, k, v, place, sides[0].tokens.getRef(),
                    sides[1].tokens.getRef());
+  return append(check, tokens);
+}
+
+Error MultipoleCache::append(Checker &check, NewTokens &tokens) {
   int64_t count = tokens.getLength();
   check.check(count <= getCapacity() - length,
               "k: found " + Twine(count) + " tokens after " + Twine(length) +
@@ -276,9 +280,14 @@ MultipoleCache::attend(const TensorRef &q,
                        const MultipoleAttendOptions &options) const {
   Checker check;
   checkDevice(check, place);
+  return attend(check, checkQuery(check, q, place, sides[0].tokens), options);
+}
+
+Expected<AttentionResult>
+MultipoleCache::attend(Checker &check, const Argument &query,
+                       const MultipoleAttendOptions &options) const {
   Call call(getContract(), place.target, options.out);
   const auto &[keys, values] = sides;
-  Argument query = checkQuery(check, q, place, keys.tokens);
   bool isFirst = length <= group;
   int64_t first = isFirst ? group : 0,
           count = (isFirst ? 0 : group) + getNumInGroup();
@@ -462,7 +471,7 @@ fovea::fast_multipole_decode(const TensorRef &q, const TensorRef &k,
     if (place)
       if (Error error = checkSeparate(*place, query))
         return std::move(error);
-  if (Error error = cache.append(k, v))
+  if (Error error = cache.append(check, tokens))
     return std::move(error);
-  return cache.attend(q, options);
+  return cache.attend(check, query, options);
 }

@@ -9,6 +9,7 @@
 #include "FunctionsTestUtils.h"
 #include "fovea/ExecutionEngine/KernelCache.h"
 #include "llvm/Support/FileSystem.h"
+#include <thread>
 
 using namespace fovea;
 using namespace fovea::test;
@@ -143,6 +144,51 @@ TEST_P(MultipoleCacheTest, CopiesGoOnAlike) {
         std::swap(expected, found);
       else
         expectNear(found.output, expected.output, 0);
+    }
+  }
+}
+
+// Each thread has a cache of its own, and all ask and fork one that has another
+// number of tokens, some by another kernel.
+TEST_P(MultipoleCacheTest, ThreadsShareACacheAndFillTheirOwn) {
+  constexpr int64_t numThreads = 4, length = 31;
+  auto takeToken = [](const Array &array, int64_t i) {
+    return takeRows(array, i, i + 1);
+  };
+  auto decode = [&](const MultipoleCache &shared, bool returnLse) {
+    std::vector<AttentionResult> results;
+    MultipoleAttendOptions options;
+    options.returnLse = returnLse;
+    MultipoleCache own = make();
+    for (int64_t i = 0; i < N; ++i) {
+      results.push_back(get(shared.attend(takeToken(q, i), options)));
+      results.push_back(get(fast_multipole_decode(
+          takeToken(q, i), takeToken(k, i), takeToken(v, i), own, options)));
+    }
+    MultipoleCache fork = llvm::cantFail(shared.fork());
+    for (int64_t i = length; i < N; ++i)
+      results.push_back(get(fast_multipole_decode(
+          takeToken(q, i), takeToken(k, i), takeToken(v, i), fork, options)));
+    return results;
+  };
+  MultipoleCache shared = make();
+  ASSERT_EQ(
+      getText(shared.append(takeRows(k, 0, length), takeRows(v, 0, length))),
+      "");
+  std::vector<AttentionResult> found[numThreads];
+  std::vector<std::thread> threads;
+  for (int64_t i = 0; i < numThreads; ++i)
+    threads.emplace_back([&, i] { found[i] = decode(shared, i % 2 == 1); });
+  for (std::thread &thread : threads)
+    thread.join();
+  EXPECT_EQ(shared.getLength(), length);
+  std::vector<AttentionResult> alone = decode(shared, /*returnLse=*/true);
+  for (int64_t i = 0; i < numThreads; ++i) {
+    ASSERT_EQ(found[i].size(), alone.size());
+    for (size_t j = 0; j < alone.size(); ++j) {
+      expectNear(found[i][j].output, alone[j].output, 0);
+      if (i % 2 == 1)
+        expectNear(found[i][j].lse, alone[j].lse, 0);
     }
   }
 }

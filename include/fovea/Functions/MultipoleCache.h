@@ -21,6 +21,8 @@
 
 namespace fovea {
 namespace functions {
+struct Argument;
+class Checker;
 class NewTokens;
 class StridedView;
 } // namespace functions
@@ -122,6 +124,12 @@ private:
   llvm::SmallVector<const OwnedTensor *, 7> getContent() const;
   /// Takes over the content of one of the same weights.
   llvm::Error copyFrom(const MultipoleCache &other);
+
+  // The functions of these names once arrays fit, unless a check has failed.
+  llvm::Error append(functions::Checker &check, functions::NewTokens &tokens);
+  llvm::Expected<AttentionResult>
+  attend(functions::Checker &check, const functions::Argument &query,
+         const MultipoleAttendOptions &options) const;
 
   /// Adds `count` groups of tokens, the first of which has the number `first`,
   /// to the summaries, and keeps the last one as the previous group.

@@ -157,8 +157,11 @@ private:
 } // namespace
 
 bool ExtentSpec::isLength() const {
-  return StringRef(symbol).starts_with(kCount) ||
-         (symbol.size() == 1 && StringRef("BNMm").contains(symbol.front()));
+  // Calls ask for every extent before they find their kernel.
+  char first = symbol.empty() ? '\0' : symbol.front();
+  return first == kCount.front() ||
+         (symbol.size() == 1 &&
+          llvm::is_contained({'B', 'N', 'M', 'm'}, first));
 }
 
 bool ExtentSpec::isLocal() const {

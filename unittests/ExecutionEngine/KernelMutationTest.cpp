@@ -66,6 +66,19 @@ func.func @staying(%q: !q, %k: !k, %v: !k) -> !q {
   return %r : !q
 })"};
 
+/// The same with 12 rows of each box that no query reads.
+constexpr Example kStayingApart = {386, 450, 1, false, R"(
+func.func @staying(%q: !q, %k: !k, %v: !k) -> !q {
+  %init = tensor.empty() : !q
+  %r = attn.stream query(%q : !q)
+      source(%k, %v : !k, !k)
+          ranges [affine_map<(b)[rows, n] -> (b * 112, b * 112 + 100)>]
+      source(%v, %k : !k, !k)
+          ranges [affine_map<(b)[rows, n] -> (b * 112, b * 112 + 100)>]
+      outs(%init : !q) {block = 128 : i64, scale = 0.125 : f64} -> !q
+  return %r : !q
+})"};
+
 /// Boxes where listed rows were.
 constexpr Example kListsFirst = {130, 450, 1, false, R"(
 func.func @lists(%q: !q, %k: !k, %v: !k) -> !q {
@@ -338,6 +351,15 @@ TEST_P(SM90a, EveryWaitOfBlocksThatStayShortlyIsMissed) {
   // Both tiles are cut, so what would take NaN out of their values has waited
   // for them. Queries have waited for the place of the second keys.
   expectMissed("mbarrier.try_wait", {3, 5, 8});
+}
+
+TEST_P(SM90a, EveryLookForNaNOfBlocksThatStayIsMissed) {
+  example = kStayingApart;
+  // Of the four registers of 16 bytes, one has NaN in each block of queries: in
+  // values of the first tile, and of the one in the loop.
+  spoiledValues = spoiledKeys = {105, 219, 325, 439};
+  // A thread looks at two rows together, of which the first ones are read.
+  expectMissed("fma.v2f16", {0, 1, 2, 3, 8, 9, 10, 11});
 }
 
 TEST_P(SM80, EveryInstructionOfNamedRowsIsMissed) {

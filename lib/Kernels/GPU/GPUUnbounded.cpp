@@ -50,28 +50,40 @@ Value fovea::attn::isUnbounded(GPUKernelBuilder &b, Value number) {
   return hasAll(b, word, getExponents(b.getF32Type()).front());
 }
 
+/// The registers of 16 bytes of a row, chunk `chunk` of it, which lie at `at`.
+static Values loadChunk(GPUKernelBuilder &b, const SharedRows &shared,
+                        Value row, Value chunk, Values &at) {
+  const SharedMatrix &matrix = shared.matrix;
+  int64_t elements = matrix.chunkElements;
+  Type type = getMemRefType(matrix.memref).getElementType();
+  Value column = b.mul(chunk, elements);
+  at = b.toIndices(
+      {b.add(shared.row, row), getSharedColumn(b, matrix, row, column)});
+  auto load = vector::LoadOp::create(b, VectorType::get({elements}, type),
+                                     matrix.memref, at);
+  load.setAlignment(kChunkBytes);
+  Value registers = vector::BitCastOp::create(
+      b, VectorType::get({kChunkBytes / 4}, b.getI32Type()), load);
+  Values words;
+  for (int64_t i = 0; i < kChunkBytes / 4; ++i)
+    words.push_back(vector::ExtractOp::create(b, registers, i));
+  return words;
+}
+
+static int64_t countChunks(const SharedRows &shared) {
+  return llvm::divideCeil(shared.columns, shared.matrix.chunkElements);
+}
+
 /// Runs `body` for the 16-byte chunks of rows that are this thread's: where a
 /// chunk lies, and its registers. It maps what it is given to the next.
 static Value
 forChunks(GPUKernelBuilder &b, const SharedRows &shared, Value start,
           function_ref<Value(ValueRange at, Values words, Value)> body) {
-  const SharedMatrix &matrix = shared.matrix;
-  int64_t elements = matrix.chunkElements;
-  int64_t chunks = llvm::divideCeil(shared.columns, elements);
-  Type type = getMemRefType(matrix.memref).getElementType();
+  int64_t chunks = countChunks(shared);
   auto visit = [&](Value number, ValueRange carried) -> Values {
-    Value row = b.div(number, chunks);
-    Value column = b.mul(b.rem(number, chunks), elements);
-    Values at = b.toIndices(
-        {b.add(shared.row, row), getSharedColumn(b, matrix, row, column)});
-    auto load = vector::LoadOp::create(b, VectorType::get({elements}, type),
-                                       matrix.memref, at);
-    load.setAlignment(kChunkBytes);
-    Value registers = vector::BitCastOp::create(
-        b, VectorType::get({kChunkBytes / 4}, b.getI32Type()), load);
-    Values words;
-    for (int64_t i = 0; i < kChunkBytes / 4; ++i)
-      words.push_back(vector::ExtractOp::create(b, registers, i));
+    Values at;
+    Values words =
+        loadChunk(b, shared, b.div(number, chunks), b.rem(number, chunks), at);
     return {body(at, words, carried[0])};
   };
   Values result = b.loop(b.thread(), b.i32(shared.rows * chunks),
@@ -80,8 +92,44 @@ forChunks(GPUKernelBuilder &b, const SharedRows &shared, Value start,
   return result[0];
 }
 
-Value fovea::attn::findUnbounded(GPUKernelBuilder &b,
-                                 const SharedRows &shared) {
+/// A product of such a number and 0 is NaN, and so is each sum of it. Two loads
+/// are under way together; registers of four are spilled.
+static Value findByProducts(GPUKernelBuilder &b, const SharedRows &shared) {
+  auto type =
+      cast<FloatType>(getMemRefType(shared.matrix.memref).getElementType());
+  // As many as a register holds.
+  auto numbers = VectorType::get({32 / type.getWidth()}, type);
+  Value zeros = arith::ConstantOp::create(b, b.getZeroAttr(numbers));
+  int64_t chunks = countChunks(shared), end = shared.rows * chunks;
+  int64_t numThreads = b.getNumThreads();
+  auto visit = [&](Value number, ValueRange carried) -> Values {
+    Values at, words = loadChunk(b, shared, b.div(number, chunks),
+                                 b.rem(number, chunks), at);
+    // The last one perhaps twice.
+    Value other = b.min(b.add(number, numThreads), end - 1);
+    words.append(
+        loadChunk(b, shared, b.div(other, chunks), b.rem(other, chunks), at));
+    Value sums = carried[0];
+    for (Value word : words)
+      sums = LLVM::FMAOp::create(b, LLVM::BitcastOp::create(b, numbers, word),
+                                 zeros, sums);
+    return {sums};
+  };
+  Values sums = b.loop(b.thread(), b.i32(end), 2 * numThreads, {zeros}, visit);
+  keepRolled(b);
+  // Other sums are zeros, whose signs may be set.
+  int64_t magnitudes = 0;
+  for (int64_t bit = 0; bit < 32; bit += type.getWidth())
+    magnitudes |= ((int64_t(1) << (type.getWidth() - 1)) - 1) << bit;
+  Value bits = LLVM::BitcastOp::create(b, b.getI32Type(), sums[0]);
+  return b.createOrFold<arith::CmpIOp>(arith::CmpIPredicate::ne,
+                                       b.bitAnd(bits, magnitudes), b.i32(0));
+}
+
+Value fovea::attn::findUnbounded(GPUKernelBuilder &b, const SharedRows &shared,
+                                 Search search) {
+  if (search == Search::Products)
+    return findByProducts(b, shared);
   auto type =
       cast<FloatType>(getMemRefType(shared.matrix.memref).getElementType());
   return forChunks(b, shared, b.i1(false),

@@ -518,9 +518,10 @@ void GPUStreamKernel::clearHidden(const Tile &tile, Value stage, Value isCut,
     rarely([&] {
       if (await)
         await();
+      Search search = isMostlyCut() ? Search::Products : Search::Exponents;
       Value isFound = b.i1(false);
       for (const SharedRows &rows : values)
-        isFound = b.either(isFound, findUnbounded(b, rows));
+        isFound = b.either(isFound, findUnbounded(b, rows, search));
       changed = changeIf(b, b.anyThread(isFound), flatten(state), clear);
     });
     return changed;

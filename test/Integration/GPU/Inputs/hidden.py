@@ -150,6 +150,32 @@ def check_vq():
         check(f"vq_backward {np.dtype(dtype)}", gradients, inputs, entry, numbers=[NAN])
 
 
+def check_staying():
+    """Blocks of threads that stay for several blocks of 128 queries."""
+    B, H, G, N, S, D, E = 1, 2, 1, 700, 5, 8, 72
+    inputs = {"q": normal(B, H, N, D, dtype=np.float16), "v": normal(B, G, N, E, seed=2, dtype=np.float16)}
+    keys = {"k": normal(B, G, N, D, seed=1, dtype=np.float16)}
+    key_weights, value_weights = ([normal(1, 4, 128 << level, width, seed=3, dtype=np.float16) / 16 for level in (0, 1)]
+                                  for width in (D, E))  # fmt: skip
+
+    def multipole(q, k, v):
+        return fovea.fast_multipole(q, k, v, key_weights, value_weights, group=128, causal=True, return_lse=True, **TARGET)
+
+    # Of the block of a query, of those beside it and of far ones, in both boxes of values.
+    for entry in (("v", (0, 0, 60, 71)), ("v", (0, 0, 300, 4)), ("v", (0, 0, 645, 2)), ("k", (0, 0, 300, 5))):
+        check("staying fast_multipole", multipole, inputs | keys, [entry])
+    # Nobody's is the last codeword.
+    codes = np.random.default_rng(0).integers(0, S - 1, (B, G, N)).astype(np.int32)
+    codebook = {"codebook": normal(G, S, D, dtype=np.float16)}
+
+    def vq(q, v, codebook):
+        # No weight is so small that what it multiplies is rounded away.
+        return [fovea.vq(q, codes, v, codebook, block=128, scale=D**-0.5, **TARGET)]
+
+    for entry in (("v", (0, 0, 19, 3)), ("v", (0, 0, 300, 70)), ("codebook", (0, S - 1, 2))):
+        check("staying vq", vq, inputs | codebook, [entry])
+
+
 #===-----------------------------------------------------------------------===#
 # Other sums
 #===-----------------------------------------------------------------------===#
@@ -236,5 +262,7 @@ check_vq()
 if arguments.chip == "sm_80":
     check_low_rank()
     check_conv()
+else:
+    check_staying()
 print(f"{checks} checks, {failures} failed")
 sys.exit(1 if failures or not checks else 0)

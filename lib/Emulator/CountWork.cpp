@@ -20,6 +20,7 @@
 #include "llvm/IR/IRBuilder.h"
 #include "llvm/IR/InlineAsm.h"
 #include "llvm/IR/IntrinsicInst.h"
+#include "llvm/IR/PatternMatch.h"
 
 using namespace llvm;
 using namespace fovea::simt;
@@ -158,6 +159,16 @@ static bool isFused(const Instruction &product) {
          sum->hasAllowContract();
 }
 
+/// What combines bits makes a predicate of them, too.
+static bool testsBits(const Instruction &instruction) {
+  const auto *test = dyn_cast<ICmpInst>(&instruction);
+  if (!test || !test->isEquality() ||
+      !PatternMatch::match(test->getOperand(1), PatternMatch::m_Zero()))
+    return false;
+  const auto *bits = dyn_cast<BinaryOperator>(test->getOperand(0));
+  return bits && bits->isBitwiseLogicOp() && bits->hasOneUse();
+}
+
 void WorkCounter::count(const Instruction &instruction) {
   Type *type = instruction.getType();
   double times = 1;
@@ -175,6 +186,10 @@ void WorkCounter::count(const Instruction &instruction) {
     return add(Fma, rates::kFma, times);
   case Instruction::Mul:
     return add(Fma, rates::kAlu, times);
+  case Instruction::ICmp:
+    if (testsBits(instruction))
+      return;
+    [[fallthrough]];
   case Instruction::Add:
   case Instruction::Sub:
   case Instruction::And:
@@ -183,7 +198,6 @@ void WorkCounter::count(const Instruction &instruction) {
   case Instruction::Shl:
   case Instruction::LShr:
   case Instruction::AShr:
-  case Instruction::ICmp:
   case Instruction::FCmp:
   case Instruction::Select:
   case Instruction::SExt:

@@ -21,7 +21,7 @@ namespace {
 // Those of Rates.h, which are no part of the interface: L2, middle, HBM, all.
 constexpr double kLatency[] = {460, 600, 800, 600}, kRate[] = {170, 64, 48, 33};
 constexpr double kTail[] = {36, 36, 56, 36};
-constexpr double kIssueAlone = 1.9, kCopyStart = 33, kWake = 43;
+constexpr double kIssueAlone = 1.9, kInteger = 2, kCopyStart = 33, kWake = 43;
 
 struct Clocked {
   std::string error;
@@ -295,6 +295,32 @@ TEST(Clocks, DoNotDependOnTheOrderOfThreads) {
       EXPECT_EQ(other.clocks.getTotal(), fixed.clocks.getTotal()) << seed;
     }
   }
+}
+
+/// A hundred comparisons with 0 of what `operation` makes of bits.
+static std::string makeTests(const std::string &operation) {
+  std::string text = R"(
+define ptx_kernel void @k(i32 %x) {
+  %slot = alloca i32
+)",
+              last = "%x";
+  for (unsigned i = 0; i < 100; ++i) {
+    std::string n = std::to_string(i);
+    text += "  %b" + n + " = " + operation + " i32 %x, " + last + "\n  %c" + n +
+            " = icmp eq i32 %b" + n + ", 0\n  %s" + n + " = select i1 %c" + n +
+            ", i32 " + last + ", i32 " + n + "\n";
+    last = "%s" + n;
+  }
+  return text + "  store volatile i32 " + last + ", ptr %slot\n  ret void\n}\n";
+}
+
+TEST(Clocks, WhatCombinesBitsTestsThem) {
+  Clocked tests = run(makeTests("and"), {1}, 32, {}, int32_t(5));
+  Clocked others = run(makeTests("sub"), {1}, 32, {}, int32_t(5));
+  ASSERT_EQ(tests.error, "");
+  ASSERT_EQ(others.error, "");
+  EXPECT_NEAR(others.clocks.getTotal()[0] - tests.clocks.getTotal()[0],
+              100 * kInteger, 1);
 }
 
 /// `count` products of 64 x `n` x 16 of a warpgroup, and a wait for them.

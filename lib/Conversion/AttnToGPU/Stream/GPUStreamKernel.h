@@ -351,10 +351,14 @@ private:
   void mask(const Tile &tile, Value stage, Value isCut,
             llvm::SmallVectorImpl<Values> &scores);
   Value hasMasked(llvm::ArrayRef<Values> scores);
+  Values getColumnsFrom(Value row);
+  Values getHiddenColumns(Value stage);
   /// Whether what tiles that are cut take counts: of several sources they are
   /// most. Main loops of other kernels may become longer by code for it, as
   /// ptxas arranges them.
   bool isMostlyCut() const { return stays; }
+  void applyBits(const Tile &tile, Value stage,
+                 llvm::SmallVectorImpl<Values> &scores);
   void applyMask(const Tile &tile, Value stage,
                  llvm::SmallVectorImpl<Values> &scores);
   Value readsRow(const Tile &tile, Value stage, int64_t half, Value row);

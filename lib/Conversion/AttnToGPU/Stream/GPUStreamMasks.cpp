@@ -414,8 +414,72 @@ Value GPUStreamKernel::hasMasked(ArrayRef<Values> scores) {
   return isMasked;
 }
 
+/// The thread's columns of a tile, two of every eight, from row `row` on: a bit
+/// for each, 32 in a word.
+Values GPUStreamKernel::getColumnsFrom(Value row) {
+  Value own = b.clamp(b.sub(row, pairColumn), b.i32(0), b.i32(keyTile));
+  Value before = b.add(b.mul(b.div(own, 8), 2), b.min(b.rem(own, 8), 2));
+  Values words;
+  for (int64_t first = 0; first < keyTile / 4; first += 32) {
+    Value count = first ? b.max(b.sub(before, b.i32(first)), 0) : before;
+    Value bits = b.createOrFold<arith::ShLIOp>(b.i32(-1), count);
+    words.push_back(b.select(b.less(count, b.i32(32)), bits, b.i32(0)));
+  }
+  return words;
+}
+
+/// The same of rows that log weights hide.
+Values GPUStreamKernel::getHiddenColumns(Value stage) {
+  Values words;
+  for (int64_t word = 0; word < getHiddenWords(); ++word) {
+    Value rows = b.createOrFold<arith::ShRUIOp>(
+        loadBits(sharedHidden, stage, b.i32(word)), pairColumn);
+    // Four pairs of bits, a byte apart, come together in the highest byte.
+    Value pairs = b.mul(b.bitAnd(rows, 0x03030303), 0x01041040);
+    Value bits = b.createOrFold<arith::ShRUIOp>(pairs, b.i32(24));
+    int64_t place = word % 4 * 8;
+    if (place == 0)
+      words.push_back(bits);
+    else
+      words.back() = b.createOrFold<arith::OrIOp>(
+          words.back(), b.createOrFold<arith::ShLIOp>(bits, b.i32(place)));
+  }
+  return words;
+}
+
+/// The same as applyMask in fewer instructions, where rows have no places.
+void GPUStreamKernel::applyBits(const Tile &tile, Value stage,
+                                SmallVectorImpl<Values> &scores) {
+  Value maskedScore = b.scalar(masked);
+  Values hidden;
+  if (hasWeights)
+    hidden = getHiddenColumns(stage);
+  // One row and then the other: ptxas makes predicates of seven neighbouring
+  // bits at once, if their tests follow one another.
+  for (int64_t half : {0, 1}) {
+    auto [lower, length] = getBounds(tile, half);
+    Values read = getColumnsFrom(lower);
+    Values behind = getColumnsFrom(b.add(lower, length));
+    for (auto [word, bits] : llvm::enumerate(read)) {
+      Value others = behind[word];
+      if (hasWeights)
+        others = b.createOrFold<arith::OrIOp>(others, hidden[word]);
+      bits = b.createOrFold<arith::AndIOp>(bits, b.bitXor(others, -1));
+    }
+    for (auto [number, tileScores] : llvm::enumerate(scores))
+      for (int64_t i : {0, 1}) {
+        int64_t column = number * 2 + i;
+        Value bit = b.bitAnd(read[column / 32], int64_t(1) << column % 32);
+        Value &score = tileScores[2 * half + i];
+        score = b.select(b.equal(bit, b.i32(0)), maskedScore, score);
+      }
+  }
+}
+
 void GPUStreamKernel::applyMask(const Tile &tile, Value stage,
                                 SmallVectorImpl<Values> &scores) {
+  if (isMostlyCut())
+    return applyBits(tile, stage, scores);
   Value maskedScore = b.scalar(masked);
   Bounds bounds[] = {getBounds(tile, 0), getBounds(tile, 1)};
   // The bit of the thread's first column is the lowest one.

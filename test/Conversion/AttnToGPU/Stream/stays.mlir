@@ -11,6 +11,17 @@
 // CHECK: gpu.launch blocks(%[[BLOCK:[a-z0-9_]+]], {{.*}}) in (%[[GRID:[a-z0-9_]+]] = %[[BLOCKS]],
 // CHECK: scf.if
 // CHECK: scf.for %{{.+}} = %[[BLOCK]] to %c1024 step %[[GRID]] iter_args(%[[FIRST:.+]] = %c0_i32) -> (i32)
+// A mask is words with a bit for each of a thread's 32 columns of a row: those
+// from the first one on that is read, and not those behind.
+// CHECK: %[[FROM:.+]] = arith.shli %c-1_i32
+// CHECK: %[[FIRST:.+]] = arith.select %{{.+}}, %[[FROM]], %c0_i32
+// CHECK: %[[BEHIND:.+]] = arith.shli %c-1_i32
+// CHECK: %[[NEXT:.+]] = arith.select %{{.+}}, %[[BEHIND]], %c0_i32
+// CHECK: %[[NOT:.+]] = arith.xori %[[NEXT]], %c-1_i32
+// CHECK: %[[READ:.+]] = arith.andi %[[FIRST]], %[[NOT]]
+// CHECK: %[[BIT:.+]] = arith.andi %[[READ]], %c1_i32
+// CHECK: arith.cmpi eq, %[[BIT]], %c0_i32
+// CHECK: arith.andi %[[READ]], %c2_i32
 // CHECK: llvm.intr.fma({{.*}}vector<2xbf16>
 // CHECK: } else {
 // CHECK: scf.for %{{.+}} = %[[BLOCK]] to %c1024 step %[[GRID]] iter_args(%{{.+}} = %c0_i32) -> (i32)
@@ -56,6 +67,7 @@ func.func @of_one_warpgroup(%q: memref<1x8x16384x128xbf16>, %k: memref<1x8x16384
 // CHECK-LABEL: func.func @of_one_source
 // CHECK-NOT: fovea_rt_gpu_multiprocessors
 // CHECK: gpu.launch
+// CHECK-NOT: arith.shli %c-1_i32
 // CHECK-NOT: llvm.intr.fma{{.*}}vector<2xbf16>
 func.func @of_one_source(%q: memref<1x8x16384x128xbf16>, %k: memref<1x8x16384x128xbf16>, %s: memref<1x8x500x128xbf16>, %o: memref<1x8x16384x128xbf16>) {
   %n = arith.constant 16384 : index

@@ -7,7 +7,8 @@ Kernels take causal masks and windows as options, and absent keys as logarithms 
 weights, one for each key.  `make_mask` is what `register_transformers` registers: it
 looks at what a mask is made of and returns the first of these that says the same.
 
-- None, where all keys are present and a layer is causal, or not, by its own `is_causal`.
+- None, where all keys are present, the first query stands at the first key, and a layer is causal, or
+  not, by its own `is_causal`.
 - A `PatternMask`: causal or not, a window, and which keys are present, [B,M].  To a model
   it is the boolean mask [B,1,N,M]; it is written out when one computes with it.
 - The boolean mask [B,1,N,M]: for masks of another making, such as packed sequences,

@@ -48,9 +48,9 @@ def read_mask(mask: Tensor | None, is_causal: bool, N: int, M: int) -> _Admitted
         # As of `scaled_dot_product_attention`: a cache that is longer than its content.
         is_causal = is_causal and N > 1
         return _Admitted(min(N, M) if is_causal else M, is_causal)
-    if mask.ndim != 4 or mask.shape[-1] < M or mask.shape[-2] not in (1, N):
+    if mask.ndim != 4 or not (mask.shape[-1] == 1 or mask.shape[-1] >= M) or mask.shape[-2] not in (1, N):
         raise ValueError(f"attention_mask: found shape {tuple(mask.shape)}, needed [B,1,{N},{M}]")
-    mask = mask[..., :M]
+    mask = mask[..., :M].expand(*mask.shape[:3], M)
     if mask.dtype != torch.bool:
         return _Admitted(M, bias=mask)
     if mask.shape[1:3] == (1, 1):

@@ -85,6 +85,9 @@ MASKS = {
     "some of each head": torch.rand(2, 4, 6, 9, generator=torch.Generator().manual_seed(5)) < 0.5,
     "keys": (torch.rand(2, 1, 1, 9, generator=torch.Generator().manual_seed(6)) < 0.5),
     "none": torch.zeros(2, 1, 6, 9, dtype=torch.bool),
+    "sequences": torch.tensor([True, False])[:, None, None, None],
+    "queries": torch.arange(6)[:, None].expand(2, 1, 6, 1) % 2 == 0,
+    "terms of queries": torch.arange(6.0)[:, None].expand(2, 1, 6, 1),
 }
 
 

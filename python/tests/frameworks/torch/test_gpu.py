@@ -119,6 +119,7 @@ def test_functions_of_scores():
 
 
 def test_soft_caps_of_models():
+    fovea.torch.explain_fallbacks(clear=True)
     with FakeTensorMode(), torch.no_grad(), torch.device("cuda"):
         found, _ = attend(torch.nn.Linear(1, 1), *attention(11, torch.float32).values(), None, softcap=2.0)
     assert found.device.type == "cuda" and found.shape == (2, 11, 4, 5)

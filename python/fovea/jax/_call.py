@@ -254,7 +254,11 @@ def vary_like(gradient: Any, operand: Any) -> Any:
     found, needed = _varying(gradient), _varying(operand)
     if found - needed:
         gradient = jax.lax.psum(gradient, tuple(found - needed))
-    return jax.lax.pcast(gradient, tuple(needed - found), to="varying") if needed - found else gradient
+    if needed - found:
+        gradient = jax.lax.pcast(gradient, tuple(needed - found), to="varying")
+    # Of axes of a mesh that are explicit, types say where the parts of an array are; results of calls are whole.
+    sharding = jax.typeof(operand).sharding
+    return gradient if sharding.mesh.empty else jax.sharding.reshard(gradient, sharding)
 
 
 def _with_axes(operands: list[Any], results: Sequence[Type]) -> tuple[list[Any], list[Any]]:

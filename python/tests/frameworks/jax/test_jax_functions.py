@@ -550,6 +550,23 @@ def test_shard_map_of_queries():
     jax.tree.map(near, found, expected)
 
 
+@pytest.mark.parametrize("axes", [("devices",), (None, None, "devices")])
+def test_gradients_of_arrays_whose_types_say_where_they_are(axes):
+    """Parts of queries, under a mesh of explicit axes, and sinks that no mesh is known of."""
+    q, k, v = map(jnp.asarray, make(B=2, H=2, N=16, D=8))
+    sink = jnp.asarray([0.5, -1], jnp.float32)
+
+    def loss(q, k, v, sink):
+        return (fovea.jax.dense(q, k, v, causal=True, sink=sink) ** 2).sum()
+
+    expected = jax.grad(loss, (0, 1, 2, 3))(q, k, v, sink)
+    with jax.set_mesh(jax.make_mesh((2,), ("devices",), axis_types=(jax.sharding.AxisType.Explicit,))):
+        parts = jax.device_put(q, jax.sharding.PartitionSpec(*axes))
+        found = jax.jit(jax.grad(loss, (0, 1, 2, 3)))(parts, k, v, sink)
+    assert found[0].sharding.is_equivalent_to(parts.sharding, 4)
+    jax.tree.map(near, found, expected)
+
+
 def test_export():
     arrays = make(B=2, H=2, N=17, D=8)
     function = jax.jit(jax.grad(lambda *each: fovea.jax.dense(*each, causal=True).sum(), (0, 1, 2)))

@@ -633,6 +633,12 @@ nb::object python::toScalar(const OwnedTensor &tensor) {
 // Scalar arguments
 //===----------------------------------------------------------------------===//
 
+bool python::isNumPyBool(nb::handle object) {
+  static PyObject *type =
+      nb::object(nb::module_::import_("numpy").attr("bool_")).release().ptr();
+  return object.type().ptr() == type;
+}
+
 void python::storeScalar(nb::handle object, StringRef name, ElementType type,
                          char *to) {
   auto raise = [&](const Twine &needed) {
@@ -646,7 +652,9 @@ void python::storeScalar(nb::handle object, StringRef name, ElementType type,
       raise("a number");
     return setElement(to, type, 0, number);
   }
-  nb::object index = nb::steal(PyNumber_Index(object.ptr()));
+  nb::object index = type == ElementType::I1 && isNumPyBool(object)
+                         ? nb::bool_(object)
+                         : nb::steal(PyNumber_Index(object.ptr()));
   int overflow = 0;
   long long number = index.is_valid()
                          ? PyLong_AsLongLongAndOverflow(index.ptr(), &overflow)

@@ -151,6 +151,9 @@ nanobind::object toArray(OwnedTensor tensor, std::optional<int> device);
 /// The value of a result without dimensions that is no tensor.
 nanobind::object toScalar(const OwnedTensor &tensor);
 
+/// Whether it is a truth value of NumPy, which is no number for Python.
+bool isNumPyBool(nanobind::handle object);
+
 /// Writes `object`, a Python number, to the eight bytes at `to` as the kernel
 /// reads it. Raises ValueError that starts with `name`.
 void storeScalar(nanobind::handle object, llvm::StringRef name,

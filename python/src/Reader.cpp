@@ -81,12 +81,6 @@ Reader::Reader(nb::args given, const Placement &placement, Target target,
 // Options
 //===----------------------------------------------------------------------===//
 
-static bool isNumPyBool(nb::handle object) {
-  static PyObject *type =
-      nb::object(nb::module_::import_("numpy").attr("bool_")).release().ptr();
-  return object.type().ptr() == type;
-}
-
 bool Reader::flag(StringRef name) {
   nb::handle found = object();
   if (found.ptr() == Py_True || found.ptr() == Py_False)

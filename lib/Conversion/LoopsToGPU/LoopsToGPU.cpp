@@ -96,7 +96,8 @@ struct LoopsToGPUPass : fovea::attn::impl::LoopsToGPUPassBase<LoopsToGPUPass> {
         serialLoops.insert(loop);
       if (auto forall = dyn_cast<scf::ForallOp>(op))
         foralls.push_back(forall);
-      if (auto linalgOp = dyn_cast<linalg::LinalgOp>(op))
+      auto linalgOp = dyn_cast<linalg::LinalgOp>(op);
+      if (linalgOp && linalgOp.hasPureBufferSemantics())
         linalgOps.push_back(linalgOp);
       auto copy = dyn_cast<memref::CopyOp>(op);
       if (copy &&

@@ -59,9 +59,10 @@ static int64_t getRowStep(Value memref) {
 }
 
 int64_t fovea::attn::getCopyBytes(Value memref, int64_t elementBytes) {
-  int64_t width = cast<MemRefType>(memref.getType()).getShape().back();
-  if (ShapedType::isDynamic(width))
+  ArrayRef<int64_t> shape = cast<MemRefType>(memref.getType()).getShape();
+  if (shape.empty() || ShapedType::isDynamic(shape.back()))
     return elementBytes;
+  int64_t width = shape.back();
   int64_t step = std::gcd(getRowStep(memref), width);
   return std::gcd(step * elementBytes, kChunkBytes);
 }

@@ -116,3 +116,13 @@ func.func @parallel(%a: memref<8xf32>) {
   }
   return
 }
+
+// -----
+
+// A number that lies anywhere.
+// CHECK-LABEL: func.func @scalar
+// CHECK: llvm.call @fovea_rt_gpu_map_rows
+func.func @scalar(%x: memref<f32, strided<[], offset: ?>>, %y: memref<f32>) {
+  memref.copy %x, %y : memref<f32, strided<[], offset: ?>> to memref<f32>
+  return
+}

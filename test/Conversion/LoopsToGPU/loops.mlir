@@ -183,3 +183,15 @@ func.func @sum(%a: memref<8xf32>) -> f32 {
   }
   return %sum : f32
 }
+
+// -----
+
+// Tensors have no buffers yet.
+// CHECK-LABEL: func.func @tensors
+// CHECK-NOT: gpu.launch
+// CHECK: linalg.fill
+func.func @tensors(%x: tensor<8xf32>) -> tensor<8xf32> {
+  %zero = arith.constant 0.0 : f32
+  %filled = linalg.fill ins(%zero : f32) outs(%x : tensor<8xf32>) -> tensor<8xf32>
+  return %filled : tensor<8xf32>
+}

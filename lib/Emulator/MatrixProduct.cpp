@@ -7,7 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "MatrixProduct.h"
-#include "fovea/Support/HalfFloat.h"
+#include "fovea_rt/half_float.h"
 
 #include <vector>
 

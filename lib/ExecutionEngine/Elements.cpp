@@ -7,7 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "fovea/ExecutionEngine/Elements.h"
-#include "fovea/Support/HalfFloat.h"
+#include "fovea_rt/half_float.h"
 #include "llvm/Support/ErrorHandling.h"
 #include <cstring>
 

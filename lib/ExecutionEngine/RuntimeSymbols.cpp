@@ -14,7 +14,6 @@
 
 #include "fovea/ExecutionEngine/RuntimeSymbols.h"
 #include "fovea/Kernels/GPURuntimeCalls.h"
-#include "fovea/Support/HalfFloat.h"
 #include "fovea_rt/abi.h"
 #include "fovea_rt/gpu.h"
 #include "llvm/IR/Module.h"
@@ -44,35 +43,6 @@ static_assert(int64_t(attn::product::Batch) == FOVEA_RT_GPU_AXIS_BATCH &&
               int32_t(attn::product::TF32) == FOVEA_RT_GPU_TF32 &&
               attn::product::kAxisNumbers == FOVEA_RT_GPU_AXIS_NUMBERS &&
               attn::product::kMostAxes == FOVEA_RT_GPU_MOST_AXES);
-
-//===----------------------------------------------------------------------===//
-// Half precision
-//===----------------------------------------------------------------------===//
-//
-// Compilers call these on CPUs without the instructions, and not every libgcc
-// has them all. A 16-bit float travels in the low bits of a float register, so
-// that a float argument or result carries it on every compiler.
-
-static float carry(uint16_t bits) { return toFloat(bits); }
-
-static float truncateFloatToBF16(float value) {
-  return carry(truncateToBF16(value));
-}
-static float truncateDoubleToBF16(double value) {
-  return carry(truncateToBF16(truncateToOdd(value)));
-}
-static float truncateFloatToF16(float value) {
-  return carry(truncateToF16(value));
-}
-static float truncateDoubleToF16(double value) {
-  return carry(truncateToF16(truncateToOdd(value)));
-}
-static float extendCarriedF16(float carried) {
-  return extendF16(toBits(carried));
-}
-static float extendCarriedBF16(float carried) {
-  return extendBF16(toBits(carried));
-}
 
 //===----------------------------------------------------------------------===//
 // Table
@@ -110,6 +80,12 @@ orc::SymbolMap fovea::getRuntimeSymbols(orc::MangleAndInterner &mangle) {
   FOVEA_ADD(_mlir_memref_to_llvm_alloc);
   FOVEA_ADD(_mlir_memref_to_llvm_aligned_alloc);
   FOVEA_ADD(_mlir_memref_to_llvm_free);
+  FOVEA_ADD(__truncsfbf2);
+  FOVEA_ADD(__truncdfbf2);
+  FOVEA_ADD(__truncsfhf2);
+  FOVEA_ADD(__truncdfhf2);
+  FOVEA_ADD(__extendhfsf2);
+  FOVEA_ADD(__extendbfsf2);
   FOVEA_ADD(fovea_rt_gpu_begin);
   FOVEA_ADD(fovea_rt_gpu_end);
   FOVEA_ADD(fovea_rt_gpu_launch);
@@ -171,13 +147,6 @@ orc::SymbolMap fovea::getRuntimeSymbols(orc::MangleAndInterner &mangle) {
   add("fmaf", static_cast<float (*)(float, float, float)>(&::fmaf));
   add("ldexp", static_cast<double (*)(double, int)>(&::ldexp));
   add("ldexpf", static_cast<float (*)(float, int)>(&::ldexpf));
-
-  add("__truncsfbf2", &truncateFloatToBF16);
-  add("__truncdfbf2", &truncateDoubleToBF16);
-  add("__truncsfhf2", &truncateFloatToF16);
-  add("__truncdfhf2", &truncateDoubleToF16);
-  add("__extendhfsf2", &extendCarriedF16);
-  add("__extendbfsf2", &extendCarriedBF16);
   return symbols;
 }
 

@@ -13,7 +13,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "FakeCublasLt.h"
-#include "fovea/Support/HalfFloat.h"
+#include "fovea_rt/half_float.h"
 
 #include <cstdint>
 #include <map>

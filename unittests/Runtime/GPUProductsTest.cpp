@@ -13,8 +13,8 @@
 #include "FakeCublasLt.h"
 #include "FakeCuda.h"
 #include "RuntimeTestUtils.h"
-#include "fovea/Support/HalfFloat.h"
 #include "fovea_rt/gpu.h"
+#include "fovea_rt/half_float.h"
 
 #include "gmock/gmock.h"
 

@@ -9,7 +9,7 @@
 #ifndef FOVEA_LIB_EMULATOR_RUNTIME_NUMBERS_H
 #define FOVEA_LIB_EMULATOR_RUNTIME_NUMBERS_H
 
-#include "fovea/Support/HalfFloat.h"
+#include "fovea_rt/half_float.h"
 
 namespace fovea::simt {
 

@@ -339,6 +339,19 @@ FOVEA_RT_EXPORT void *_mlir_memref_to_llvm_aligned_alloc(int64_t alignment,
                                                          int64_t bytes);
 FOVEA_RT_EXPORT void _mlir_memref_to_llvm_free(void *pointer);
 
+/*
+ * The names under which compilers call conversions of 16-bit floats on CPUs
+ * without the instructions; not every libgcc has them all. A 16-bit float
+ * travels in the low bits of a float register, so that a float argument or
+ * result carries it on every compiler.
+ */
+FOVEA_RT_EXPORT float __truncsfbf2(float value);
+FOVEA_RT_EXPORT float __truncdfbf2(double value);
+FOVEA_RT_EXPORT float __truncsfhf2(float value);
+FOVEA_RT_EXPORT float __truncdfhf2(double value);
+FOVEA_RT_EXPORT float __extendhfsf2(float carried);
+FOVEA_RT_EXPORT float __extendbfsf2(float carried);
+
 #ifdef __cplusplus
 } /* extern "C" */
 #endif

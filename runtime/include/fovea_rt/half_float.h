@@ -1,4 +1,4 @@
-//===- HalfFloat.h - Floats of 16 bits --------------------------*- C++ -*-===//
+//===- half_float.h - Floats of 16 bits -------------------------*- C++ -*-===//
 //
 // Part of the Fovea Project, under the Apache License v2.0 with LLVM
 // Exceptions. See the LICENSE file for license information.
@@ -12,8 +12,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef FOVEA_SUPPORT_HALFFLOAT_H
-#define FOVEA_SUPPORT_HALFFLOAT_H
+#ifndef FOVEA_RT_HALF_FLOAT_H
+#define FOVEA_RT_HALF_FLOAT_H
 
 #include <cmath>
 #include <cstdint>
@@ -81,4 +81,4 @@ inline float truncateToOdd(double value) {
 
 } // namespace fovea
 
-#endif // FOVEA_SUPPORT_HALFFLOAT_H
+#endif // FOVEA_RT_HALF_FLOAT_H

@@ -14,9 +14,10 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import sass
-from model import ALL, FAR, MIDDLE, NEAR, Copies, Machine, Result, Shape, simulate
+from model import ALL, FAR, LATENCIES, MIDDLE, NEAR, Copies, Machine, Result, Shape, simulate
 
 MULTIPROCESSORS, CLOCK_GHZ = 132, 1.6
+WARPGROUP_THREADS = 128
 
 
 @dataclass
@@ -81,6 +82,7 @@ class Kernel:
     cluster: int  # blocks that share tiles
     loaded: Result
     results: dict[str, Result]
+    masked: Kernel | None = None  # the same where masks cut all tiles, if the producer searches those
 
     def get_share(self, machine: Machine) -> float:
         return self.results[machine.name].shares["tensor"]
@@ -107,13 +109,14 @@ class Kernel:
                                 for pipe in ("tensor", "shared", "issue", "mufu", "fma", "alu"))
             waits = ", ".join(f"{result.waited[kind]:.0f}" for kind in ("keys", "values", "products", "turn"))
             lines.append(f"| {name} | {result.cycles:.0f} | {shares} | {waits} | {self.get_rate(result):.0f} |")
-        return "\n".join(lines)
+        return "\n".join([*lines, *([self.masked.describe()] if self.masked else [])])
 
     def to_json(self) -> dict:
         results = {"always there": self.loaded, **self.results}
+        masked = {"masked": self.masked.to_json()} if self.masked else {}
         return {"kernel": self.name, "keys": self.shape.keys, "width": self.shape.width, "moves": self.moves,
                 "spills": self.spills, "instructions": dict(self.instructions),
-                "loads": {name: vars(result) for name, result in results.items()}}
+                "loads": {name: vars(result) for name, result in results.items()}, **masked}
 
 
 def find_copies(code: list[sass.Line]) -> Copies | None:
@@ -128,25 +131,47 @@ def find_copies(code: list[sass.Line]) -> Copies | None:
     return Copies(len(body), waits="DEPBAR" in names, is_ahead="BAR" in names)
 
 
+def find_search(code: list[sass.Line], shape: Shape) -> float:
+    """Cycles in which the threads of a producer look through the values of a tile, 0 if they do not: loads
+    of 16 bytes, each with four products of two numbers, which wait for them."""
+    if not (loop := sass.find_loop(code, "HFMA2")):
+        return 0
+    body = [x for x in code[loop[0]:loop[1] + 1] if isinstance(x, sass.Instruction)]
+    loads = sum(x.opcode == "LDS.128" for x in body)
+    if not loads or sum(x.name == "HFMA2" for x in body) != 4 * loads:
+        return 0
+    turns = shape.value_bytes / (loads * 16 * WARPGROUP_THREADS)
+    return turns * (sum(max(1, x.stall) for x in body) + LATENCIES["LDS"])
+
+
+def measure(name: str, code: list[sass.Line], body: list[sass.Instruction], search: float = 0) -> Kernel:
+    """A kernel whose loop is `body`, in each turn of which the producer may `search` so many cycles."""
+    instructions = [x for x in code if isinstance(x, sass.Instruction)]
+    # What the producer's and the consumers' warpgroups get of the registers, 512 for a thread of each.
+    counts = sorted(int(x.text.split(", ")[-1].split()[-1], 16) for x in instructions if x.name == "USETMAXREG")
+    warps = (512 - counts[0]) // counts[-1] if counts else 1
+    by_threads = any(x.name == "LDGSTS" for x in instructions)
+    copies = find_copies(code)
+    cluster = 2 if any(x.name == "UTMALDG" and "MULTICAST" in x.opcode for x in instructions) else 1
+    return Kernel(
+        name=name, shape=Shape.of(body), instructions=collections.Counter(x.name for x in body),
+        moves=sum(bool(re.match(r"(MOV|IMAD\.MOV\S*) R\d+, (RZ, RZ, )?R\d+$", x.bare)) for x in body),
+        spills=sum(x.name in ("LDL", "STL") for x in instructions),
+        consumers=warps, cluster=cluster, loaded=simulate(body, NEAR, is_loaded=False, warps=warps, cluster=cluster),
+        results={machine.name: simulate(body, machine, by_threads=by_threads, copies=copies, warps=warps, cluster=cluster,
+                                        search=search)
+                 for machine in (NEAR, MIDDLE, FAR, ALL)})
+
+
 def measure_cubin(programs: Programs, cubin: Path) -> list[Kernel]:
     """The kernels of a cubin that have products of warpgroups."""
     kernels = []
     for name, code in sass.disassemble(programs.nvdisasm, str(cubin)).items():
-        body = sass.find_main_loop(code)
-        if not body:
+        if not (body := sass.find_main_loop(code)):
             continue
-        instructions = [x for x in code if isinstance(x, sass.Instruction)]
-        # What the producer's and the consumers' warpgroups get of the registers, 512 for a thread of each.
-        counts = sorted(int(x.text.split(", ")[-1].split()[-1], 16) for x in instructions if x.name == "USETMAXREG")
-        warps = (512 - counts[0]) // counts[-1] if counts else 1
-        by_threads = any(x.name == "LDGSTS" for x in instructions)
-        copies = find_copies(code)
-        cluster = 2 if any(x.name == "UTMALDG" and "MULTICAST" in x.opcode for x in instructions) else 1
-        kernels.append(Kernel(
-            name=name, shape=Shape.of(body), instructions=collections.Counter(x.name for x in body),
-            moves=sum(bool(re.match(r"(MOV|IMAD\.MOV\S*) R\d+, (RZ, RZ, )?R\d+$", x.bare)) for x in body),
-            spills=sum(x.name in ("LDL", "STL") for x in instructions),
-            consumers=warps, cluster=cluster, loaded=simulate(body, NEAR, is_loaded=False, warps=warps, cluster=cluster),
-            results={machine.name: simulate(body, machine, by_threads=by_threads, copies=copies, warps=warps, cluster=cluster)
-                     for machine in (NEAR, MIDDLE, FAR, ALL)}))
+        kernels.append(measure(name, code, body))
+        if search := find_search(code, kernels[-1].shape):
+            # Bits of masks become predicates, and the producer's word is waited for.
+            body = sass.find_main_loop(code, needed=("SYNCS.ARRIVE", "SYNCS.PHASECHK", "R2P"))
+            kernels[-1].masked = measure(f"{name}, with a mask", code, body, search)
     return kernels

@@ -157,13 +157,15 @@ class Copies:
 
 class Producer:
     """Loads tiles in the order of the kernel: the keys of the next tile, then the values of this
-    one, each when the warps that read its place are done."""
+    one, each when the warps that read its place are done. It may `search` so many cycles among values
+    that have arrived, before it goes on."""
 
     def __init__(self, shape: Shape, machine: Machine, is_joint: bool, by_threads: bool, copies: Copies | None,
-                 readers: int, cluster: int):
+                 readers: int, cluster: int, search: float):
         # Both operands of gradients come together, as do those that threads copy, for themselves or for sums.
         stages = 4 if shape.groups > 1 or (is_joint and not copies) else 2
         self.arrival = ARRIVE if cluster == 1 else ARRIVE_THERE
+        self.search = search
         self.copies, self.left, self.ready, self.keys_arrive = copies, 0, 0.0, 0.0
         self.machine, self.is_joint, self.readers, self.stages = machine, is_joint, readers, stages
         self.bytes = {"keys": shape.key_bytes, "values": shape.value_bytes}
@@ -211,6 +213,8 @@ class Producer:
         self.next = ("values", tile - 1) if kind == "keys" else ("keys", tile + 2)
         if not self.copies.waits:
             self.full[kind, tile] = arrival
+            if kind == "values" and self.search:
+                self.ready = self.look_through(tile, time)
             if kind == "values" and self.copies.is_ahead:
                 self.ready = time + self.machine.latency
         elif kind == "keys":
@@ -234,21 +238,28 @@ class Producer:
             # Threads read a code or a table first, and where it points to then.
             latency = self.machine.latency * (2 if self.by_threads and kind == "keys" else 1)
             self.full[kind, tile] = max(self.link, self.time + size / self.machine.rate) + latency
+            if kind == "values" and self.search:
+                self.time = self.look_through(tile, self.time)
             if self.is_joint:
                 self.next = ("keys", tile + 1)
             else:
                 self.next = ("values", tile - 1) if kind == "keys" else ("keys", tile + 2)
 
+    def look_through(self, tile: int, time: float) -> float:
+        """When the values of a tile have been looked through."""
+        done = max(time, self.full["values", tile]) + self.search
+        self.full["search", tile] = done + ARRIVE
+        return done
+
 
 def name_barriers(body: list[Instruction]) -> dict[int, str]:
     """What each instruction of a barrier in shared memory is about: keys are waited for first, then
-    perhaps the votes of all consumers, then values. Barriers of votes come last in shared memory, those
-    of keys first."""
+    perhaps the votes of all consumers, then values, then perhaps the producer's search. Barriers of votes
+    come last in shared memory, those of keys first."""
     names: dict[int, str] = {}
     waits = [at for at, x in enumerate(body) if x.opcode.startswith("SYNCS.PHASECHK")]
     if len(waits) > 3:
-        raise SystemExit(f"error: the model knows waits for keys, votes and values, but the loop has {len(waits)}")
-    names |= dict(zip(waits, ("keys", "votes", "values") if len(waits) == 3 else ("keys", "values")))
+        raise SystemExit(f"error: the model knows waits for keys, values, and votes or a search, but the loop has {len(waits)}")
     arrivals = {}
     for at, x in enumerate(body):
         if x.opcode.startswith("SYNCS.ARRIVE"):
@@ -256,19 +267,21 @@ def name_barriers(body: list[Instruction]) -> dict[int, str]:
             arrivals[at] = int(offset[1], 16) if offset else 0
     for rank, at in enumerate(sorted(arrivals, key=lambda at: arrivals[at])):
         names[at] = ("keys", "values", "votes")[rank]
+    has_votes = len(waits) == 3 and len(arrivals) == 3
+    names |= dict(zip(waits, ("keys", "votes", "values") if has_votes else ("keys", "values", "search")))
     return names
 
 
 def simulate(body: list[Instruction], machine: Machine, *, by_threads: bool = False, copies: Copies | None = None,
              is_loaded: bool = True, tiles: int = 40, warps: int = 2, offset: int = 300,
-             back_edge: int = BACK_EDGE, cluster: int = 1) -> Result:
+             back_edge: int = BACK_EDGE, cluster: int = 1, search: float = 0) -> Result:
     """Cycles of an iteration. Without `is_loaded` tiles are always there. Warps start `offset`
     cycles apart. Threads load the keys or the values of some tiles `by_threads`, and all tiles with
-    `copies`. The blocks of a `cluster` keep step."""
+    `copies`. The blocks of a `cluster` keep step. The producer may `search` so many cycles in each tile."""
     shape, names = Shape.of(body), name_barriers(body)
     waits = {name for at, name in names.items() if "PHASECHK" in body[at].opcode}
     is_joint = "values" not in waits
-    producer = Producer(shape, share(machine, cluster), is_joint, by_threads, copies, warps, cluster)
+    producer = Producer(shape, share(machine, cluster), is_joint, by_threads, copies, warps, cluster, search)
     running = [Warp(ready=number * offset) for number in range(warps)]
     # Turns that the warpgroups have got: the first has one before the loop.
     turns: list[list[int]] = [[0] if number == 0 else [] for number in range(warps)]
@@ -305,7 +318,7 @@ def simulate(body: list[Instruction], machine: Machine, *, by_threads: bool = Fa
             if "PHASECHK" in opcode:
                 kind = names[warp.at]
                 # The first instructions of an iteration ask for the next tile's keys.
-                tile = warp.tile + (1 if kind == "keys" else 0)
+                tile = warp.tile + (1 if kind in ("keys", "search") else 0)
                 full = producer.full.get((kind, tile)) if is_loaded else 0
                 if kind == "votes":
                     cast = votes[tile]

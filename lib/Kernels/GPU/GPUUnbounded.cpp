@@ -29,6 +29,9 @@ void fovea::attn::keepRolled(GPUKernelBuilder &b) {
                                        {}, {}, {}, {}, {}, {}, {}, {}));
 }
 
+/// Loads of 16 bytes that are under way together in a search by products.
+static constexpr int64_t kLoadsTogether = 2;
+
 /// The exponents of the numbers of type `type` in a register, one mask each.
 static SmallVector<int64_t> getExponents(FloatType type) {
   int64_t mask = llvm::APFloat::getInf(type.getFloatSemantics())
@@ -92,44 +95,8 @@ forChunks(GPUKernelBuilder &b, const SharedRows &shared, Value start,
   return result[0];
 }
 
-/// A product of such a number and 0 is NaN, and so is each sum of it. Two loads
-/// are under way together; registers of four are spilled.
-static Value findByProducts(GPUKernelBuilder &b, const SharedRows &shared) {
-  auto type =
-      cast<FloatType>(getMemRefType(shared.matrix.memref).getElementType());
-  // As many as a register holds.
-  auto numbers = VectorType::get({32 / type.getWidth()}, type);
-  Value zeros = arith::ConstantOp::create(b, b.getZeroAttr(numbers));
-  int64_t chunks = countChunks(shared), end = shared.rows * chunks;
-  int64_t numThreads = b.getNumThreads();
-  auto visit = [&](Value number, ValueRange carried) -> Values {
-    Values at, words = loadChunk(b, shared, b.div(number, chunks),
-                                 b.rem(number, chunks), at);
-    // The last one perhaps twice.
-    Value other = b.min(b.add(number, numThreads), end - 1);
-    words.append(
-        loadChunk(b, shared, b.div(other, chunks), b.rem(other, chunks), at));
-    Value sums = carried[0];
-    for (Value word : words)
-      sums = LLVM::FMAOp::create(b, LLVM::BitcastOp::create(b, numbers, word),
-                                 zeros, sums);
-    return {sums};
-  };
-  Values sums = b.loop(b.thread(), b.i32(end), 2 * numThreads, {zeros}, visit);
-  keepRolled(b);
-  // Other sums are zeros, whose signs may be set.
-  int64_t magnitudes = 0;
-  for (int64_t bit = 0; bit < 32; bit += type.getWidth())
-    magnitudes |= ((int64_t(1) << (type.getWidth() - 1)) - 1) << bit;
-  Value bits = LLVM::BitcastOp::create(b, b.getI32Type(), sums[0]);
-  return b.createOrFold<arith::CmpIOp>(arith::CmpIPredicate::ne,
-                                       b.bitAnd(bits, magnitudes), b.i32(0));
-}
-
-Value fovea::attn::findUnbounded(GPUKernelBuilder &b, const SharedRows &shared,
-                                 Search search) {
-  if (search == Search::Products)
-    return findByProducts(b, shared);
+Value fovea::attn::findUnbounded(GPUKernelBuilder &b,
+                                 const SharedRows &shared) {
   auto type =
       cast<FloatType>(getMemRefType(shared.matrix.memref).getElementType());
   return forChunks(b, shared, b.i1(false),
@@ -139,6 +106,48 @@ Value fovea::attn::findUnbounded(GPUKernelBuilder &b, const SharedRows &shared,
                          found = b.either(found, hasAll(b, word, exponent));
                      return found;
                    });
+}
+
+Value fovea::attn::findByProducts(GPUKernelBuilder &b,
+                                  const SharedRows &shared) {
+  // As many numbers as a register holds.
+  auto type =
+      cast<FloatType>(getMemRefType(shared.matrix.memref).getElementType());
+  auto numbers = VectorType::get({32 / type.getWidth()}, type);
+  Value zeros = arith::ConstantOp::create(b, b.getZeroAttr(numbers));
+  int64_t chunks = countChunks(shared), end = shared.rows * chunks;
+  int64_t numThreads = b.getNumThreads(), step = kLoadsTogether * numThreads;
+  auto visit = [&](Value number, ValueRange carried) {
+    SmallVector<Values> loaded;
+    for (int64_t i = 0; i < kLoadsTogether; ++i) {
+      // The last ones perhaps again.
+      Value own = b.add(number, i * numThreads);
+      if (end % step != 0 && i > 0)
+        own = b.min(own, end - 1);
+      Values at;
+      loaded.push_back(
+          loadChunk(b, shared, b.div(own, chunks), b.rem(own, chunks), at));
+    }
+    Values sums = carried;
+    for (const Values &words : loaded)
+      for (auto [word, sum] : llvm::zip_equal(words, sums))
+        sum = LLVM::FMAOp::create(b, LLVM::BitcastOp::create(b, numbers, word),
+                                  zeros, sum);
+    return sums;
+  };
+  Values sums = b.loop(b.thread(), b.i32(end), step,
+                       Values(kChunkBytes / 4, zeros), visit);
+  keepRolled(b);
+  // Other sums are zeros, whose signs may be set.
+  int64_t magnitudes = 0;
+  for (int64_t bit = 0; bit < 32; bit += type.getWidth())
+    magnitudes |= ((int64_t(1) << (type.getWidth() - 1)) - 1) << bit;
+  Value all = b.i32(0);
+  for (Value sum : sums)
+    all = b.createOrFold<arith::OrIOp>(
+        all, LLVM::BitcastOp::create(b, b.getI32Type(), sum));
+  return b.createOrFold<arith::CmpIOp>(arith::CmpIPredicate::ne,
+                                       b.bitAnd(all, magnitudes), b.i32(0));
 }
 
 void fovea::attn::clearUnbounded(GPUKernelBuilder &b,

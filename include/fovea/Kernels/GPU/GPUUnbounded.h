@@ -37,13 +37,12 @@ struct SharedRows {
 
 /// Whether a number is NaN or infinite.
 mlir::Value isUnbounded(GPUKernelBuilder &b, mlir::Value number);
-/// How such numbers are looked for: by the exponent of each, which takes two
-/// instructions of integers, or by the products of all in a register with 0,
-/// one instruction of another pipe.
-enum class Search { Exponents, Products };
 /// Whether there are such numbers in what of the rows is this thread's.
-mlir::Value findUnbounded(GPUKernelBuilder &b, const SharedRows &shared,
-                          Search search = Search::Exponents);
+mlir::Value findUnbounded(GPUKernelBuilder &b, const SharedRows &shared);
+/// The same of narrow numbers, for threads with registers to spare: the product
+/// of such a number and 0 is NaN, and so is each sum of it. Two numbers take an
+/// instruction, where their exponents take four, of another pipe.
+mlir::Value findByProducts(GPUKernelBuilder &b, const SharedRows &shared);
 /// Sets them to zero. All threads together have all of the rows.
 void clearUnbounded(GPUKernelBuilder &b, const SharedRows &shared);
 

@@ -101,6 +101,7 @@ GPUStreamLayout::GPUStreamLayout(StreamOp op) {
   keyRows = place(findsKeyRows(op) ? tiles.getKey() * 4 : 0);
   bool votes = tiles.getLanes() == kWarpgroupRows && scoresHide(op);
   this->votes = place(votes ? 2 * 8 + 2 * tiles.getVectors() * 4 * 4 : 0);
+  search = place(canStay(op) ? 2 * 8 + 2 * 4 : 0);
   if (tiles.getLanes() == kWarpgroupRows)
     placeResults(tiles.getQueryLanes());
 }

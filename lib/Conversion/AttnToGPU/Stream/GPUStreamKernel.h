@@ -70,6 +70,8 @@ public:
   /// Results of warpgroup kernels on their way to memory, where there is room.
   std::optional<int64_t> results;
   int64_t votes; // likewise
+  /// What the producer says of values, where blocks of threads stay.
+  int64_t search;
   /// Relative keys of warpgroup kernels and their products with queries, where
   /// tensor cores multiply them.
   std::optional<int64_t> relativeKeys, relativeProducts;
@@ -93,6 +95,12 @@ private:
 /// Whether kernels of sm_90a, whose tiles have warpgroups for lanes, can
 /// compute a stream.
 bool canUseWarpgroups(StreamOp op);
+
+/// Whether a block of threads stays for several blocks of queries, whose first
+/// keys it copies while those before end. Blocks of queries that read several
+/// sources have few tiles each, so that it counts. `ptxas` spills registers of
+/// a single warpgroup of consumers otherwise.
+bool canStay(StreamOp op);
 
 /// Why blocks for two heads of queries cannot share all tiles of keys and
 /// values of a stream, as a cluster does; empty if they can. Blocks for the
@@ -354,8 +362,7 @@ private:
   Values getColumnsFrom(Value row);
   Values getHiddenColumns(Value stage);
   /// Whether what tiles that are cut take counts: of several sources they are
-  /// most. Main loops of other kernels may become longer by code for it, as
-  /// ptxas arranges them.
+  /// most.
   bool isMostlyCut() const { return stays; }
   void applyBits(const Tile &tile, Value stage,
                  llvm::SmallVectorImpl<Values> &scores);
@@ -364,6 +371,9 @@ private:
   Value readsRow(const Tile &tile, Value stage, int64_t half, Value row);
   void readUnbounded(const Tile &tile, Value stage,
                      llvm::ArrayRef<SharedRows> values, State &state);
+  Values clearFound(const Tile &tile, Value stage,
+                    llvm::ArrayRef<SharedRows> values, const State &state,
+                    llvm::function_ref<void()> publish);
   void clearHidden(const Tile &tile, Value stage, Value isCut,
                    llvm::ArrayRef<SharedRows> values, State &state,
                    llvm::function_ref<void()> await = nullptr,

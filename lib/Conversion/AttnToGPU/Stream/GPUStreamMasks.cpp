@@ -559,34 +559,40 @@ void GPUStreamKernel::readUnbounded(const Tile &tile, Value stage,
     output = Values(ValueRange(sums).slice(4 * i, 4));
 }
 
+/// Takes what is not finite out of values among which there is such;
+/// `publish` is for those who read them other than by loads.
+GPUStreamKernel::Values
+GPUStreamKernel::clearFound(const Tile &tile, Value stage,
+                            ArrayRef<SharedRows> values, const State &state,
+                            function_ref<void()> publish) {
+  State next = state;
+  readUnbounded(tile, stage, values, next);
+  b.barrier();
+  for (const SharedRows &rows : values)
+    clearUnbounded(b, rows);
+  if (publish)
+    publish();
+  b.barrier();
+  return flatten(next);
+}
+
 /// Takes what is not finite out of the values of a tile that is cut; `await`
-/// waits for values that are on their way, `publish` is for those who read them
-/// other than by loads.
+/// waits for values that are on their way.
 void GPUStreamKernel::clearHidden(const Tile &tile, Value stage, Value isCut,
                                   ArrayRef<SharedRows> values, State &state,
                                   function_ref<void()> await,
                                   function_ref<void()> publish) {
-  auto clear = [&] {
-    State next = state;
-    readUnbounded(tile, stage, values, next);
-    b.barrier();
-    for (const SharedRows &rows : values)
-      clearUnbounded(b, rows);
-    if (publish)
-      publish();
-    b.barrier();
-    return flatten(next);
-  };
   Values numbers = changeIf(b, isCut, flatten(state), [&] {
     Values changed;
     rarely([&] {
       if (await)
         await();
-      Search search = isMostlyCut() ? Search::Products : Search::Exponents;
       Value isFound = b.i1(false);
       for (const SharedRows &rows : values)
-        isFound = b.either(isFound, findUnbounded(b, rows, search));
-      changed = changeIf(b, b.anyThread(isFound), flatten(state), clear);
+        isFound = b.either(isFound, findUnbounded(b, rows));
+      changed = changeIf(b, b.anyThread(isFound), flatten(state), [&] {
+        return clearFound(tile, stage, values, state, publish);
+      });
     });
     return changed;
   });

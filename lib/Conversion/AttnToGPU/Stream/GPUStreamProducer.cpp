@@ -11,6 +11,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "GPUStreamWarpgroups.h"
+#include "fovea/Kernels/GPU/GPUUnbounded.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 
@@ -29,6 +30,7 @@ void GPUStreamWarpgroups::produce() {
     Value full = ofStage(shared.keys.full, getStage(first), 8);
     asLeader([&] { w.expect(full, getBoxedBytes(k.queryTile, k.width)); });
     startKeys(first, turn);
+    searchBefore(first);
     // Nobody multiplies those before any more when their last keys are free.
     if (k.stays)
       awaitFree(shared.keys, b.add(first, 1));
@@ -43,6 +45,7 @@ void GPUStreamWarpgroups::produce() {
       Values nextTurn = takeTurn(turn);
       startKeys(next, nextTurn);
       startValues(number, turn);
+      searchBefore(next);
       findRowsAhead(b.add(next, 1));
       return nextTurn;
     });
@@ -93,6 +96,30 @@ void GPUStreamWarpgroups::findRowsAhead(Value number) {
   if (k.hasLists && !k.skipsTiles())
     b.ifThen(b.less(number, numTiles),
              [&] { findRows(k.getTile(number), getSlot(number)); });
+}
+
+/// Looks for what is not finite among the values of the tile before `number`,
+/// if that is cut, and tells consumers.
+void GPUStreamWarpgroups::searchBefore(Value number) {
+  if (!k.stays)
+    return;
+  b.ifThen(b.less(b.i32(0), number), [&] {
+    Value before = b.sub(number, b.i32(1)), stage = getStage(before);
+    // What the tile is, and which of its rows are hidden, others stored.
+    b.barrier();
+    b.ifThen(k.isCut(getSharedTile(before), getSlot(before)), [&] {
+      awaitFull(shared.values, before);
+      Value isFound = b.i1(false);
+      for (const SharedRows &rows : getRows(shared.values, stage))
+        isFound = b.either(isFound, findByProducts(b, rows));
+      isFound = b.anyThread(isFound);
+      asLeader([&] {
+        Value found = arith::ExtUIOp::create(b, b.getI32Type(), isFound);
+        memref::StoreOp::create(b, found, shared.found, b.toIndex(stage));
+      });
+    });
+    asLeader([&] { w.arrive(ofStage(shared.searched, stage, 8)); });
+  });
 }
 
 void GPUStreamWarpgroups::startValues(Value number, ValueRange turn) {

@@ -42,6 +42,14 @@ bool fovea::attn::canUseWarpgroups(StreamOp op) {
   return ShapedType::isDynamic(rows) || rows > kWarpgroupRows / 2;
 }
 
+bool fovea::attn::canStay(StreamOp op) {
+  TilesAttr tiles = *op.getTiles();
+  return tiles.getLanes() == kWarpgroupRows && tiles.getVectors() > 1 &&
+         tiles.getCluster() == 1 && op.getKeys().size() > 1 &&
+         op.getScores().empty() && op.getRowLists().empty() &&
+         !GPUStreamLayout::scoresHide(op) && op.getRelativeKeys().empty();
+}
+
 void GPUStreamLayout::placeBoxes(int64_t queryRows, int64_t keyRows,
                                  int64_t width) {
   queries = place(getBoxedBytes(queryRows, width));
@@ -71,17 +79,19 @@ GPUStreamWarpgroups::GPUStreamWarpgroups(GPUStreamKernel &kernel,
   sharesTiles = numSegments > 1 || k.scalesScores || k.hasLists;
   // A warp finds out together which tiles are read.
   isAlone = !shared.keys.hasRows && !shared.values.hasRows && !k.hasWeights &&
-            !k.skipsTiles();
+            !k.skipsTiles() && !k.stays;
   firstTile = b.i32(0);
   if (!k.stays)
     numTiles = k.skipsTiles() ? k.countTurns() : k.numTiles;
 }
 
-/// Runs `body` for each block of queries.
-void GPUStreamWarpgroups::forEachBlock(scf::ForOp loop,
-                                       function_ref<void()> body) {
-  if (!loop)
-    return body();
+/// Runs `body` for each block of queries, and returns how many tiles they have.
+Value GPUStreamWarpgroups::forEachBlock(scf::ForOp loop,
+                                        function_ref<void()> body) {
+  if (!loop) {
+    body();
+    return numTiles;
+  }
   auto ofRole = scf::ForOp::create(b, b.getLoc(), loop.getLowerBound(),
                                    loop.getUpperBound(), loop.getStep(),
                                    ValueRange{firstTile});
@@ -115,6 +125,7 @@ void GPUStreamWarpgroups::forEachBlock(scf::ForOp loop,
   body();
   scf::YieldOp::create(b, b.add(firstTile, numTiles));
   k.op.erase();
+  return ofRole.getResult(0);
 }
 
 void GPUStreamWarpgroups::emit(scf::ForOp loop) {
@@ -135,9 +146,17 @@ void GPUStreamWarpgroups::emit(scf::ForOp loop) {
     shared.votes =
         b.sharedBuffer(k.layout.votes + 2 * 8, {2 * numWarps}, b.getI32Type());
   }
+  if (k.stays) {
+    shared.searched = w.getShared(k.layout.search);
+    shared.found = b.sharedBuffer(k.layout.search + 2 * 8, {2}, b.getI32Type());
+  }
   b.ifThen(b.equal(b.thread(), b.i32(0)), [&] {
-    for (int64_t stage = 0; k.scoresHide && stage < 2; ++stage)
-      w.initBarrier(w.advance(shared.voted, 8 * stage), numWarps);
+    for (int64_t stage : {0, 1}) {
+      if (k.scoresHide)
+        w.initBarrier(w.advance(shared.voted, 8 * stage), numWarps);
+      if (k.stays)
+        w.initBarrier(w.advance(shared.searched, 8 * stage), 1);
+    }
     for (const Boxes *boxes : {&shared.keys, &shared.values})
       for (int64_t stage : {0, 1}) {
         // One arrival of every warp that writes the tile, or reads it, and
@@ -157,7 +176,10 @@ void GPUStreamWarpgroups::emit(scf::ForOp loop) {
     b.barrier();
   WarpgroupRegisters registers = isAlone ? kRegistersAlone : kRegistersTogether;
   int64_t firstProducer = numConsumers * kWarpgroupSize;
-  auto produceAll = [&] { forEachBlock(loop, [&] { produce(); }); };
+  auto produceAll = [&] {
+    Value end = forEachBlock(loop, [&] { produce(); });
+    searchBefore(end);
+  };
   b.ifThenElse(
       b.less(b.thread(), b.i32(firstProducer)),
       [&] {
@@ -374,7 +396,9 @@ Values GPUStreamWarpgroups::weigh(Value number, const Terms &terms,
     b.warpBarrier();
   finish();
   k.rescale(factors, state);
-  if (!k.scoresHide)
+  if (k.stays)
+    clearFound(present, number, isCut, state);
+  else if (!k.scoresHide)
     clearHidden(present, number, isCut, state);
   Values all;
   for (const Values &part : tile)
@@ -385,12 +409,17 @@ Values GPUStreamWarpgroups::weigh(Value number, const Terms &terms,
 /// Takes out of the values of a tile what is not finite, if it is cut.
 void GPUStreamWarpgroups::clearHidden(const Tile &tile, Value number,
                                       Value isCut, State &state) {
-  auto publish = [&] { w.publishWrites(); };
   k.clearHidden(
       tile, getSlot(number), isCut, getRows(shared.values, getStage(number)),
       state, [&] { awaitFull(shared.values, number); },
-      // Otherwise whoever multiplies them does that.
-      shared.values.hasRows ? function_ref<void()>() : publish);
+      [&] { publishCleared(); });
+}
+
+/// Tells products what has been taken out of values, unless whoever multiplies
+/// them does that.
+void GPUStreamWarpgroups::publishCleared() {
+  if (!shared.values.hasRows)
+    w.publishWrites();
 }
 
 // Where scores say which entries there are, consumers have to agree on what
@@ -424,6 +453,31 @@ void GPUStreamWarpgroups::clearVoted(Value number, State &state) {
   };
   Value isCut = differs(b.ballot(differs(vote)));
   clearHidden(getSharedTile(number), number, isCut, state);
+}
+
+// Where blocks stay, most tiles are cut: the producer looks for what is not
+// finite, so that consumers neither look nor wait for each other.
+
+/// Waits for what the producer says of a tile that is cut, and does so.
+void GPUStreamWarpgroups::clearFound(const Tile &tile, Value number,
+                                     Value isCut, State &state) {
+  Values numbers = changeIf(b, isCut, k.flatten(state), [&] {
+    Value stage = getStage(number);
+    w.wait(ofStage(shared.searched, stage, 8), b.rem(b.div(number, 2), 2));
+    Value found = memref::LoadOp::create(b, shared.found, b.toIndex(stage));
+    Value isAny =
+        arith::CmpIOp::create(b, arith::CmpIPredicate::ne, found, b.i32(0));
+    return changeIf(b, isAny, k.flatten(state), [&] {
+      Values changed;
+      k.rarely([&] {
+        changed =
+            k.clearFound(tile, getSlot(number), getRows(shared.values, stage),
+                         state, [&] { publishCleared(); });
+      });
+      return changed;
+    });
+  });
+  state = k.unflatten(numbers);
 }
 
 /// Keeps waits for products behind what makes `number`: they have no

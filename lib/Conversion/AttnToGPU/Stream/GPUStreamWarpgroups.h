@@ -48,7 +48,9 @@
 // next block of queries as soon as a place of keys is free. Its queries take
 // the place of those before when the last keys of these are free, as consumers
 // have their scores then, while they make the last weights, multiply values and
-// store results.
+// store results. Most tiles of such blocks are cut: all threads of the producer
+// look for what is not finite among values once they have arrived, before they
+// copy the next keys, and say what they find in time for the tile's product.
 //
 //===----------------------------------------------------------------------===//
 
@@ -102,11 +104,14 @@ private:
     Value never; // read
     // Of two tiles each: a barrier, and a number of each warp that multiplies.
     Value voted, votes;
+    // Likewise: a barrier, and whether the producer found a value that is not
+    // finite.
+    Value searched, found;
     // Four boxes, and two products of each consumer.
     Value relativeKeys, relativeProducts;
   };
 
-  void forEachBlock(mlir::scf::ForOp loop, llvm::function_ref<void()> body);
+  Value forEachBlock(mlir::scf::ForOp loop, llvm::function_ref<void()> body);
   void placeBoxes(Boxes &boxes, int64_t offset, int64_t columns,
                   int64_t multiple, Value barriers);
   /// The address of a tile's part of `bytes` bytes.
@@ -127,6 +132,7 @@ private:
   void findRows(const Tile &tile, Value slot);
   void findRowsAhead(Value number);
   void startValues(Value number, mlir::ValueRange turn);
+  void searchBefore(Value number);
   void startCopy(const Tile &tile, Value number, const Boxes &boxes,
                  TensorMap TensorMaps::Source::*map,
                  Value GPUStreamKernel::SourceView::*view);
@@ -174,8 +180,10 @@ private:
   Values weigh(Value number, const Terms &terms, mlir::ValueRange scores,
                State &state, llvm::function_ref<void()> finish);
   void clearHidden(const Tile &tile, Value number, Value isCut, State &state);
+  void publishCleared();
   void castVote(Value number, Value isCut);
   void clearVoted(Value number, State &state);
+  void clearFound(const Tile &tile, Value number, Value isCut, State &state);
   void keepBehind(Value number);
   Values startScores(Value number);
   Values startOutput(Value number, mlir::ValueRange weights,

@@ -178,18 +178,6 @@ static BlockOrder getBlockOrder(StreamOp op, scf::ForallOp forall) {
   return order;
 }
 
-/// Whether a block of threads stays for several blocks of queries, whose first
-/// keys it copies while those before end. Blocks of queries that read several
-/// sources have few tiles each, so that it counts. `ptxas` spills registers of
-/// a single warpgroup of consumers otherwise.
-static bool canStay(StreamOp op) {
-  TilesAttr tiles = *op.getTiles();
-  return tiles.getLanes() == kWarpgroupRows && tiles.getVectors() > 1 &&
-         tiles.getCluster() == 1 && op.getKeys().size() > 1 &&
-         op.getScores().empty() && op.getRowLists().empty() &&
-         !GPUStreamLayout::scoresHide(op) && op.getRelativeKeys().empty();
-}
-
 /// The launch that has `op` in its body, made from the loop around it, and `op`
 /// itself, which is a copy. An operation without a loop is one block.
 static StreamOp launchAround(StreamOp op) {

@@ -224,6 +224,8 @@ measured.append((JOINED, measure(JOINED, artefacts.multipole_backward(128, 8192,
 # Kernels for queries and for rows of tokens, then of codewords.
 measured += [(CODEWORDS.format(part), kernel) for part, kernel in
              zip(("queries", "rows"), measure(CODEWORDS, artefacts.vq_backward(128, 8192, 512, 512, 8, 2), 4)[2:])]
+measured = [row for name, kernel in measured
+            for row in [(name, kernel), *([(f"{name}, with a mask", kernel.masked)] if kernel.masked else [])]]
 for name, kernel in measured:
     found = [round(kernel.results[machine.name].cycles) for machine in (NEAR, MIDDLE, FAR)]
     lines.append(f"| {name} | {kernel.shape.keys} | {sum(kernel.instructions.values())}, {kernel.moves} | "

@@ -307,7 +307,10 @@ def _define(name: str) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def wrapper(*arguments: Any, **options: Any) -> Any:
-        bound = signature.bind(*arguments, **options).arguments
+        try:
+            bound = signature.bind(*arguments, **options).arguments
+        except TypeError as error:
+            raise TypeError(f"{name}: {error}") from None
         if not _layout.is_tokens_first(bound.pop("layout", "bhnd")):
             return _call(function, _bind(bound, signature))
         _turn_arguments(bound)

@@ -471,6 +471,13 @@ def test_types_of_numpy_that_jax_lacks():
     assert np.array_equal(fovea.jax.dense(x, swapped, x), fovea.jax.dense(x, x, x))
 
 
+def test_arguments_that_a_function_does_not_have():
+    x = random("float32", 1, 1, 4, 4)
+    for arguments, options in ((x,) * 4, {}), ((x, x), {}), ((x, x, x), {"target": "cpu"}), ((x, x, x), {"q": x}):
+        with pytest.raises(TypeError, match="^dense: "):
+            fovea.jax.dense(*arguments, **options)
+
+
 @pytest.mark.parametrize("function", ["dense", "vq", "fast_multipole", "quantize"])
 def test_no_tracers_are_kept(function):
     case = next(each for each in CASES.values() if each.function == function)

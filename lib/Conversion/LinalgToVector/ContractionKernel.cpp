@@ -58,7 +58,25 @@ static std::optional<Contraction::Operand> matchOperand(Value memref,
   return operand;
 }
 
-std::optional<Contraction> Contraction::match(linalg::LinalgOp op) {
+/// Whether the panels of the right operand, if it has some, are those that
+/// packConstants() makes for `registers`, along the loops of the product.
+static bool hasFittingPanels(const Contraction &contraction,
+                             RegisterFile registers) {
+  const Contraction::Operand &right = contraction.right;
+  if (!right.panelColumns)
+    return true;
+  linalg::LinalgOp op = contraction.op;
+  FloatType state = contraction.state;
+  int64_t lanes = registers.vectorBits / state.getWidth();
+  int64_t vectors = getPanelVectors(
+      registers, lanes, op.getStaticLoopRanges()[contraction.columnLoop]);
+  return right.panelColumns == vectors * lanes &&
+         right.isContiguousAlong(contraction.columnLoop) &&
+         right.loops.end()[-2] == contraction.depthLoop;
+}
+
+std::optional<Contraction> Contraction::match(linalg::LinalgOp op,
+                                              RegisterFile registers) {
   if (!op.hasPureBufferSemantics() || op.getNumDpsInputs() != 2 ||
       op.getNumDpsInits() != 1 || !isSumOfProducts(op))
     return std::nullopt;
@@ -118,6 +136,8 @@ std::optional<Contraction> Contraction::match(linalg::LinalgOp op) {
   for (unsigned loop : reductions)
     if (loop != contraction.depthLoop)
       contraction.outerDepthLoops.push_back(loop);
+  if (!hasFittingPanels(contraction, registers))
+    return std::nullopt;
   return contraction;
 }
 

@@ -41,8 +41,10 @@ struct Contraction {
     bool isContiguousAlong(unsigned loop) const;
   };
 
-  /// The parts of `op`; none when it is something else.
-  static std::optional<Contraction> match(mlir::linalg::LinalgOp op);
+  /// The parts of `op`; none when it is something else, or has panels that were
+  /// packed for other registers.
+  static std::optional<Contraction> match(mlir::linalg::LinalgOp op,
+                                          RegisterFile registers);
 
   mlir::Value extentOf(KernelBuilder &b, unsigned loop) const;
   /// How many rows share the right operand.

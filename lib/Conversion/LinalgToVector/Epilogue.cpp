@@ -128,7 +128,7 @@ bool fovea::attn::emitContractionWithEpilogue(linalg::LinalgOp reader,
   for (OpOperand *product : reader.getDpsInputOperands()) {
     linalg::LinalgOp op = findProduct(reader, *product);
     std::optional<Contraction> contraction =
-        op ? Contraction::match(op) : std::nullopt;
+        op ? Contraction::match(op, registers) : std::nullopt;
     SmallVector<Operation *> deallocs;
     if (!contraction || !fits(*contraction, reader, *product) ||
         !canWait(*contraction, reader, deallocs))

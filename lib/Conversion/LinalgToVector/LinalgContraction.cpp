@@ -401,7 +401,7 @@ void fovea::attn::emitContraction(const Contraction &contraction,
 
 bool fovea::attn::emitLinalgContraction(linalg::LinalgOp op,
                                         RegisterFile registers) {
-  std::optional<Contraction> contraction = Contraction::match(op);
+  std::optional<Contraction> contraction = Contraction::match(op, registers);
   if (!contraction)
     return false;
   OpBuilder builder(op);

@@ -30,17 +30,24 @@ def test_pytorch(tmp_path, monkeypatch):
     run("docs/PyTorch.md", read_blocks("docs/PyTorch.md"), [named, *[{}] * 4, named, named])
 
 
-def test_modules():
+def make_config(transformers):
+    return transformers.LlamaConfig(
+        vocab_size=20, hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=1
+    )
+
+
+def test_modules(tmp_path):
+    transformers = pytest.importorskip("transformers", reason="needs transformers")
+    saved = transformers.LlamaForCausalLM(make_config(transformers))
+    fovea.torch.swap(saved, fovea.torch.nn.FastMultipoleAttention, group=64, rank=4, max_length=4096)
+    saved.save_pretrained(tmp_path)
     quantized = fovea.torch.nn.VQAttention(16, 2)
     out, _ = quantized(torch.randn(9, 2, 16))
-    given = [{"torch": torch, "model": quantized, "task_loss": out.sum()}, {"model": Model()}]
+    given = [{"torch": torch, "model": quantized, "task_loss": out.sum()}, {"model": Model()}, {"path": tmp_path}]
     run("docs/Modules.md", read_blocks("docs/Modules.md"), given)
 
 
 def test_transformers(tmp_path):
     transformers = pytest.importorskip("transformers", reason="needs transformers")
-    config = transformers.LlamaConfig(
-        vocab_size=20, hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=1
-    )
-    transformers.AutoModel.from_config(config).save_pretrained(tmp_path)
+    transformers.AutoModel.from_config(make_config(transformers)).save_pretrained(tmp_path)
     run("docs/Transformers.md", read_blocks("docs/Transformers.md"), [{"path": tmp_path}, {}])

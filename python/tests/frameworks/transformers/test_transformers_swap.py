@@ -6,6 +6,7 @@
 import copy
 
 import pytest
+import safetensors.torch
 import torch
 import transformers
 from small_models import make, make_inputs
@@ -50,6 +51,24 @@ def test_multipole(name, padding):
     assert (found - expected).abs().max() > 1e-3
     found.logsumexp(-1).sum().backward()
     assert all(parameter.grad is not None for parameter in pattern.parameters())
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama"])
+def test_saved_and_loaded(name, tmp_path):
+    """What patterns have learned comes back behind another swap; GPT-2 shares weights."""
+    model = make(name)
+    swap(model, nn.FastMultipoleAttention, group=2, rank=1, max_length=16)
+    for key, weight in model.named_parameters():
+        if "fovea_pattern" in key:
+            torch.nn.init.normal_(weight)
+    inputs, _ = make_inputs(name)
+    expected = model(**inputs).logits
+    model.save_pretrained(tmp_path)
+    loaded = type(model).from_pretrained(tmp_path)
+    swap(loaded, nn.FastMultipoleAttention, group=2, rank=1, max_length=16)
+    assert not torch.equal(loaded(**inputs).logits, expected)
+    safetensors.torch.load_model(loaded, tmp_path / "model.safetensors")
+    assert torch.equal(loaded(**inputs).logits, expected)
 
 
 def test_quantized():

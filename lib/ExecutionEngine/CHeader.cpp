@@ -132,7 +132,7 @@ void HeaderWriter::writeResults() {
 }
 
 void HeaderWriter::writeParameters() {
-  ListSeparator separator;
+  ListSeparator separator(",");
   for (auto [index, spec] : enumerate(signature.arguments)) {
     os << separator << "\n    ";
     if (!spec.isScalar && !spec.isWritten)

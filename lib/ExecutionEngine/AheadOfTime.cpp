@@ -87,6 +87,16 @@ static Expected<std::string> linkSharedLibrary(StringRef object) {
   return library;
 }
 
+/// Says in the module for which CPU its code is: text has no target machine.
+static void addCPU(Module &module, const TargetMachine &machine) {
+  for (Function &function : module) {
+    if (function.isDeclaration() || function.hasFnAttribute("target-cpu"))
+      continue;
+    function.addFnAttr("target-cpu", machine.getTargetCPU());
+    function.addFnAttr("target-features", machine.getTargetFeatureString());
+  }
+}
+
 /// Code of the host, with that of the GPU inside.
 static Error generateHostCode(Compilation &compilation, CodeKind kind,
                               CompiledCode &result) {
@@ -118,6 +128,7 @@ static Error generateHostCode(Compilation &compilation, CodeKind kind,
 
   bool isLibrary = kind == CodeKind::SharedLibrary;
   if (kind == CodeKind::LLVM) {
+    addCPU(**module, **machine);
     raw_string_ostream os(result.code);
     (*module)->print(os, nullptr);
     return Error::success();

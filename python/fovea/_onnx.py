@@ -187,6 +187,28 @@ def _fold(model: Any, onnx: Any) -> bool:
     return True
 
 
+def _split_reshapes(graph: Any, onnx: Any) -> None:
+    """Merges what comes before the last extents first, where a reshape merges these, too: torch-mlir would take some of it to be 1."""
+    found = {
+        each.name: [size.dim_value if size.HasField("dim_value") else -1 for size in each.type.tensor_type.shape.dim]
+        for each in (*graph.input, *graph.value_info)
+    }
+    needed = {each.name: onnx.numpy_helper.to_array(each).tolist() for each in graph.initializer if each.data_type == each.INT64}
+    nodes = []
+    for node in graph.node:
+        if node.op_type == "Reshape" and not node.domain:
+            extents, sizes = found.get(node.input[0], []), needed.get(node.input[1], [])
+            for first in range(2, len(extents)):
+                last = np.prod(extents[first:], dtype=object)
+                if min(extents[first:]) > 0 and sizes[:1] == [-1] and last == np.prod(sizes[1:], dtype=object):
+                    merged = f"{node.output[0]}.merged"
+                    nodes.append(onnx.helper.make_node("Flatten", [node.input[0]], [merged], axis=first))
+                    node.input[0] = merged
+                    break
+        nodes.append(node)
+    _replace(graph.node, nodes)
+
+
 def _simplify(model: Any, onnx: Any) -> Any:
     """Functions by what they stand for, with constants and extents in them."""
 
@@ -212,7 +234,8 @@ def _simplify(model: Any, onnx: Any) -> Any:
         if not _fold(model, onnx):
             break
         model = infer(model)
-    return model
+    _split_reshapes(model.graph, onnx)
+    return infer(model)
 
 
 def _to_torch(model: Any, expanded: set[str], place: str) -> str:

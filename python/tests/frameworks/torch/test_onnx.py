@@ -272,6 +272,17 @@ def test_functions_of_models_and_old_inputs():
     near(program(x), 2 * (x @ w + c))
 
 
+@pytest.mark.parametrize("last, sizes", [((4, 16), (-1, 64)), ((2, 3, 4), (-1, 6, 4)), ((2, 3, 4), (-1, 2, 12)), ((6,), (-1, 6))], ids=str)
+def test_reshapes_of_unknown_extents(last, sizes):
+    """As at the end of attention, whose tokens and heads become rows."""
+    x, y = ("x", FLOAT, ["length", "batch", *last]), ("y", FLOAT, ["rows", *sizes[1:]])
+    reshape = helper.make_node("Reshape", ["x", "shape"], ["y"])
+    program = fovea.import_onnx(make_model([reshape], [x], [y], [("shape", np.array(sizes))]))
+    for extents in ((3, 2), (1, 3), (4, 1)):
+        array = RNG.standard_normal((*extents, *last)).astype(np.float32)
+        np.testing.assert_array_equal(program(array), array.reshape(sizes))
+
+
 def test_what_is_computed_from_constants():
     """Weights of 8 bits are floating point when importing, and no text either."""
     w, e = RNG.integers(-100, 100, (40, 30)).astype(np.int8), RNG.standard_normal((30, 20), np.float32)

@@ -188,7 +188,7 @@ def _fold(model: Any, onnx: Any) -> bool:
 
 
 def _split_reshapes(graph: Any, onnx: Any) -> None:
-    """Merges what comes before the last extents first, where a reshape merges these, too: torch-mlir would take some of it to be 1."""
+    """Reshapes that merge all but the last extents, after a step that does this alone: torch-mlir would take one of them to be 1."""
     found = {
         each.name: [size.dim_value if size.HasField("dim_value") else -1 for size in each.type.tensor_type.shape.dim]
         for each in (*graph.input, *graph.value_info)

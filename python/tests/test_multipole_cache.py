@@ -220,6 +220,8 @@ def test_what_a_cache_cannot_be():
     refused("needed 1 or a divisor of the 3 heads", make_cache, *weights_of((61, 8, 2), W=2)[0], heads=3, **options)
     refused("interval", make_cache, weights[0][::-1], weights[1], heads=1, **options)
     refused("heads: found 0", make_cache, *weights, heads=0, **options)
+    mixing = [[np.repeat(level[..., None], level.shape[-1], -1) for level in side] for side in weights]
+    refused("rank 5, needed rank 4: a cache does not mix columns", make_cache, *mixing, heads=1, **options)
     refused("^value_weights: found int, needed a list of arrays", make_cache, weights[0], 3, heads=1, **options)
 
 

@@ -5,6 +5,10 @@
 // RUN: fovea-run %s --entry=wide --random --compare=reference | FileCheck %s
 // RUN: fovea-run %s --entry=odd --random --compare=reference | FileCheck %s
 // RUN: fovea-run %s --entry=rows --random --compare=reference | FileCheck %s
+// RUN: fovea-opt %s --attn-set-target="vector-bits=256 num-registers=16" --attn-prepare-products -o %t.256.mlir
+// RUN: fovea-run %t.256.mlir --entry=constant --random --compare=reference | FileCheck %s
+// RUN: fovea-opt %s --attn-set-target="vector-bits=512 num-registers=32" --attn-prepare-products -o %t.512.mlir
+// RUN: fovea-run %t.512.mlir --entry=constant --random --compare=reference | FileCheck %s
 // CHECK: agrees with the reference
 // CHECK-NOT: differs
 
@@ -58,4 +62,11 @@ func.func @rows(%x: tensor<9x3xf32>, %w: tensor<3x3x8xf32>) -> tensor<9x24xf32> 
     } -> tensor<9x24xf32>
   %t = math.tanh %r : tensor<9x24xf32>
   return %t : tensor<9x24xf32>
+}
+
+// It is packed.
+func.func @constant(%x: tensor<9x3xf32>, %o: tensor<9x5xf32>) -> tensor<9x5xf32> {
+  %w = arith.constant dense<[[1.0, 2.0, 3.0, 4.0, 5.0], [6.0, 7.0, 8.0, 9.0, 10.0], [11.0, 12.0, 13.0, 14.0, 15.0]]> : tensor<3x5xf32>
+  %r = linalg.matmul ins(%x, %w : tensor<9x3xf32>, tensor<3x5xf32>) outs(%o : tensor<9x5xf32>) -> tensor<9x5xf32>
+  return %r : tensor<9x5xf32>
 }

@@ -361,9 +361,6 @@ private:
   Value hasMasked(llvm::ArrayRef<Values> scores);
   Values getColumnsFrom(Value row);
   Values getHiddenColumns(Value stage);
-  /// Whether what tiles that are cut take counts: of several sources they are
-  /// most.
-  bool isMostlyCut() const { return stays; }
   void applyBits(const Tile &tile, Value stage,
                  llvm::SmallVectorImpl<Values> &scores);
   void applyMask(const Tile &tile, Value stage,

@@ -478,7 +478,8 @@ void GPUStreamKernel::applyBits(const Tile &tile, Value stage,
 
 void GPUStreamKernel::applyMask(const Tile &tile, Value stage,
                                 SmallVectorImpl<Values> &scores) {
-  if (isMostlyCut())
+  // Most tiles of several sources are cut, so what it takes counts.
+  if (stays)
     return applyBits(tile, stage, scores);
   Value maskedScore = b.scalar(masked);
   Bounds bounds[] = {getBounds(tile, 0), getBounds(tile, 1)};

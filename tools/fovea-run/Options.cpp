@@ -105,7 +105,7 @@ Expected<run::Options> run::parseOptions(int argc, char **argv) {
       "clocks", cl::cat(category),
       cl::desc("on gpu-sim, model the time of every kernel: cycles of its "
                "blocks and tiles, pipes, who waits for whom, and an estimate "
-               "for H100 and H200"));
+               "for H100, H200 and B200"));
   cl::list<std::string> expected(
       "expect", cl::cat(category),
       cl::desc("file that a result must agree with, in order"),

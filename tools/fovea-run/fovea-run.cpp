@@ -289,10 +289,14 @@ static json::Object toJSON(StringRef kernel, const simt::LaunchClocks &clocks) {
                                  {"where", wait.where},
                                  {"for", wait.whom},
                                  {"cycles", wait.cycles}});
-  simt::Times total = clocks.getTotal();
-  json::Array milliseconds;
-  for (double cycles : total)
-    milliseconds.push_back(simt::toMilliseconds(cycles));
+  json::Array estimates;
+  for (const simt::LaunchClocks::Estimate &estimate : clocks.estimates)
+    estimates.push_back(json::Object{
+        {"device", estimate.device},
+        {"gigahertz", estimate.gigahertz},
+        {"milliseconds", estimate.milliseconds
+                             ? json::Value(toArray(*estimate.milliseconds))
+                             : json::Value(nullptr)}});
   return json::Object{
       {"kernel", kernel},
       {"blocks", int64_t(clocks.clusters.size() * clocks.clusterBlocks)},
@@ -305,7 +309,7 @@ static json::Object toJSON(StringRef kernel, const simt::LaunchClocks &clocks) {
       {"beside_cycles", toArray(clocks.besideCycles)},
       {"busy", std::move(pipes)},
       {"waits", std::move(waits)},
-      {"milliseconds", std::move(milliseconds)}};
+      {"estimates", std::move(estimates)}};
 }
 
 /// Calls the function; `clocks` and `text` get what clocks say of its launches,

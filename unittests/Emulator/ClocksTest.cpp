@@ -10,6 +10,7 @@
 #include "EmulatorTestUtils.h"
 
 #include <cmath>
+#include <tuple>
 
 using namespace fovea::simt;
 using namespace fovea::simt::test;
@@ -376,6 +377,51 @@ TEST(Clocks, ProductsTakeHalfOfTheirColumns) {
   EXPECT_GT(waited(nine.clocks, "threads 0-127", "tensor cores"), 400);
 }
 
+/// `count` products of a warp, 16 x 8 x 16.
+static std::string makeWarpProducts(unsigned count) {
+  std::string text = "define ptx_kernel void @k() {\n";
+  for (unsigned i = 0; i < count; ++i)
+    text += "  %r" + std::to_string(i) +
+            " = call {float, float, float, float} asm sideeffect "
+            "\"mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+            "{$0,$1,$2,$3}, {$4,$5,$6,$7}, {$8,$9}, {$10,$11,$12,$13};\", "
+            "\"=f,=f,=f,=f,r,r,r,r,r,r,f,f,f,f\"(i32 0, i32 0, i32 0, i32 0, "
+            "i32 0, i32 0, float 0.0, float 0.0, float 0.0, float 0.0)\n";
+  return text + "  ret void\n}\n";
+}
+
+TEST(Clocks, EstimatesOfDevices) {
+  Clocked few = run(makeWarpProducts(10), {1}, 32, {});
+  Clocked many = run(makeWarpProducts(110), {1}, 32, {});
+  ASSERT_EQ(few.error, "");
+  ASSERT_EQ(many.error, "");
+  ASSERT_EQ(many.clocks.estimates.size(), 2u);
+  // Names, clocks, and cycles of a quarter between two products.
+  std::tuple<const char *, double, double> expected[] = {
+      {"H100, H200", 1.6, 6.26}, {"B200", 1.85, 8.2}};
+  for (size_t i = 0; i < 2; ++i) {
+    auto [name, gigahertz, product] = expected[i];
+    const LaunchClocks::Estimate &estimate = many.clocks.estimates[i];
+    EXPECT_EQ(estimate.device, name);
+    EXPECT_EQ(estimate.gigahertz, gigahertz);
+    ASSERT_TRUE(estimate.milliseconds);
+    for (unsigned level = 0; level < kNumLevels; ++level)
+      EXPECT_NEAR((*estimate.milliseconds)[level] -
+                      (*few.clocks.estimates[i].milliseconds)[level],
+                  100 * product / gigahertz * 1e-6, 1e-9);
+  }
+  // Hopper's alone.
+  Options options;
+  options.races = false;
+  Clocked warpgroups = run(makeProducts(1, 128), {1}, 128, options);
+  ASSERT_EQ(warpgroups.clocks.estimates.size(), 2u);
+  EXPECT_TRUE(warpgroups.clocks.estimates[0].milliseconds);
+  EXPECT_FALSE(warpgroups.clocks.estimates[1].milliseconds);
+  std::string text = describeClocks("k", warpgroups.clocks);
+  EXPECT_THAT(text, HasSubstr("B200: none, as it has no products of "
+                              "warpgroups; compile for --chip=sm_100"));
+}
+
 TEST(Clocks, BlocksGoToTheMultiprocessorThatIsFree) {
   Clocked one = run(makeWaiting(10), {1}, 256, {}, 0.5f);
   // 132 multiprocessors, each with up to 8 blocks of 256 threads.
@@ -402,7 +448,8 @@ TEST(Clocks, Text) {
   EXPECT_THAT(text, HasSubstr("blocks    2, 1 of a multiprocessor"));
   EXPECT_THAT(text, HasSubstr("threads 0-127 at mbarrier.try, operation"));
   EXPECT_THAT(text, HasSubstr("for threads 128-255"));
-  EXPECT_THAT(text, HasSubstr("estimate  H100, H200"));
+  EXPECT_THAT(text, HasSubstr("estimate  H100, H200: "));
+  EXPECT_THAT(text, HasSubstr("\n            B200: "));
   EXPECT_THAT(text, testing::Not(HasSubstr("tile")));
 }
 

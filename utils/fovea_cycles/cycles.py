@@ -43,7 +43,7 @@ class Programs:
 
         return Programs(look("ptxas", ptxas), look("nvdisasm", nvdisasm))
 
-    def make_cubin(self, path: Path, folder: Path, compiler: str, entry: str | None = None) -> Path:
+    def make_cubin(self, path: Path, folder: Path, compiler: str, entry: str | None = None, chip: str = "sm_90a") -> Path:
         """A cubin from MLIR, PTX, or from itself."""
         def run(command: list[str]) -> str:
             try:
@@ -60,10 +60,10 @@ class Programs:
         ptx = path
         if path.suffix != ".ptx":
             ptx = folder / "kernel.ptx"
-            run([compiler, str(path), "--target=nvvm", "--chip=sm_90a", "--emit=ptx", "-o", str(ptx),
+            run([compiler, str(path), "--target=nvvm", f"--chip={chip}", "--emit=ptx", "-o", str(ptx),
                  *([f"--entry={entry}"] if entry else [])])
         # Products of warpgroups in another order than the kernel has them take other times.
-        said = run([self.ptxas, "-arch=sm_90a", str(ptx), "-o", str(cubin)])
+        said = run([self.ptxas, f"-arch={chip}", str(ptx), "-o", str(cubin)])
         if warnings := re.findall(r".*\bC75\d\d\b.*", said):
             raise SystemExit(f"error: '{self.ptxas}' changes products of warpgroups in '{path}':\n{warnings[0].strip()}")
         return cubin

@@ -19,29 +19,34 @@ from dataclasses import dataclass, field
 from model import BACK_EDGE, LATENCIES, OPERANDS_READ, PIPES
 from sass import Instruction, Line, find_main_loop
 
-MULTIPROCESSORS, CLOCK_GHZ = 132, 1.6
 REGISTERS, SHARED_BYTES, MOST_BLOCKS = 65536, 233472, 32
 LANES = 32
 # Of a quarter: cycles until the next one, and until the result is there.
-DECODE_PIPES = {"HMMA": ("tensor", 6.26), "LDSM": ("lsu", 4), "LDGSTS": ("lsu", 4), "LDG": ("lsu", 4)}
-DECODE_LATENCIES = {"HMMA": 25, "LDSM": 33}
+DECODE_PIPES = {"LDSM": ("lsu", 4), "LDGSTS": ("lsu", 4), "LDG": ("lsu", 4)}
+DECODE_LATENCIES = {"LDSM": 33}
 
 
 @dataclass(frozen=True)
 class Memory:
-    """`terabytes` a second for the whole GPU, each request after `latency` cycles."""
+    """`terabytes` a second for the whole GPU, each request after `latency` cycles; and the GPU that has it, one of whose
+    quarters can start a product in `product` cycles, whose sums are there after `sums`."""
 
     name: str
     terabytes: float
     latency: int
+    multiprocessors: int = 132
+    clock_ghz: float = 1.6
+    product: float = 6.26
+    sums: int = 25
 
     @property
     def rate(self) -> float:
         """Bytes of a cycle for each multiprocessor."""
-        return self.terabytes * 1e3 / CLOCK_GHZ / MULTIPROCESSORS
+        return self.terabytes * 1e3 / self.clock_ghz / self.multiprocessors
 
 
 ALWAYS, H100, H200 = Memory("always there", 1e6, 1), Memory("H100", 3.35, 800), Memory("H200", 4.8, 1000)
+B200 = Memory("B200", 7.7, 1000, multiprocessors=148, clock_ghz=1.85, product=8.2, sums=23)
 
 
 @dataclass
@@ -88,6 +93,8 @@ class Loop:
         warps = [Warp(block, (block * self.warps + n) % 4, ready=137.0 * block)
                  for block in range(self.blocks) for n in range(self.warps)]
         pipes: dict[tuple[int, str], float] = collections.defaultdict(float)
+        rates = PIPES | DECODE_PIPES | {"HMMA": ("tensor", memory.product)}
+        latencies = LATENCIES | DECODE_LATENCIES | {"HMMA": memory.sums}
         issued = [0.0] * 4
         link = 0.0
         while any(warp.tile < tiles for warp in warps):
@@ -99,7 +106,7 @@ class Loop:
             for board in range(6):
                 if x.wait >> board & 1:
                     time = max(time, *warp.scoreboards[board], 0)
-            result: float = DECODE_LATENCIES.get(name, LATENCIES.get(name, 20))
+            result: float = latencies.get(name, 20)
             if name in ("LDG", "LDC", "ULDC"):
                 result = memory.latency if name == "LDG" else 40
             if x.opcode.startswith("DEPBAR"):
@@ -107,8 +114,8 @@ class Loop:
                 done = warp.groups[:max(0, len(warp.groups) - allowed)]
                 time = max(time, *done, 0)
                 warp.groups = warp.groups[len(done):]
-            if name in DECODE_PIPES or name in PIPES:
-                pipe, cycles = DECODE_PIPES.get(name) or PIPES[name]
+            if name in rates:
+                pipe, cycles = rates[name]
                 time = max(time, pipes[warp.quarter, pipe])
             if time > max(warp.ready, issued[warp.quarter]):
                 # Others may go on meanwhile.

@@ -1,7 +1,7 @@
 # Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
 # See LICENSE for license information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Machine code of sm_90a with the control codes that ptxas wrote into it."""
+"""Machine code of sm_90a and sm_100 with the control codes that ptxas wrote into it."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class Instruction:
 
     @property
     def is_guarded(self) -> bool:
-        # Lanes that have parted, which is rare, branch without a predicate.
-        return self.text.startswith(("@", "BRA.DIV"))
+        # Lanes that have parted, which is rare, branch without a predicate; on sm_100, a uniform one is an operand.
+        return self.text.startswith(("@", "BRA.DIV", "BRA.U "))
 
     @property
     def target(self) -> str | None:

@@ -18,7 +18,10 @@
 using namespace fovea::simt;
 using namespace fovea::simt::rates;
 
-static_assert(std::size(kLevels) == kNumLevels);
+static_assert(kLevelsOfDevice == kNumLevels);
+
+/// The GPU that all but estimates are about.
+constexpr size_t kHopper = 0;
 
 /// Most lines of waits that a report has.
 constexpr size_t kMostWaits = 12;
@@ -35,13 +38,15 @@ static unsigned countResident(unsigned threads, size_t shared) {
 Stopwatch::Stopwatch(uint64_t clusters, unsigned clusterBlocks,
                      unsigned threads, size_t shared)
     : threads(threads), warps((threads + 31) / 32) {
-  result.clusters.resize(clusters);
   result.clusterBlocks = clusterBlocks;
-  // A grid that does not fill the device is spread over it.
-  uint64_t needed =
-      (clusters * clusterBlocks + uint64_t(kMultiprocessors) - 1) /
-      uint64_t(kMultiprocessors);
-  result.resident = std::min<uint64_t>(countResident(threads, shared), needed);
+  for (size_t i = 0; i < grids.size(); ++i) {
+    grids[i].clusters.resize(clusters);
+    // A grid that does not fill the device is spread over it.
+    uint64_t places = kDevices[i].multiprocessors;
+    uint64_t needed = (clusters * clusterBlocks + places - 1) / places;
+    grids[i].resident =
+        std::min<uint64_t>(countResident(threads, shared), needed);
+  }
 }
 
 std::string Stopwatch::nameRole(unsigned warp) const {
@@ -70,12 +75,26 @@ static std::string nameOperation(const Op *op) {
 
 bool Stopwatch::add(uint64_t number, const Recording &recording) {
   unsigned blocks = result.clusterBlocks;
-  Times &times = result.clusters[number];
+  hasWarpgroups |= recording.numProducts > 0;
+  for (size_t device = kHopper + 1; device < grids.size(); ++device) {
+    if (hasWarpgroups && !kDevices[device].hasWarpgroups)
+      continue;
+    for (unsigned i = 0; i < kNumLevels; ++i) {
+      std::optional<Replayed> replayed =
+          replay(recording, blocks, grids[device].resident, kDevices[device],
+                 kDevices[device].levels[i]);
+      if (!replayed)
+        return false;
+      grids[device].clusters[number][i] = replayed->cycles;
+    }
+  }
+  const Device &hopper = kDevices[kHopper];
+  Times &times = grids[kHopper].clusters[number];
   Replayed middle;
   Times besideRounds = {};
   for (unsigned i = 0; i < kNumLevels; ++i) {
-    std::optional<Replayed> replayed =
-        replay(recording, blocks, result.resident, kLevels[i]);
+    std::optional<Replayed> replayed = replay(
+        recording, blocks, grids[kHopper].resident, hopper, hopper.levels[i]);
     if (!replayed)
       return false;
     times[i] = replayed->cycles;
@@ -118,11 +137,45 @@ static double getMedianOf(std::vector<double> numbers) {
   return numbers[(numbers.size() - 1) / 2];
 }
 
+/// Cycles of a launch whose clusters go to the multiprocessors that are free
+/// first.
+static Times fill(const std::vector<Times> &clusters, unsigned clusterBlocks,
+                  unsigned resident, const Device &device) {
+  Times total = {};
+  size_t places =
+      std::max(1.0, device.multiprocessors / clusterBlocks) * resident;
+  for (unsigned i = 0; i < kNumLevels; ++i) {
+    std::priority_queue<double, std::vector<double>, std::greater<>> free;
+    for (size_t place = 0; place < places; ++place)
+      free.push(0);
+    for (const Times &times : clusters) {
+      double end = free.top() + times[i];
+      free.pop();
+      free.push(end);
+      total[i] = std::max(total[i], end);
+    }
+  }
+  return total;
+}
+
 LaunchClocks Stopwatch::finish() {
   // Of the four quarters together, or of the multiprocessor.
   static const std::pair<const char *, double> names[] = {
       {"issue", 4},  {"f32", 4},      {"integers", 4},     {"exponentials", 4},
       {"memory", 4}, {"mma.sync", 4}, {"tensor cores", 1}, {"copies", 1}};
+  for (size_t i = 0; i < grids.size(); ++i) {
+    const Device &device = kDevices[i];
+    std::optional<Times> milliseconds;
+    if (!hasWarpgroups || device.hasWarpgroups) {
+      milliseconds = fill(grids[i].clusters, result.clusterBlocks,
+                          grids[i].resident, device);
+      for (double &time : *milliseconds)
+        time *= 1e-6 / device.gigahertz;
+    }
+    result.estimates.push_back({device.names, device.gigahertz, milliseconds});
+  }
+  result.clusters = std::move(grids[kHopper].clusters);
+  result.resident = grids[kHopper].resident;
   double capacity = totalCycles / result.resident;
   for (size_t i = 0; i < busy.size(); ++i)
     result.pipes.push_back(
@@ -169,24 +222,7 @@ Times LaunchClocks::getMedian() const {
 }
 
 Times LaunchClocks::getTotal() const {
-  Times total = {};
-  for (unsigned i = 0; i < kNumLevels; ++i) {
-    std::priority_queue<double, std::vector<double>, std::greater<>> free;
-    size_t places = std::max(1.0, kMultiprocessors / clusterBlocks) * resident;
-    for (size_t place = 0; place < places; ++place)
-      free.push(0);
-    for (const Times &times : clusters) {
-      double end = free.top() + times[i];
-      free.pop();
-      free.push(end);
-      total[i] = std::max(total[i], end);
-    }
-  }
-  return total;
-}
-
-double fovea::simt::toMilliseconds(double cycles) {
-  return cycles / kGigahertz * 1e-6;
+  return fill(clusters, clusterBlocks, resident, kDevices[kHopper]);
 }
 
 //===----------------------------------------------------------------------===//
@@ -240,11 +276,19 @@ std::string fovea::simt::describeClocks(const std::string &kernel,
     text += format("%12.0f %5.1f %%  ", wait.cycles, 100 * wait.share) +
             wait.who + " at " + wait.where + ", for " + wait.whom + "\n";
   }
-  Times total = clocks.getTotal();
-  auto [least, most] = std::minmax_element(total.begin(), total.end());
-  text += format("  estimate  H100, H200: %.4g ms, %.4g to %.4g, at %.4g GHz, "
-                 "without the launch\n",
-                 toMilliseconds(total[kMiddle]), toMilliseconds(*least),
-                 toMilliseconds(*most), kGigahertz);
+  const char *title = "  estimate  ";
+  for (const LaunchClocks::Estimate &estimate : clocks.estimates) {
+    text += title + estimate.device;
+    if (const std::optional<Times> &times = estimate.milliseconds) {
+      auto [least, most] = std::minmax_element(times->begin(), times->end());
+      text += format(": %.4g ms, %.4g to %.4g, at %.4g GHz, without the "
+                     "launch\n",
+                     (*times)[kMiddle], *least, *most, estimate.gigahertz);
+    } else {
+      text += ": none, as it has no products of warpgroups; compile for "
+              "--chip=sm_100\n";
+    }
+    title = "            ";
+  }
   return text;
 }

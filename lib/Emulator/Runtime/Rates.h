@@ -33,8 +33,6 @@ constexpr double kCopyStart = 33;
 constexpr double kProductStart = 10;
 constexpr double kProductsInFlight = 6;
 constexpr double kSharedBytes = 128;
-constexpr double kMultiprocessors = 132;
-constexpr double kGigahertz = 1.6;
 
 /// Where copies and loads come from: they take `latency` cycles and arrive at
 /// `rate` bytes a cycle for each multiprocessor. `tail` is the time from the
@@ -43,10 +41,34 @@ struct Level {
   const char *name;
   double latency, rate, tail;
 };
-constexpr Level kLevels[] = {{"L2", 460, 170, 36},
-                             {"middle", 600, 64, 36},
-                             {"HBM", 800, 48, 56},
-                             {"all", 600, 33, 36}};
+constexpr unsigned kLevelsOfDevice = 4;
+
+/// GPUs whose multiprocessors are alike. Products of warpgroups are Hopper's
+/// alone; `product` is the time between two `mma.sync` of a quarter.
+struct Device {
+  const char *names;
+  double multiprocessors, gigahertz, product;
+  bool hasWarpgroups;
+  Level levels[kLevelsOfDevice];
+};
+constexpr Device kDevices[] = {{"H100, H200",
+                                132,
+                                1.6,
+                                kProduct,
+                                true,
+                                {{"L2", 460, 170, 36},
+                                 {"middle", 600, 64, 36},
+                                 {"HBM", 800, 48, 56},
+                                 {"all", 600, 33, 36}}},
+                               {"B200",
+                                148,
+                                1.85,
+                                8.2,
+                                false,
+                                {{"L2", 460, 170, 0},
+                                 {"middle", 600, 64, 0},
+                                 {"HBM", 1000, 26, 0},
+                                 {"all", 600, 64, 0}}}};
 
 /// A warp alone issues an instruction in so many cycles: what ptxas has it
 /// wait after one, in the mean of the loops that docs/GPUModel.md names. It is

@@ -72,7 +72,7 @@ struct Warp {
 class Replay {
 public:
   Replay(const Recording &recording, unsigned blocks, unsigned copies,
-         const Level &level);
+         const Device &device, const Level &level);
 
   std::optional<Replayed> run();
 
@@ -103,6 +103,7 @@ private:
   Multiprocessor &getPlace(const Warp &warp) { return places[warp.block]; }
 
   const Recording &recording;
+  const Device &device;
   const Level &level;
   unsigned copies;
   size_t pointsOfCluster, productsOfCluster;
@@ -121,8 +122,8 @@ private:
 } // namespace
 
 Replay::Replay(const Recording &recording, unsigned blocks, unsigned copies,
-               const Level &level)
-    : recording(recording), level(level), copies(copies),
+               const Device &device, const Level &level)
+    : recording(recording), device(device), level(level), copies(copies),
       pointsOfCluster(recording.needed.size()),
       productsOfCluster(recording.numProducts), places(blocks),
       points(copies * pointsOfCluster), products(copies * productsOfCluster),
@@ -182,6 +183,8 @@ bool Replay::doWork(Warp &warp, const Event &event) {
     double cycles = part * work.cycles[pipe];
     if (cycles == 0)
       continue;
+    if (pipe == Multiply)
+      cycles *= device.product / kProduct;
     quarter.free[pipe] = std::max(quarter.free[pipe], warp.time) + cycles;
     result.busy[pipe] += cycles;
     end = std::max(end, quarter.free[pipe]);
@@ -454,7 +457,8 @@ std::optional<Replayed> Replay::run() {
 
 std::optional<Replayed> fovea::simt::replay(const Recording &recording,
                                             unsigned blocks, unsigned copies,
+                                            const Device &device,
                                             const Level &level) {
-  Replay replay(recording, blocks, copies, level);
+  Replay replay(recording, blocks, copies, device, level);
   return replay.run();
 }

@@ -19,6 +19,7 @@
 #include "Recording.h"
 #include "fovea/Emulator/Runtime/Clocks.h"
 
+#include <iterator>
 #include <map>
 #include <memory>
 #include <optional>
@@ -41,10 +42,11 @@ struct Replayed {
   std::vector<double> rounds;
 };
 
-/// Replays `copies` clusters that share multiprocessors, of which `recording`
-/// is one; nothing if warps wait for each other for ever.
+/// Replays `copies` clusters that share multiprocessors of `device`, of which
+/// `recording` is one; nothing if warps wait for each other for ever.
 std::optional<Replayed> replay(const Recording &recording, unsigned blocks,
-                               unsigned copies, const rates::Level &level);
+                               unsigned copies, const rates::Device &device,
+                               const rates::Level &level);
 
 /// Collects the clocks of a launch.
 class Stopwatch {
@@ -63,8 +65,15 @@ private:
     uint64_t warps = 0;
   };
   std::string nameRole(unsigned warp) const;
-
   LaunchClocks result;
+  /// Cycles of clusters, and blocks that a multiprocessor runs at a time.
+  struct Grid {
+    std::vector<Times> clusters;
+    unsigned resident = 1;
+  };
+  std::array<Grid, std::size(rates::kDevices)> grids;
+  /// There are products of warpgroups.
+  bool hasWarpgroups = false;
   unsigned threads, warps;
   double longest = 0, totalCycles = 0;
   /// Of the longest block.

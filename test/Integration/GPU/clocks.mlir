@@ -14,9 +14,17 @@
 // CHECK-DAG: threads 256-383 at mbarrier.try_wait, operation {{[0-9]+}}, for threads 128-255
 // CHECK-DAG: threads 0-127 at mbarrier.try_wait, operation {{[0-9]+}}, for copies
 // CHECK: estimate H100, H200: {{.*}} ms, {{.*}} to {{.*}}, at 1.6 GHz, without the launch
+// CHECK-NEXT: B200: none, as it has no products of warpgroups; compile for --chip=sm_100
+
+// RUN: fovea-run %s --target=gpu-sim --chip=sm_100 --random --clocks | FileCheck %s --check-prefix=WARPS
+// WARPS: busy {{.*}}mma.sync {{[5-9][0-9]}} %
+// WARPS: estimate H100, H200: {{.*}} ms, {{.*}} to {{.*}}, at 1.6 GHz, without the launch
+// WARPS-NEXT: B200: {{.*}} ms, {{.*}} to {{.*}}, at 1.85 GHz, without the launch
 
 // RUN: fovea-run %s --target=gpu-sim --chip=sm_90a --random --clocks --json | FileCheck %s --check-prefix=JSON
-// JSON: "clocks":[{"beside_cycles":[{{.*}}],"blocks":2,"busy":{"copies":{{.*}}"tiles":8,"waits":[{"cycles":
+// JSON: "clocks":[{"beside_cycles":[{{.*}}],"blocks":2,"busy":{"copies":
+// JSON-SAME: "estimates":[{"device":"H100, H200","gigahertz":1.6{{.*}},"milliseconds":[{{.*}}]},{"device":"B200","gigahertz":1.85{{.*}},"milliseconds":null}]
+// JSON-SAME: "tiles":8,"waits":[{"cycles":
 
 // A program that has no --clocks.
 // RUN: env FOVEA_SIMT=clocks fovea-run %s --target=gpu-sim --chip=sm_90a --random --json 2>&1 | FileCheck %s --check-prefix=STDERR

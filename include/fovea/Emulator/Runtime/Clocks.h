@@ -15,6 +15,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -41,7 +42,16 @@ struct LaunchClocks {
     double share = 0;
   };
 
-  /// Cycles of each cluster, in the order of the launch.
+  /// Of the launch, on a kind of GPU at its clock; none if the kernel has
+  /// products of warpgroups, and the GPU does not.
+  struct Estimate {
+    std::string device;
+    double gigahertz = 0;
+    std::optional<Times> milliseconds;
+  };
+
+  /// Cycles of each cluster, in the order of the launch, on Hopper as all else
+  /// but estimates.
   std::vector<Times> clusters;
   unsigned clusterBlocks = 1;
   /// Blocks that a multiprocessor runs at a time.
@@ -54,6 +64,8 @@ struct LaunchClocks {
   std::vector<Share> pipes;
   /// Longest first.
   std::vector<Wait> waits;
+  /// Hopper first.
+  std::vector<Estimate> estimates;
 
   /// Cycles of the longest block, of half of the blocks at most, and of the
   /// launch, whose clusters go to the multiprocessors that are free first.
@@ -65,9 +77,6 @@ struct LaunchClocks {
 /// Text for people, of several lines.
 std::string describeClocks(const std::string &kernel,
                            const LaunchClocks &clocks);
-
-/// Milliseconds at the clock of the model.
-double toMilliseconds(double cycles);
 
 } // namespace fovea::simt
 

@@ -29,8 +29,8 @@ import sass  # noqa: E402
 from model import ALL, FAR, MIDDLE, NEAR  # noqa: E402
 
 HEADER = "| kernel | keys of a tile | instructions, moves | cycles of a tile: L2, middle, HBM | tensor cores, middle |"
-DECODING = ("| kernel | bytes of a tile, instructions | blocks of a multiprocessor | cycles of a tile: always there, H100, H200 | "
-            "bandwidth: H100, H200 |")
+DECODING = ("| kernel | bytes of a tile, instructions | blocks of a multiprocessor | cycles of a tile: always there, H100, H200, B200 | "
+            "bandwidth: H100, H200, B200 |")
 LOADS = "| kernel | bytes a cycle | cycles of a tile: middle, all |"
 TOLERANCE = 0.03
 
@@ -200,11 +200,11 @@ stated_loads = {row.split(" | ")[0].strip("| "): row for row in page[loads_begin
 lines, failures, loads_lines = [HEADER, "|---|---|---|---|---|"], [], [LOADS, "|---|---|---|"]
 
 
-def with_cubin(text, use):
+def with_cubin(text, use, chip="sm_90a"):
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "kernel.mlir"
         path.write_text(text)
-        return use(programs.make_cubin(path, Path(folder), options.compiler, "f"))
+        return use(programs.make_cubin(path, Path(folder), options.compiler, "f", chip))
 
 
 def measure(name, text, count):
@@ -253,13 +253,20 @@ for name, kernel in measured:
     if kernel.moves > int(cells[2].split(", ")[1]) + 4:
         failures.append(f"{name}: {kernel.moves} moves; the page says {cells[2].split(', ')[1]}")
 decoding_lines = [DECODING, "|---|---|---|---|---|"]
-for name, (text, warps) in FEW.items():
-    functions = with_cubin(text, lambda cubin: sass.disassemble(programs.nvdisasm, str(cubin)))
+def find_loop(text, warps, chip):
+    functions = with_cubin(text, lambda cubin: sass.disassemble(programs.nvdisasm, str(cubin)), chip)
     (loop,) = filter(None, (decode.find_loop(code, warps) for code in functions.values()))
-    found = [loop.simulate(memory) for memory in (decode.ALWAYS, decode.H100, decode.H200)]
-    shares = [round(100 * loop.get_share(memory, time)) for memory, time in zip((decode.H100, decode.H200), found[1:])]
+    return loop
+
+
+for name, (text, warps) in FEW.items():
+    loop = find_loop(text, warps, "sm_90a")
+    # A B200 has code of its own.
+    there = [(loop, decode.H100), (loop, decode.H200), (find_loop(text, warps, "sm_100"), decode.B200)]
+    found = [loop.simulate(decode.ALWAYS), *(loop.simulate(memory) for loop, memory in there)]
+    shares = [f"{100 * loop.get_share(memory, time):.0f} %" for (loop, memory), time in zip(there, found[1:])]
     decoding_lines.append(f"| {name} | {loop.tile_bytes}, {len(loop.body)} | {loop.blocks} | "
-                          f"{', '.join(f'{time:.0f}' for time in found)} | {shares[0]} %, {shares[1]} % |")
+                          f"{', '.join(f'{time:.0f}' for time in found)} | {', '.join(shares)} |")
     if not is_compared:
         continue
     if name not in stated_decoding:

@@ -144,7 +144,7 @@ void StreamRowsKernel::forPieces(const Tile &tile,
     Value count = b.min(b.sub(tile.count, begin), kHeadsTile);
     forHeads([&] {
       SourceView own = view(tile.source.operands);
-      Tile piece = {own, b.add(tile.low, begin), count, tile.biasBegin,
+      Tile piece = {own, tile.interval, b.add(tile.low, begin), count,
                     tile.isCut};
       scores.origin = b.add(getScoresOfHead(), begin);
       body(piece);

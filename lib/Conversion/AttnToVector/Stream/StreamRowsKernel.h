@@ -104,7 +104,8 @@ private:
   /// Rows of a source whose scores are kept at once.
   struct Tile {
     const SourceView &source;
-    Value low, count, biasBegin;
+    const Interval &interval;
+    Value low, count;
     Value isCut; // whether a mask cuts single entries; null where none does
     /// Its rows are those of `listedRows`, and so many are known there, those
     /// of the next tile too; null for consecutive rows.
@@ -125,6 +126,9 @@ private:
     /// Whether the `keys` are the values, too, whose lines the products with
     /// either ask for; null where that is not asked.
     Value areShared = {}, keys = {};
+    /// The row behind those of the head. Lines from there on are asked for so
+    /// many elements further: they are of the next head. Null where none is.
+    Value end = {}, toNextHead = {};
 
     Value at(KernelBuilder &b, Value key) const;
     /// The row to ask for `key` rows behind the first one.
@@ -312,7 +316,7 @@ private:
                   llvm::function_ref<Values(Value, mlir::ValueRange)> body);
   void attendRows(const SourceView &source, const Interval &interval, Value low,
                   Value high);
-  Rows rowsOf(const Tile &tile, Value memref) const;
+  Rows rowsOf(const Tile &tile, Value memref);
   Value rowOfKey(const Tile &tile, Value key);
   void attendTile(Tile tile);
   void weigh(const Tile &tile);

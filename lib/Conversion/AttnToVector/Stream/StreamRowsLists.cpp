@@ -91,8 +91,8 @@ void StreamRowsKernel::attendList(const SourceView &source,
           hasNextTile = b.less(count, next[0]);
           forHeads([&] {
             SourceView own = headBlock == 1 ? source : view(source.operands);
-            attendTile({own, zero, count, zero, mayCut ? entered[1] : Value(),
-                        next[0]});
+            attendTile({own, interval, zero, count,
+                        mayCut ? entered[1] : Value(), next[0]});
           });
         });
         // The next tile becomes this one.

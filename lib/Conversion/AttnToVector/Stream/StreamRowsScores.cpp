@@ -125,7 +125,11 @@ int64_t StreamRowsKernel::getAhead(const Rows &rows, int64_t numRows) {
 
 void StreamRowsKernel::askLine(const Rows &rows, Value row, Value line) {
   int64_t step = kLineBytes / getElementBytes(rows.memref);
-  b.prefetch(rows.memref, {row, b.mul(line, step)}, /*locality=*/2);
+  Value column = b.mul(line, step);
+  if (rows.end)
+    column = b.add(
+        column, b.select(b.less(row, rows.end), b.index(0), rows.toNextHead));
+  b.prefetch(rows.memref, {row, column}, /*locality=*/2);
 }
 
 void StreamRowsKernel::askRow(const Rows &rows, Value key) {

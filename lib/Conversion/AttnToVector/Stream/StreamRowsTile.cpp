@@ -66,7 +66,7 @@ void StreamRowsKernel::attendRows(const SourceView &source,
   forTiles(low, high, ValueRange(), [&](Value first, ValueRange) -> Values {
     Value count = b.min(b.sub(high, first), tileKeys);
     hasNextTile = b.less(b.add(first, tileKeys), high);
-    Tile tile = {source, first, count, interval.biasBegin, Value()};
+    Tile tile = {source, interval, first, count, Value()};
     if (isMasked && !source.attr.getMask().isTrivial())
       tile.isCut = b.either(b.less(first, interval.innerLow),
                             b.less(interval.innerHigh, b.add(first, count)));
@@ -81,18 +81,30 @@ void StreamRowsKernel::attendRows(const SourceView &source,
 }
 
 StreamRowsKernel::Rows StreamRowsKernel::rowsOf(const Tile &tile,
-                                                Value memref) const {
+                                                Value memref) {
   const StreamSource &operands = tile.source.operands;
   Value ofHeads = memref == tile.source.keys ? operands.keys : operands.values;
-  return {memref,
-          tile.low,
-          tile.count,
-          /*isStaged=*/false,
-          tile.numListed ? listedRows : Value(),
-          tile.numListed,
-          hasSeveralHeads() ? ofHeads : Value(),
-          alongColumns ? tile.source.valuesAreKeys : Value(),
-          tile.source.keys};
+  Rows rows = {memref,
+               tile.low,
+               tile.count,
+               /*isStaged=*/false,
+               tile.numListed ? listedRows : Value(),
+               tile.numListed,
+               hasSeveralHeads() ? ofHeads : Value(),
+               alongColumns ? tile.source.valuesAreKeys : Value(),
+               tile.source.keys};
+  // Heads follow one another in memory, or batch entries of one head.
+  auto type = cast<MemRefType>(ofHeads.getType());
+  unsigned axis = type.getDimSize(1) == 1 ? 0 : 1;
+  if (tile.numListed || hasSeveralHeads() || type.getDimSize(axis) == 1)
+    return rows;
+  auto strides =
+      memref::ExtractStridedMetadataOp::create(b, ofHeads).getStrides();
+  rows.end = tile.interval.high;
+  Value numRows = b.sub(tile.interval.high, tile.interval.low);
+  rows.toNextHead =
+      b.sub(strides[axis], b.mul(numRows, strides[type.getRank() - 2]));
+  return rows;
 }
 
 /// The row of the source that a key of a tile is.
@@ -186,7 +198,8 @@ void StreamRowsKernel::stageTerms(const Tile &tile) {
                  b.broadcastIndex(bias, 2, query), Value()};
     auto copy = [&](Value key, bool isVector) {
       bool isOne = isSingle(bias) && !source.attr.getHasLocalBias();
-      at[3] = isOne ? b.index(0) : b.sub(rowOfKey(tile, key), tile.biasBegin);
+      at[3] = isOne ? b.index(0)
+                    : b.sub(rowOfKey(tile, key), tile.interval.biasBegin);
       if (isVector)
         return b.storeVector(b.fmul(b.loadVector(bias, at), b.splat(scale)),
                              biases, scores.at(b, key, row));

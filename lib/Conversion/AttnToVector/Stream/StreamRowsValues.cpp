@@ -126,10 +126,11 @@ void StreamRowsKernel::accumulateRows(const Rows &values, int64_t numRows) {
 }
 
 /// The panels divide the lines of a block of rows among them: in order, or of
-/// listed rows and of several heads those of each.
+/// listed rows and of several heads those of each, as a single panel does.
 void StreamRowsKernel::askOfPanel(const Rows &values, const PanelTurn &turn,
                                   int64_t ahead) {
-  if (values.numbers || values.ofHeads || values.areShared) {
+  if (turn.panels == 1 || values.numbers || values.ofHeads ||
+      values.areShared) {
     auto askPart = [&](const Rows &rows, int64_t before) {
       int64_t own = getLinesPerRow(rows.memref);
       int64_t perKey = llvm::divideCeil(own - before, turn.panels);

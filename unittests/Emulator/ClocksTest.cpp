@@ -441,6 +441,23 @@ TEST(Clocks, BlocksGoToTheMultiprocessorThatIsFree) {
   EXPECT_THAT(clocks.getMedian(), ElementsAre(1, 2, 3, 4));
 }
 
+TEST(Clocks, WarpsOfBlocksShareQuarters) {
+  std::string text = "define ptx_kernel void @k(float %x) {\n"
+                     "  %slot = alloca float\n" +
+                     makeExponentials("e", 100) + "  ret void\n}\n";
+  auto runBlocks = [&](unsigned multiple) {
+    Clocked result = run(text, {132 * multiple}, 32, {}, 0.5f);
+    EXPECT_EQ(result.error, "");
+    EXPECT_EQ(result.clocks.resident, multiple);
+    return result.clocks.getTotal()[kMiddle];
+  };
+  // A quarter for each of four blocks of a warp; eight are two of each.
+  double one = runBlocks(1);
+  EXPECT_GT(one, 99 * 8);
+  EXPECT_EQ(runBlocks(4), one);
+  EXPECT_GT(runBlocks(8), one + 90 * 8);
+}
+
 TEST(Clocks, Text) {
   Clocked many = run(makeWaiting(110), {2}, 256, {}, 0.5f);
   std::string text = describeClocks("k", many.clocks);

@@ -56,9 +56,9 @@ struct Warp {
   double left = 1;
   /// It has arrived at the barrier at which it waits.
   bool hasArrived = false;
-  /// Which of the copies of the cluster it is in, which block of it, and its
-  /// numbers among the warps of the block and of the cluster.
-  unsigned copy = 0, block = 0, number = 0, agent = 0;
+  /// Which of the copies of the cluster it is in, which block of it, its number
+  /// among the warps of the cluster, and the quarter that it runs on.
+  unsigned copy = 0, block = 0, agent = 0, quarter = 0;
   std::vector<uint32_t> openProducts;
   std::deque<std::vector<uint32_t>> productGroups;
   std::vector<double> openCopies;
@@ -137,7 +137,7 @@ Replay::Replay(const Recording &recording, unsigned blocks, unsigned copies,
       warp.events = &recording.traces[agent].events;
       warp.copy = copy;
       warp.block = agent / warpsOfBlock;
-      warp.number = agent % warpsOfBlock;
+      warp.quarter = (copy * warpsOfBlock + agent % warpsOfBlock) % 4;
       warp.agent = agent;
       warps.push_back(std::move(warp));
     }
@@ -177,7 +177,7 @@ bool Replay::doWork(Warp &warp, const Event &event) {
   double part = work.cycles[Issue] * warp.left > kTurn
                     ? kTurn / work.cycles[Issue]
                     : warp.left;
-  Quarter &quarter = getPlace(warp).quarters[warp.number % 4];
+  Quarter &quarter = getPlace(warp).quarters[warp.quarter];
   double end = warp.time + kIssueAlone * part * work.cycles[Issue];
   for (unsigned pipe = 0; pipe < NumPipes; ++pipe) {
     double cycles = part * work.cycles[pipe];

@@ -18,10 +18,6 @@
 using namespace mlir;
 using namespace fovea::attn;
 
-/// Buffers of a team that take more are in global memory, so that an SM still
-/// holds 16 teams.
-static constexpr int64_t kMaxSharedBytes = 12 << 10;
-
 /// Votes on keys of rows that are loaded together.
 static constexpr int64_t kVotesAtOnce = 8;
 
@@ -218,7 +214,7 @@ Value WarpTeamBuilder::teamBuffer(ArrayRef<int64_t> shape, Type elementType) {
   int64_t bytes = llvm::divideCeil(elementType.getIntOrFloatBitWidth(), 8);
   for (int64_t extent : shape)
     bytes *= extent;
-  if (sharedBytes + bytes <= kMaxSharedBytes) {
+  if (sharedBytes + bytes <= kMostSharedBytes) {
     GPUKernelBuilder k(getLoc(), *this, kWarpSize);
     Value buffer = k.sharedBuffer(sharedBytes, shape, elementType);
     sharedBytes = llvm::alignTo(sharedBytes + bytes, 16);

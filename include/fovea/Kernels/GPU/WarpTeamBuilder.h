@@ -55,7 +55,9 @@ public:
                     int64_t numOwn, KeyedRowBody body) override;
   void single(llvm::function_ref<void()> body) override;
   void barrier() override;
-  /// Small ones are in shared memory.
+  /// Those that take no more together are in shared memory, of which an SM has
+  /// enough for 16 teams.
+  static constexpr int64_t kMostSharedBytes = 12 << 10;
   Value teamBuffer(llvm::ArrayRef<int64_t> shape,
                    mlir::Type elementType) override;
   Value teamBuffer(Value extent, mlir::Type elementType) override;

@@ -9,8 +9,8 @@
 // Teams are warps. Many tokens are sorted by their codes: a team has one code
 // and some columns, and goes through the code's tokens in their order, with the
 // sums in registers and many rows on their way at once. A scan has few tokens
-// in a block, for which teams of the codes look; so it goes through the blocks
-// of a code afterwards.
+// in a block, which a team sorts in shared memory and goes through, whatever
+// their codes are; then a team goes through the blocks of a code.
 //
 //===----------------------------------------------------------------------===//
 
@@ -29,11 +29,23 @@ using Values = KernelBuilder::Values;
 /// Up to so many tokens, it takes less time that the team of each code looks at
 /// all of them than that they are sorted.
 static constexpr int64_t kFewTokens = 4096;
-/// Rows that a team loads at once, and columns of them that a lane has at most.
+/// Rows that a team loads at once, for registers, and columns of them that a
+/// lane has at most.
 static constexpr int64_t kRowsAtOnce = 16, kColumnsOfLane = 2;
 
-/// Entries of a scan that a team loads at once.
-static constexpr int64_t kEntriesAtOnce = 8;
+/// Entries of a scan that a team loads at once, and codes of a block that a
+/// lane does.
+static constexpr int64_t kEntriesAtOnce = 8, kCodesAtOnce = 8;
+
+/// Teams that go through the rows of a block, for the same columns. Each sorts
+/// the tokens, which takes about as long as it then has rows.
+static constexpr int64_t kTeamsOfBlock = 4;
+
+static Values append(ValueRange row, Value last) {
+  Values place(row);
+  place.push_back(last);
+  return place;
+}
 
 namespace {
 /// Teams that have some columns of rows each.
@@ -46,20 +58,17 @@ public:
 
   /// Runs `body` for each point of a grid and the columns of a team.
   void forTeams(ArrayRef<Value> grid, function_ref<void(ValueRange)> body);
+  /// Whether the team has the first columns of its point.
+  Value hasFirst() const { return b.equal(tile, b.index(0)); }
   /// The values of the lane's columns.
   Values getEach(function_ref<Value(Value column)> value) const;
   Values load(Value memref, ValueRange row) const;
   void store(ValueRange results, Value memref, ValueRange row) const;
 
 private:
-  static Values append(ValueRange row, Value column) {
-    Values place(row);
-    place.push_back(column);
-    return place;
-  }
-
   WarpTeamBuilder &b;
   int64_t width, columnsOfLane;
+  Value tile;
   Values columns;
 };
 } // namespace
@@ -70,7 +79,8 @@ void ColumnTeams::forTeams(ArrayRef<Value> grid,
   Values teams(grid);
   teams.push_back(b.index(llvm::divideCeil(width, ofTeam)));
   b.forTeams(teams, [&](ValueRange at) {
-    Value first = b.add(b.mul(at.back(), ofTeam), b.getLane());
+    tile = at.back();
+    Value first = b.add(b.mul(tile, ofTeam), b.getLane());
     columns.clear();
     for (int64_t i = 0; i < columnsOfLane; ++i)
       columns.push_back(b.add(first, i * kWarpSize));
@@ -196,6 +206,194 @@ static LogicalResult lowerAccumulate(CodebookAccumulateOp op,
 // CodebookScanOp
 //===----------------------------------------------------------------------===//
 
+namespace {
+/// The tokens of a block by their codes, in shared memory of a team.
+class SortedBlock {
+public:
+  /// Whether there is enough of it for blocks of so many tokens.
+  static bool fits(CodebookScanOp op) {
+    constexpr int64_t mostNumbers = WarpTeamBuilder::kMostSharedBytes / 4;
+    int64_t codes = getMemRefType(op.getCount()).getDimSize(3);
+    int64_t block = op.getBlock();
+    return !ShapedType::isDynamic(codes) && block <= mostNumbers &&
+           codes + 2 * block <= mostNumbers;
+  }
+  SortedBlock(CodebookScanOp op, WarpTeamBuilder &builder, ValueRange entry);
+
+  Value getNumTokens() const { return getEnd(b.sub(numCodes, one)); }
+  Value loadToken(Value place) const { return b.loadIndex(tokens, place); }
+  Value loadCode(Value token) const {
+    return b.loadIndex(codes, b.sub(token, begin));
+  }
+  /// The first place of a code's tokens, and the one behind.
+  Value getBegin(Value code) const {
+    return b.select(b.equal(code, b.index(0)), b.index(0),
+                    getEnd(b.max(b.sub(code, one), 0)));
+  }
+  Value getEnd(Value code) const { return b.loadIndex(ends, code); }
+  /// The first place from `place` on where the tokens of a code begin, or the
+  /// end; there is one token at least.
+  Value getNextBegin(Value place) const {
+    Value end = getNumTokens();
+    Value code = loadCode(loadToken(b.min(place, b.sub(end, one))));
+    Value isBegin = b.equal(place, getBegin(code));
+    return b.select(b.both(b.less(place, end), isBegin), place, getEnd(code));
+  }
+
+private:
+  void loadCodes(Value all, ValueRange entry);
+
+  WarpTeamBuilder &b;
+  Value one, numCodes, begin, end;
+  /// Of each token, its code; of each code, where its tokens end; of each
+  /// place, its token.
+  Value codes, ends, tokens;
+};
+} // namespace
+
+SortedBlock::SortedBlock(CodebookScanOp op, WarpTeamBuilder &builder,
+                         ValueRange entry)
+    : b(builder), one(b.index(1)), numCodes(b.extent(op.getCount(), 3)) {
+  Value zero = b.index(0), numTokens = b.extent(op.getCodes(), 2);
+  int64_t length = op.getBlock();
+  begin = b.min(b.mul(b.sub(entry[2], one), length), numTokens);
+  end = b.min(b.add(begin, length), numTokens);
+  Type number = b.getI32Type();
+  codes = b.teamBuffer(length, number);
+  ends = b.teamBuffer(numCodes, number);
+  tokens = b.teamBuffer(length, number);
+  loadCodes(op.getCodes(), entry);
+  b.forNumbers(zero, numCodes,
+               [&](Value code) { b.storeIndex(zero, ends, code); });
+  b.barrier();
+  auto getCode = [&](Value token) { return loadCode(token); };
+  forTokensOfCodes(b, begin, end, getCode, numCodes, ends, [](Value, Value) {});
+  b.barrier();
+  auto load = [&](Value code) -> Value {
+    return memref::LoadOp::create(b, ends, code);
+  };
+  b.addUp(numCodes, load, [&](Value code, Value before, Value) {
+    memref::StoreOp::create(b, before, ends, code);
+  });
+  auto store = [&](Value token, Value place) {
+    b.storeIndex(token, tokens, place);
+  };
+  forTokensOfCodes(b, begin, end, getCode, numCodes, ends, store);
+  b.barrier();
+}
+
+/// Of all codes, those of the block.
+void SortedBlock::loadCodes(Value all, ValueRange entry) {
+  Value last = b.sub(end, one);
+  b.loop(begin, end, kCodesAtOnce * kWarpSize, [&](Value first) {
+    SmallVector<std::pair<Value, Value>> loaded;
+    for (int64_t i = 0; i < kCodesAtOnce; ++i) {
+      Value token = b.add(b.add(first, i * kWarpSize), b.getLane());
+      loaded.emplace_back(
+          token, b.loadIndex(all, {entry[0], entry[1], b.min(token, last)}));
+    }
+    for (auto [token, code] : loaded)
+      b.ifThen(b.less(token, end), [&, token = token, code = code] {
+        b.storeIndex(code, codes, b.sub(token, begin));
+      });
+  });
+}
+
+/// The mean of each code's tokens in a block, with many rows on their way:
+/// where the tokens of a code end, a team stores what it has. The teams of a
+/// block share the codes.
+static void summarizeBlock(CodebookScanOp op, Value means, WarpTeamBuilder &b,
+                           const ColumnTeams &teams, ValueRange entry,
+                           Value team) {
+  SortedBlock block(op, b, entry);
+  Value counts = op.getCount(), numCodes = b.extent(counts, 3);
+  Value zero = b.index(0), one = b.index(1);
+  b.ifThen(b.both(teams.hasFirst(), b.equal(team, zero)), [&] {
+    b.forNumbers(zero, numCodes, [&](Value code) {
+      Value count = b.sub(block.getEnd(code), block.getBegin(code));
+      b.storeIndex(count, counts, append(entry, code));
+    });
+  });
+  auto addRows = [&](Value first, Value end, ValueRange running) -> Values {
+    GPUKernelBuilder k(b.getLoc(), b, kWarpSize);
+    Value place = b.min(b.add(first, b.getLane()), b.sub(end, one));
+    Value token = block.loadToken(place), code = block.loadCode(token);
+    Value number = b.add(b.sub(place, block.getBegin(code)), 1);
+    Value share = arith::DivFOp::create(b, b.scalar(1.0), b.toNumber(number));
+    // Where a lane's row is the last one of its code, that code, or none.
+    Value isLast = b.equal(b.add(place, 1), block.getEnd(code));
+    Value stored = k.toI32(b.select(isLast, code, numCodes));
+    SmallVector<Values> rows;
+    for (int64_t i = 0; i < kRowsAtOnce; ++i) {
+      Value row = k.toIndex(k.shuffleFrom(k.toI32(token), k.i32(i)));
+      rows.push_back(teams.load(op.getValues(), {entry[0], entry[1], row}));
+    }
+    Values next(running);
+    for (auto [i, row] : llvm::enumerate(rows)) {
+      Value ofRow = k.shuffleFrom(share, k.i32(i));
+      Value isFirst = arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, ofRow,
+                                            b.scalar(1.0));
+      for (auto [mean, element] : llvm::zip_equal(next, row))
+        mean = b.select(isFirst, element,
+                        b.fma(b.fsub(element, mean), ofRow, mean));
+      Value codeOfRow = k.toIndex(k.shuffleFrom(stored, k.i32(i)));
+      Value exists = b.less(b.add(first, i), end);
+      b.ifThen(b.both(exists, b.less(codeOfRow, numCodes)),
+               [&] { teams.store(next, means, append(entry, codeOfRow)); });
+    }
+    return next;
+  };
+  Value numTokens = block.getNumTokens();
+  b.ifThen(b.less(zero, numTokens), [&] {
+    auto getBegin = [&](Value team) {
+      return block.getNextBegin(b.div(b.mul(numTokens, team), kTeamsOfBlock));
+    };
+    Value end = getBegin(b.add(team, 1));
+    Values none = teams.getEach([&](Value) { return b.splat(0.0); });
+    b.loop(getBegin(team), end, kRowsAtOnce, none,
+           [&](Value first, ValueRange running) {
+             return addRows(first, end, running);
+           });
+  });
+}
+
+/// Entry 0 becomes the initial state, entry `t` the summary of block `t - 1`.
+static void summarizeSortedBlocks(CodebookScanOp op, Value means,
+                                  WarpTeamBuilder &b) {
+  Value counts = op.getCount(), numCodes = b.extent(counts, 3);
+  Value zero = b.index(0), one = b.index(1);
+  ColumnTeams teams(b, getWidth(means));
+  // Codes by their numbers, of which a team has every few.
+  auto copyInitial = [&](ValueRange entry, Value team) {
+    Values head = {entry[0], entry[1]};
+    Value first = b.mul(team, kRowsAtOnce);
+    b.loop(first, numCodes, kTeamsOfBlock * kRowsAtOnce, [&](Value first) {
+      SmallVector<std::pair<Value, Values>> rows;
+      for (int64_t i = 0; i < kRowsAtOnce; ++i) {
+        Value code = b.min(b.add(first, i), b.sub(numCodes, one));
+        rows.emplace_back(code,
+                          teams.load(op.getInitialMean(), append(head, code)));
+      }
+      for (auto &[code, row] : rows)
+        teams.store(row, means, append(entry, code));
+    });
+    b.ifThen(b.both(teams.hasFirst(), b.equal(team, zero)), [&] {
+      b.forNumbers(zero, numCodes, [&](Value code) {
+        Value count = b.loadIndex(op.getInitialCount(), append(head, code));
+        b.storeIndex(count, counts, append(entry, code));
+      });
+    });
+  };
+  Value grid[] = {b.extent(counts, 0), b.extent(counts, 1), b.extent(counts, 2),
+                  b.index(kTeamsOfBlock)};
+  teams.forTeams(grid, [&](ValueRange at) {
+    ValueRange entry = at.drop_back();
+    b.ifThenElse(
+        b.equal(entry[2], zero), [&] { copyInitial(entry, at[3]); },
+        [&] { summarizeBlock(op, means, b, teams, entry, at[3]); });
+  });
+}
+
 /// Takes the summary of each entry into the one before, with the count and the
 /// mean of a code in registers: means that nobody goes on from may be narrow.
 static void mergeMeans(CodebookScanOp op, Value summaries, WarpTeamBuilder &b) {
@@ -277,7 +475,10 @@ static LogicalResult lowerScan(CodebookScanOp op, OpBuilder &builder,
   bool isRounded = hasRoundedEntries(op);
   if (isRounded)
     summaries = b.allocateLike(summaries, b.getStateType());
-  emitBlockSummaries(op, summaries, b);
+  if (SortedBlock::fits(op))
+    summarizeSortedBlocks(op, summaries, b);
+  else
+    emitBlockSummaries(op, summaries, b);
   mergeMeans(op, summaries, b);
   addUpCounts(op, b);
   if (isRounded)

@@ -33,36 +33,15 @@ using Values = KernelBuilder::Values;
 /// memory for all codes.
 static constexpr int64_t kMostChunks = 128, kFewestTokens = 1024;
 
-TokensOfCodes::TokensOfCodes(WarpTeamBuilder &builder, Value codes,
-                             Value numCodes)
-    : b(builder), codes(codes), numCodes(numCodes), batches(b.extent(codes, 0)),
-      heads(b.extent(codes, 1)), numTokens(b.extent(codes, 2)) {
-  chunk = b.max(b.ceilDiv(numTokens, kMostChunks), kFewestTokens);
-  numChunks = b.div(b.add(numTokens, b.sub(chunk, b.index(1))), chunk);
-  Type type = b.getI32Type();
-  counts = b.allocate({batches, heads, numCodes, numChunks}, {}, type);
-  begins = b.allocate({batches, heads, b.add(numCodes, 1)}, {}, type);
-  sorted = b.allocate({batches, heads, numTokens}, {}, type);
-  countTokens();
-  addUpChunks();
-  addUpCodes();
-  sortTokens();
-}
-
-void TokensOfCodes::free() {
-  for (Value buffer : {counts, begins, sorted})
-    memref::DeallocOp::create(b, buffer);
-}
-
-void TokensOfCodes::forTokens(ValueRange at, Value counters,
-                              function_ref<void(Value, Value)> body) {
-  Value begin = b.mul(at[2], chunk),
-        end = b.min(b.add(begin, chunk), numTokens);
+void fovea::attn::forTokensOfCodes(WarpTeamBuilder &b, Value begin, Value end,
+                                   function_ref<Value(Value)> getCode,
+                                   Value numCodes, Value counters,
+                                   CountedTokenBody body) {
   Value last = b.sub(end, b.index(1));
   b.loop(begin, end, kWarpSize, [&](Value first) {
     GPUKernelBuilder k(b.getLoc(), b, kWarpSize);
     Value token = b.add(first, b.getLane());
-    Value code = b.loadIndex(codes, {at[0], at[1], b.min(token, last)});
+    Value code = getCode(b.min(token, last));
     // Neither -1 nor what a check has found to be wrong.
     Value isCode = b.both(b.less(b.index(-1), code), b.less(code, numCodes));
     Value isOne = b.both(b.less(token, end), isCode);
@@ -85,6 +64,37 @@ void TokensOfCodes::forTokens(ValueRange at, Value counters,
     b.ifThen(b.both(isOne, isLast),
              [&] { b.storeIndex(b.add(count, all), counters, place); });
   });
+}
+
+TokensOfCodes::TokensOfCodes(WarpTeamBuilder &builder, Value codes,
+                             Value numCodes)
+    : b(builder), codes(codes), numCodes(numCodes), batches(b.extent(codes, 0)),
+      heads(b.extent(codes, 1)), numTokens(b.extent(codes, 2)) {
+  chunk = b.max(b.ceilDiv(numTokens, kMostChunks), kFewestTokens);
+  numChunks = b.div(b.add(numTokens, b.sub(chunk, b.index(1))), chunk);
+  Type type = b.getI32Type();
+  counts = b.allocate({batches, heads, numCodes, numChunks}, {}, type);
+  begins = b.allocate({batches, heads, b.add(numCodes, 1)}, {}, type);
+  sorted = b.allocate({batches, heads, numTokens}, {}, type);
+  countTokens();
+  addUpChunks();
+  addUpCodes();
+  sortTokens();
+}
+
+void TokensOfCodes::free() {
+  for (Value buffer : {counts, begins, sorted})
+    memref::DeallocOp::create(b, buffer);
+}
+
+void TokensOfCodes::forTokens(ValueRange at, Value counters,
+                              CountedTokenBody body) {
+  Value begin = b.mul(at[2], chunk),
+        end = b.min(b.add(begin, chunk), numTokens);
+  auto getCode = [&](Value token) {
+    return b.loadIndex(codes, {at[0], at[1], token});
+  };
+  forTokensOfCodes(b, begin, end, getCode, numCodes, counters, body);
 }
 
 void TokensOfCodes::countTokens() {

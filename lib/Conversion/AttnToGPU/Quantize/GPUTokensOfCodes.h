@@ -13,6 +13,19 @@
 
 namespace fovea::attn {
 
+/// What runs for a token, by a lane, with the number of those of its code that
+/// came before and were counted.
+using CountedTokenBody =
+    llvm::function_ref<void(mlir::Value token, mlir::Value count)>;
+
+/// A warp takes the tokens `begin .. end - 1`, 32 at once, of those whose code
+/// is one below `numCodes`, with what `counters` have for the code and such
+/// tokens before; then counts them, too.
+void forTokensOfCodes(
+    WarpTeamBuilder &b, mlir::Value begin, mlir::Value end,
+    llvm::function_ref<mlir::Value(mlir::Value token)> getCode,
+    mlir::Value numCodes, mlir::Value counters, CountedTokenBody body);
+
 /// The tokens of each head in the order of their codes, and those of one code
 /// in their own order. Tokens whose code is none have no place.
 class TokensOfCodes {
@@ -30,11 +43,8 @@ public:
   Value loadToken(KernelBuilder &k, Value batch, Value head, Value place) const;
 
 private:
-  /// Runs `body` for the tokens of a chunk [batch, head, chunk] that have a
-  /// code, each by a lane, with what `counters` have for the code and the
-  /// chunk's tokens of that code before; then counts them, too.
-  void forTokens(ValueRange at, Value counters,
-                 llvm::function_ref<void(Value token, Value count)> body);
+  /// Runs `body` for the tokens of a chunk [batch, head, chunk].
+  void forTokens(ValueRange at, Value counters, CountedTokenBody body);
   void countTokens();
   void addUpChunks();
   void addUpCodes();

@@ -91,11 +91,25 @@ func.func @update(%k: memref<2x3x?x32xf32>, %z: memref<2x3x?xi32>, %c: memref<1x
   return
 }
 
-// Blocks on their own; then a team for each code merges the entries, eight at
-// once, and one adds up their counts.
-// CHECK-LABEL: func.func @scan
+// Blocks on their own: a team copies the initial state, or sorts the tokens of a
+// block in shared memory and goes through 16 rows at once. It stores a mean
+// where the tokens of its code end. Then a team for each code merges the
+// entries, eight at once, and one adds up their counts.
+// CHECK-LABEL: func.func @scan(
 // CHECK: gpu.launch
-// CHECK: nvvm.vote.sync ballot
+// CHECK-NOT: nvvm.vote.sync
+// CHECK: scf.if
+// CHECK-COUNT-16: memref.load {{.*}} : memref<1x2x4x8xf32>
+// CHECK: } else {
+// CHECK-COUNT-8: memref.load {{.*}} : memref<1x2x64xi32>
+// CHECK: memref.store {{.*}} : memref<16xi32, #gpu.address_space<workgroup>>
+// CHECK: nvvm.match.sync any
+// CHECK-COUNT-6: nvvm.shfl.sync idx
+// CHECK: nvvm.match.sync any
+// CHECK: scf.for {{.*}} step %c16 iter_args
+// CHECK: arith.divf
+// CHECK-COUNT-16: memref.load {{.*}} : memref<1x2x64x8xf32>
+// CHECK-COUNT-16: math.fma
 // CHECK: gpu.launch blocks({{.*}}) in (%{{[a-z0-9]+}} = %c8,
 // CHECK: scf.for {{.*}} = %c1 to %{{.*}} step %c8
 // CHECK-COUNT-8: math.fma
@@ -108,6 +122,20 @@ func.func @update(%k: memref<2x3x?x32xf32>, %z: memref<2x3x?xi32>, %c: memref<1x
 func.func @scan(%z: memref<1x2x64xi32>, %v: memref<1x2x64x8xf32>, %m: memref<1x2x4x8xf32>, %n: memref<1x2x4xi32>, %ms: memref<1x2x?x4x8xf32>, %ns: memref<1x2x?x4xi32>) {
   attn.codebook_scan ins(%z, %v, %m, %n : memref<1x2x64xi32>, memref<1x2x64x8xf32>, memref<1x2x4x8xf32>, memref<1x2x4xi32>)
       outs(%ms, %ns : memref<1x2x?x4x8xf32>, memref<1x2x?x4xi32>) {block = 16 : i64, reduction = #attn.reduction<associative>}
+  return
+}
+
+// Blocks of so many tokens do not fit the shared memory of a team, which looks
+// for the tokens of its codes.
+// CHECK-LABEL: func.func @scan_of_long_blocks
+// CHECK: gpu.launch
+// CHECK-NOT: nvvm.match
+// CHECK: nvvm.vote.sync ballot
+// CHECK-NOT: nvvm.match
+// CHECK: return
+func.func @scan_of_long_blocks(%z: memref<1x2x4096xi32>, %v: memref<1x2x4096x8xf32>, %m: memref<1x2x4x8xf32>, %n: memref<1x2x4xi32>, %ms: memref<1x2x3x4x8xf32>, %ns: memref<1x2x3x4xi32>) {
+  attn.codebook_scan ins(%z, %v, %m, %n : memref<1x2x4096xi32>, memref<1x2x4096x8xf32>, memref<1x2x4x8xf32>, memref<1x2x4xi32>)
+      outs(%ms, %ns : memref<1x2x3x4x8xf32>, memref<1x2x3x4xi32>) {block = 2048 : i64, reduction = #attn.reduction<associative>}
   return
 }
 

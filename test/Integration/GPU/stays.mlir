@@ -11,13 +11,14 @@
 // RUN: fovea-run %s --entry=boxes --target=gpu-sim --chip=sm_90a --random --compare=reference --schedule=seed=4 --schedule=seed=8,eager | FileCheck %s
 // RUN: fovea-run %s --entry=empty --target=gpu-sim --chip=sm_90a --random --compare=reference --schedule=seed=5 --schedule=seed=6,eager | FileCheck %s
 // RUN: fovea-run %s --entry=weights --target=gpu-sim --chip=sm_90a --random --compare=reference --schedule=seed=5 --schedule=seed=7,eager | FileCheck %s
+// RUN: fovea-run %s --entry=unread --target=gpu-sim --chip=sm_90a --random --compare=reference --schedule=seed=6 --schedule=seed=8,eager | FileCheck %s
 // CHECK: result 0: {{.*}} agrees with the reference
 // CHECK-NOT: differs
 
-// Seven of nine have several blocks of queries: blocks of threads are as many
+// Eight of ten have several blocks of queries: blocks of threads are as many
 // as multiprocessors, at most.
 // RUN: fovea-opt %s --attn-nvvm-pipeline="chip=sm_90a host=false" | FileCheck %s --check-prefix=BLOCKS
-// BLOCKS-COUNT-7: llvm.call @fovea_rt_gpu_multiprocessors
+// BLOCKS-COUNT-8: llvm.call @fovea_rt_gpu_multiprocessors
 
 // One query, and no row far away for it.
 func.func @one(%q: tensor<1x1x1x64xf16>, %k: tensor<1x1x1x64xf16>, %s: tensor<1x1x40x64xf16>) -> (tensor<1x1x1x64xf16>, tensor<1x1x1xf32>) {
@@ -131,4 +132,18 @@ func.func @weights(%q: tensor<1x4x320x64xbf16>, %k: tensor<1x2x320x64xbf16>, %c:
   %r = attn.vq ins(%q, %z, %k, %c : tensor<1x4x320x64xbf16>, tensor<1x2x320xi32>, tensor<1x2x320x64xbf16>, tensor<2x24x64xbf16>)
       outs(%o : tensor<1x4x320x64xbf16>) {block = 128 : i64, scale = 0.125 : f64, causal, reduction = #attn.reduction<serial>} -> tensor<1x4x320x64xbf16>
   return %r : tensor<1x4x320x64xbf16>
+}
+
+// A source that no block reads: all tiles are the other's, whose rows depend on
+// the block.
+func.func @unread(%q: tensor<1x3x300x64xf16>, %k: tensor<1x1x300x64xf16>, %s: tensor<1x1x30x64xf16>) -> (tensor<1x3x300x64xf16>, tensor<1x3x300xf32>) {
+  %o = tensor.empty() : tensor<1x3x300x64xf16>
+  %l = tensor.empty() : tensor<1x3x300xf32>
+  %r:2 = attn.stream query(%q : tensor<1x3x300x64xf16>)
+      source(%k, %k : tensor<1x1x300x64xf16>, tensor<1x1x300x64xf16>)
+          ranges [affine_map<(b)[rows, n] -> (0, rows)>] mask <causal, window = 11>
+      source(%s, %s : tensor<1x1x30x64xf16>, tensor<1x1x30x64xf16>)
+          ranges [affine_map<(b)[rows, n] -> (0, b - 2)>]
+      outs(%o, %l : tensor<1x3x300x64xf16>, tensor<1x3x300xf32>) {block = 128 : i64, scale = 0.125 : f64} -> tensor<1x3x300x64xf16>, tensor<1x3x300xf32>
+  return %r#0, %r#1 : tensor<1x3x300x64xf16>, tensor<1x3x300xf32>
 }

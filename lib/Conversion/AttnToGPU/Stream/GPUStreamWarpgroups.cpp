@@ -76,7 +76,8 @@ GPUStreamWarpgroups::GPUStreamWarpgroups(GPUStreamKernel &kernel,
       boxes->hasBoxes |= numOthers && map->map;
     }
   }
-  sharesTiles = numSegments > 1 || k.scalesScores || k.hasLists;
+  // Where blocks stay, the producer looks at a tile of the block before.
+  sharesTiles = numSegments > 1 || k.scalesScores || k.hasLists || k.stays;
   // A warp finds out together which tiles are read.
   isAlone = !shared.keys.hasRows && !shared.values.hasRows && !k.hasWeights &&
             !k.skipsTiles() && !k.stays;

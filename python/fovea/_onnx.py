@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import warnings
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from . import _fovea
-from ._program import CONSTANT_TYPES
+from ._program import CONSTANT_TYPES, list_left_out
 from ._tm_tensor import lower_tm_tensor
 from ._torch_mlir import run_passes
 
@@ -170,6 +171,8 @@ def _fold(model: Any, onnx: Any) -> bool:
         if node.op_type == "Shape" and not node.domain and node.input[0] in shapes and is_small:
             bounds = {each.name: each.i for each in node.attribute}
             results = [np.array(shapes[node.input[0]], np.int64)[bounds.get("start", 0) : bounds.get("end")]]
+        elif node.op_type == "Size" and not node.domain and node.input[0] in shapes:
+            results = [np.array(math.prod(shapes[node.input[0]]), np.int64)]
         elif is_small and node.op_type not in _NOT_FOLDED and all(not name or name in known for name in node.input):
             results = _evaluate(node, known, model, onnx)
         if results is None or any(result.shape != shapes[name] for result, name in zip(results, node.output)):
@@ -187,24 +190,24 @@ def _fold(model: Any, onnx: Any) -> bool:
     return True
 
 
-def _split_reshapes(graph: Any, onnx: Any) -> None:
-    """Reshapes that merge all but the last extents, after a step that does this alone: torch-mlir would take one of them to be 1."""
+def _merge_first(graph: Any, onnx: Any) -> None:
+    """Reshapes of several unknown extents after a step that merges these: torch-mlir would take all but one of them to be 1."""
     found = {
         each.name: [size.dim_value if size.HasField("dim_value") else -1 for size in each.type.tensor_type.shape.dim]
-        for each in (*graph.input, *graph.value_info)
+        for each in (*graph.input, *graph.value_info, *graph.output)
     }
-    needed = {each.name: onnx.numpy_helper.to_array(each).tolist() for each in graph.initializer if each.data_type == each.INT64}
     nodes = []
     for node in graph.node:
         if node.op_type == "Reshape" and not node.domain:
-            extents, sizes = found.get(node.input[0], []), needed.get(node.input[1], [])
-            for first in range(2, len(extents)):
-                last = np.prod(extents[first:], dtype=object)
-                if min(extents[first:]) > 0 and sizes[:1] == [-1] and last == np.prod(sizes[1:], dtype=object):
-                    merged = f"{node.output[0]}.merged"
-                    nodes.append(onnx.helper.make_node("Flatten", [node.input[0]], [merged], axis=first))
-                    node.input[0] = merged
-                    break
+            extents, sizes = found.get(node.input[0], []), found.get(node.output[0], [])
+            # Of several extents that are to be found, it asks at run time.
+            if extents.count(-1) > 1 and sizes.count(-1) < 2:
+                rest = math.prod(sizes[1:]) if sizes[:1] == [-1] else 0
+                # Heads stay apart from tokens where that is enough.
+                axes = (first for first in range(2, len(extents)) if min(extents[first:]) > 0 and math.prod(extents[first:]) == rest)
+                merged = f"{node.output[0]}.merged"
+                nodes.append(onnx.helper.make_node("Flatten", [node.input[0]], [merged], axis=next(axes, 0)))
+                node.input[0] = merged
         nodes.append(node)
     _replace(graph.node, nodes)
 
@@ -220,9 +223,12 @@ def _simplify(model: Any, onnx: Any) -> Any:
             return onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True, data_prop=False)
 
     model = infer(model)
-    # The inliner asks for a type also of operands that are left out.
+    # The inliner asks for a type also of constants, and of operands that are left out.
     typed = onnx.ModelProto.FromString(model.SerializeToString())
     typed.graph.value_info.append(onnx.helper.make_tensor_value_info("", onnx.TensorProto.FLOAT, []))
+    typed.graph.value_info.extend(
+        onnx.helper.make_tensor_value_info(each.name, each.data_type, each.dims) for each in model.graph.initializer
+    )
     try:
         typed = onnx.inliner.inline_selected_functions(typed, [("", each) for each in sorted(_EXPANDED)], inline_schema_functions=True)
         _replace(typed.graph.value_info, [each for each in typed.graph.value_info if each.name])
@@ -234,7 +240,7 @@ def _simplify(model: Any, onnx: Any) -> Any:
         if not _fold(model, onnx):
             break
         model = infer(model)
-    _split_reshapes(model.graph, onnx)
+    _merge_first(model.graph, onnx)
     return infer(model)
 
 
@@ -275,8 +281,10 @@ def _to_linalg(model: Any, onnx: Any, place: str) -> str:
             expanded.add(name[1])
 
 
-def import_model(source: str | os.PathLike[str] | Any, extents: Mapping[str, int]) -> tuple[str, dict[str, np.ndarray], list[str]]:
-    """The text of a module, constants that are its first arguments, and names of its inputs."""
+def import_model(
+    source: str | os.PathLike[str] | Any, extents: Mapping[str, int]
+) -> tuple[str, dict[str, np.ndarray], list[str], list[str]]:
+    """The text of a module, constants that are its first arguments, names of its inputs, and types of its results."""
     try:
         import onnx
         import onnx.inliner
@@ -297,4 +305,6 @@ def import_model(source: str | os.PathLike[str] | Any, extents: Mapping[str, int
     except Exception as error:
         raise ValueError(f"{place}: found a model of ONNX that is not valid: {_first_line(error)}") from None
     names = [each.name for each in model.graph.input if each.name not in constants]
-    return _to_linalg(model, onnx, place), constants, names
+    text = _to_linalg(model, onnx, place)
+    types = [onnx.helper.tensor_dtype_to_np_dtype(each.type.tensor_type.elem_type).name for each in model.graph.output]
+    return text, constants, names, list_left_out(types)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,11 @@ _TYPES = {
 CONSTANT_TYPES = frozenset(_TYPES.values())
 #: The key of what says that a file holds the first arguments of a function, in their order.
 _MARK = "fovea.arguments"
+#: The key of the types of results that a module leaves out.
+_RESULTS = "fovea.results"
+#: Those: a module says nothing of signs, and has complex numbers as pairs.
+_LEFT_OUT = frozenset({"uint8", "uint16", "uint32", "uint64", "complex64", "complex128"})
+_STATED = "V"
 #: A longer header is none.
 _MOST_HEADER_BYTES = 100_000_000
 
@@ -36,6 +41,11 @@ def _view(result: Any, type: Any) -> Any:
     if type.kind == "c":
         return result.view(type)[..., 0]
     return result.view(type) if type.kind == "u" else result
+
+
+def list_left_out(names: Iterable[str]) -> list[str]:
+    """Element types of results, where a module leaves them out."""
+    return [each if each in _LEFT_OUT else _STATED for each in names]
 
 
 class Program:
@@ -87,8 +97,12 @@ class Program:
 # ----------------------------------------------------------------------------
 
 
-def _read_constants(path: Path) -> tuple[dict[str, Any], list[str]]:
-    """The constants of a file, where they lie, and names of other arguments."""
+def _are_texts(found: Any) -> bool:
+    return isinstance(found, list) and all(isinstance(each, str) for each in found)
+
+
+def _read_constants(path: Path) -> tuple[dict[str, Any], list[str], list[Any]]:
+    """The constants of a file, where they lie, names of other arguments, and types of results."""
 
     def refuse(what: str) -> ValueError:
         return ValueError(f"{path}: {what}")
@@ -100,11 +114,14 @@ def _read_constants(path: Path) -> tuple[dict[str, Any], list[str]]:
             raise refuse(f"found {size} bytes, needed 8 and a header of {length}")
         try:
             header = json.loads(file.read(length))
-            names = json.loads(header.pop("__metadata__")[_MARK])
+            metadata = header.pop("__metadata__")
+            names, types = json.loads(metadata[_MARK]), json.loads(metadata.get(_RESULTS, "[]"))
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise refuse("found no list of constants that fovea.import_torch has written") from None
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+    if not _are_texts(names):
         raise refuse("found names of arguments that are no list of texts")
+    if not _are_texts(types) or not {*types} <= _LEFT_OUT | {_STATED}:
+        raise refuse(f"found types of results {json.dumps(types)[:200]}, needed a list of {', '.join(sorted(_LEFT_OUT))} and {_STATED}")
     start = 8 + length
     data = np.memmap(path, np.uint8, mode="r", offset=start) if size > start else np.empty(0, np.uint8)
     constants = {}
@@ -119,16 +136,16 @@ def _read_constants(path: Path) -> tuple[dict[str, Any], list[str]]:
         if not is_right:
             raise refuse(f"{name}: found {json.dumps(entry)[:200]}, needed type, shape and place in {len(data)} bytes")
         constants[name] = data[first:last].view(type).reshape(shape)
-    return constants, names
+    return constants, names, types
 
 
-def write_constants(path: Path, constants: Mapping[str, Any], names: Sequence[str]) -> None:
-    """Arrays in the order of arguments, in the format safetensors; `names` are those of other arguments."""
-    types = {name: key for key, name in _TYPES.items()}
-    header: dict[str, Any] = {"__metadata__": {_MARK: json.dumps(list(names))}}
+def write_constants(path: Path, constants: Mapping[str, Any], names: Sequence[str], types: Sequence[str] = ()) -> None:
+    """Arrays in the order of arguments, in the format safetensors; `names` are those of other arguments, `types` those of results."""
+    codes = {name: key for key, name in _TYPES.items()}
+    header: dict[str, Any] = {"__metadata__": {_MARK: json.dumps(list(names)), _RESULTS: json.dumps(list(types))}}
     at = 0
     for name, array in constants.items():
-        header[name] = {"dtype": types[array.dtype.name], "shape": list(array.shape), "data_offsets": [at, at + array.nbytes]}
+        header[name] = {"dtype": codes[array.dtype.name], "shape": list(array.shape), "data_offsets": [at, at + array.nbytes]}
         at += array.nbytes
     encoded = json.dumps(header).encode()
     # Arrays begin where kernels read them in place.
@@ -169,24 +186,28 @@ def load(path: str | os.PathLike[str], *, target: str = "cpu", cpu: str = "nativ
         return import_onnx(path, target=target, cpu=cpu)
     text = read_module(path)
     beside = path.with_suffix(".safetensors")
-    constants, names = _read_constants(beside) if beside.exists() else ({}, [])
+    constants, names, types = _read_constants(beside) if beside.exists() else ({}, [], [])
     try:
         kernel = compile(text, target=target, cpu=cpu, entry=entry)
     except _fovea.FoveaError as error:
         message = str(error).replace("<kernel>", str(path))
         raise _fovea.FoveaError(message if str(path) in message else f"{path}: {message}") from None
-    _check_constants(beside, kernel, constants, names)
-    return Program(text, kernel, constants, names)
+    _check_constants(beside, kernel, constants, names, types)
+    return Program(text, kernel, constants, names, types)
 
 
-def _check_constants(path: Path, kernel: _fovea.Kernel, constants: Mapping[str, Any], names: Sequence[str]) -> None:
+def _check_constants(
+    path: Path, kernel: _fovea.Kernel, constants: Mapping[str, Any], names: Sequence[str], types: Sequence[str]
+) -> None:  # fmt: skip
     """Those of another module, which had the same name, would be taken for the arguments of this one."""
-    arguments = kernel.signature.partition(" -> ")[0]
-    types = re.findall(r"%[^:,]+: (tensor<[^>]*>|\w+)", arguments)
+    arguments, _, results = kernel.signature.partition(" -> ")
+    needed_types = re.findall(r"%[^:,]+: (tensor<[^>]*>|\w+)", arguments)
     needed = f"needed those of @{kernel.name}{arguments}: is it of another module?"
-    if len(constants) > len(types) or (names and len(constants) + len(names) != len(types)):
+    if len(constants) > len(needed_types) or (names and len(constants) + len(names) != len(needed_types)):
         raise ValueError(f"{path}: found {len(constants)} constants and {len(names)} names of inputs, {needed}")
-    for (name, array), type in zip(constants.items(), types):
+    if types and len(types) != len(re.findall(r"tensor<[^>]*>|\w+", results)):
+        raise ValueError(f"{path}: found types of {len(types)} results, needed those of {results}: is it of another module?")
+    for (name, array), type in zip(constants.items(), needed_types):
         extents = re.findall(r"(\?|\d+)x", type.partition("<")[2])
         if len(extents) != array.ndim or any(each not in ("?", str(extent)) for each, extent in zip(extents, array.shape)):
             raise ValueError(f"{path}: found {name} of shape {list(array.shape)}, {needed}")
@@ -221,7 +242,7 @@ def import_torch(
     text, state, names, types = import_module(model, args, kwargs, dynamic)
     program = Program(text, compile(text, target=target), state, names, types)
     if path is not None:
-        write_constants(path.with_suffix(".safetensors"), {name: to_numpy(each) for name, each in state.items()}, names)
+        write_constants(path.with_suffix(".safetensors"), {name: to_numpy(each) for name, each in state.items()}, names, types)
         path.write_text(text)
     return program
 
@@ -243,15 +264,15 @@ def import_onnx(
     from ._onnx import import_model
 
     path = _module_path(path)
-    text, constants, names = import_model(model, extents or {})
+    text, constants, names, types = import_model(model, extents or {})
     try:
         kernel = compile(text, target=target, cpu=cpu)
     except _fovea.FoveaError as error:
         found = model if isinstance(model, (str, os.PathLike)) else "model"
         raise _fovea.FoveaError(f"{found}: it is not compiled: {error}") from None
-    program = Program(text, kernel, constants, names)
+    program = Program(text, kernel, constants, names, types)
     if path is not None:
-        write_constants(path.with_suffix(".safetensors"), constants, names)
+        write_constants(path.with_suffix(".safetensors"), constants, names, types)
         path.write_text(text)
     return program
 

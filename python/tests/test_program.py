@@ -156,6 +156,19 @@ def test_constants_of_another_module(model, constants, names, message):
         fovea.load(model)
 
 
+@pytest.mark.parametrize(
+    "types, message",
+    [
+        (["uint8", "V"], "found types of 2 results, needed those of tensor<2x4xf32>: is it of another module"),
+        (["int8"], r'found types of results \["int8"\], needed a list of complex128, complex64, uint16, uint32, uint64, uint8 and V'),
+    ],
+)
+def test_types_of_other_results(model, types, message):
+    _program.write_constants(model.with_suffix(".safetensors"), {"w": W, "b": W[0]}, ["x"], types)
+    with pytest.raises(ValueError, match=f"model.safetensors: {message}"):
+        fovea.load(model)
+
+
 def test_import_beside_constants_of_another_module(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "x.mlir").write_text(TEXT)

@@ -20,6 +20,7 @@ from torch.utils import _pytree as pytree
 
 from .. import _fovea
 from .._own_calls import insert_definitions
+from .._program import list_left_out
 from .._tm_tensor import lower_tm_tensor
 from ._complex import find_place, join_pairs, make_pairs, split_complex
 from ._decompositions import DECOMPOSITIONS
@@ -206,9 +207,7 @@ def import_module(
                 left = _find_unknown(exported.graph) or left
             reason = _find_reason(messages) or left or _first_line(error)
             raise _fovea.FoveaError(f"torch-mlir does not import {type(model).__name__}: {reason}") from error
-    types = [str(each).removeprefix("torch.") for each in found_types]
-    # Of others the module says what they are.
-    types = [each if each.startswith(("uint", "complex")) else "V" for each in types]
+    types = list_left_out(str(each).removeprefix("torch.") for each in found_types)
     return insert_definitions(lower_tm_tensor(str(module))), state, names, types
 
 

@@ -331,11 +331,12 @@ def test_numbers_known_when_compiling():
         np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
-def test_unsigned_results():
-    x = torch.tensor([1.0, 200.0, 255.0])
-    found, same = fovea.import_torch(Call(lambda x: (x.to(torch.uint8), x)), x)(x)
-    assert found.dtype == np.uint8 and same.dtype == np.float32
-    np.testing.assert_array_equal(found, [1, 200, 255])
+def test_unsigned_results(tmp_path):
+    x, path = torch.tensor([1.0, 200.0, 255.0]), tmp_path / "model.mlir"
+    program = fovea.import_torch(Call(lambda x: (x.to(torch.uint8), x)), x, path=path)
+    for found, same in (program(x), fovea.load(path)(x)):
+        assert found.dtype == np.uint8 and same.dtype == np.float32
+        np.testing.assert_array_equal(found, [1, 200, 255])
 
 
 def test_what_is_refused_is_named():

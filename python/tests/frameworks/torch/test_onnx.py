@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Models of ONNX as programs, and their attention."""
 
+import math
 import re
 import subprocess
 import sys
@@ -231,12 +232,12 @@ def test_any_length(exported, version):
 # ----------------------------------------------------------------------------
 
 
-def make_model(nodes, inputs, outputs, initializers=(), **options):
+def make_model(nodes, inputs, outputs, initializers=(), version=20, **options):
     graph = helper.make_graph(
         nodes, "any name: 1", [helper.make_tensor_value_info(*each) for each in inputs],
         [helper.make_tensor_value_info(*each) for each in outputs], [onnx.numpy_helper.from_array(a, n) for n, a in initializers],
     )  # fmt: skip
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20), helper.make_opsetid("ours", 1)], **options)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", version), helper.make_opsetid("ours", 1)], **options)
 
 
 def test_masks_stay_in_the_text():
@@ -272,15 +273,35 @@ def test_functions_of_models_and_old_inputs():
     near(program(x), 2 * (x @ w + c))
 
 
-@pytest.mark.parametrize("last, sizes", [((4, 16), (-1, 64)), ((2, 3, 4), (-1, 6, 4)), ((2, 3, 4), (-1, 2, 12)), ((6,), (-1, 6))], ids=str)
-def test_reshapes_of_unknown_extents(last, sizes):
-    """As at the end of attention, whose tokens and heads become rows."""
-    x, y = ("x", FLOAT, ["length", "batch", *last]), ("y", FLOAT, ["rows", *sizes[1:]])
-    reshape = helper.make_node("Reshape", ["x", "shape"], ["y"])
-    program = fovea.import_onnx(make_model([reshape], [x], [y], [("shape", np.array(sizes))]))
-    for extents in ((3, 2), (1, 3), (4, 1)):
+@pytest.mark.parametrize("is_computed", [False, True], ids=["constant", "computed"])
+@pytest.mark.parametrize("last, sizes", [((4, 16), (64,)), ((2, 3, 4), (6, 4)), ((2, 3, 4), (2, 12)), ((6,), (6,)), ((8,), (32,))], ids=str)
+def test_reshapes_of_unknown_extents(last, sizes, is_computed):
+    """As at the end of attention, whose tokens and heads become rows; several heads may be in one row of a batch."""
+    x, y = ("x", FLOAT, ["length", "batch", *last]), ("y", FLOAT, ["rows", *sizes])
+    nodes = [helper.make_node("Reshape", ["x", "shape"], ["y"])]
+    constants = [("shape", np.array((-1, *sizes)))]
+    if is_computed:
+        # Rows of the first axis, and how many of it there are in one.
+        constants = [("sizes", np.array(sizes)), ("ratio", np.array([math.prod(sizes) // math.prod(last)]))]
+        nodes = [
+            helper.make_node("Shape", ["x"], ["length"], start=0, end=1), helper.make_node("Shape", ["x"], ["batch"], start=1, end=2),
+            helper.make_node("Mul", ["length", "batch"], ["all"]), helper.make_node("Div", ["all", "ratio"], ["rows"]),
+            helper.make_node("Concat", ["rows", "sizes"], ["shape"], axis=0), *nodes,
+        ]  # fmt: skip
+    program = fovea.import_onnx(make_model(nodes, [x], [y], constants))
+    for extents in ((3, 4), (1, 8), (4, 1)):
         array = RNG.standard_normal((*extents, *last)).astype(np.float32)
-        np.testing.assert_array_equal(program(array), array.reshape(sizes))
+        np.testing.assert_array_equal(program(array), array.reshape(-1, *sizes))
+
+
+def test_normalization_of_unknown_extents():
+    """Its axes depend on how many there are, which is known."""
+    w = RNG.standard_normal(5, np.float32)
+    node = helper.make_node("RMSNormalization", ["x", "w"], ["y"], axis=-1)
+    extents = ("batch", "length", 5)
+    model = make_model([node], [("x", FLOAT, extents)], [("y", FLOAT, extents)], [("w", w)], version=23)
+    program, x = fovea.import_onnx(model), RNG.standard_normal((2, 3, 5), np.float32)
+    near(program(x), x / np.sqrt((x * x).mean(-1, keepdims=True) + np.float32(1e-5)) * w)
 
 
 def test_what_is_computed_from_constants():
@@ -295,6 +316,15 @@ def test_what_is_computed_from_constants():
     program, x = fovea.import_onnx(model), RNG.standard_normal((3, 40), np.float32)
     assert [*program.constants] == ["d", "e"] and program.names == ("x",) and len(program.text) < 2000
     near(program(x), ReferenceEvaluator(model).run(None, {"x": x})[0])
+
+
+def test_unsigned_results(tmp_path):
+    """Modules have integers without signs."""
+    type, path = onnx.TensorProto.UINT8, tmp_path / "model.mlir"
+    model = make_model([helper.make_node("Add", ["x", "x"], ["y"])], [("x", type, (3,))], [("y", type, (3,))])
+    x = np.array([3, 70, 120], np.uint8)
+    for program in (fovea.import_onnx(model, path=path), fovea.load(path)):
+        assert program(x).dtype == np.uint8 and program(x).tolist() == [6, 140, 240]
 
 
 # ----------------------------------------------------------------------------

@@ -100,8 +100,9 @@ static bool isOnePerPoint(linalg::LinalgOp op, AffineMap map) {
 }
 
 bool LoopsKernel::canEmit(linalg::LinalgOp op) {
+  // Without an output the body only asserts.
   if (!op.hasPureBufferSemantics() || op.getNumLoops() == 0 ||
-      op->getNumRegions() != 1)
+      op->getNumRegions() != 1 || op.getNumDpsInits() == 0)
     return false;
   for (OpOperand &operand : op->getOpOperands()) {
     Type type = getElementTypeOrSelf(operand.get());

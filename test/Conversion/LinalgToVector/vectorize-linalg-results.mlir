@@ -13,3 +13,19 @@ func.func @different(%x: memref<4x8xf32>, %y: memref<8xf32>, %z: memref<4xf32>) 
   }
   return
 }
+
+// Of a result that nobody reads assertions alone are left, without an output.
+// CHECK-LABEL: func.func @asserts(
+//   CHECK-NOT:   scf.forall
+//       CHECK:   scf.for
+//       CHECK:     cf.assert
+func.func @asserts(%indices: memref<3xi64>) {
+  linalg.generic {indexing_maps = [affine_map<(i) -> (i)>], iterator_types = ["parallel"]} ins(%indices : memref<3xi64>) {
+  ^bb0(%index: i64):
+    %c8 = arith.constant 8 : i64
+    %exists = arith.cmpi ult, %index, %c8 : i64
+    cf.assert %exists, "index must be smaller than 8"
+    linalg.yield
+  }
+  return
+}

@@ -21,7 +21,7 @@
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "llvm/ADT/TypeSwitch.h"
-#include <numeric>
+#include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
 using namespace fovea;
@@ -50,6 +50,8 @@ private:
   /// Both are the same, or the call fails with `rule`.
   void checkSame(Operation *op, int64_t found, int64_t expected,
                  const Twine &rule);
+  void checkSameProduct(Operation *op, ArrayRef<int64_t> found,
+                        ArrayRef<int64_t> expected, const Twine &rule);
   void checkAtMost(Operation *op, OpFoldResult found, OpFoldResult most,
                    const Twine &rule);
   void emit(ImplicitLocOpBuilder &b, OpFoldResult found, OpFoldResult expected,
@@ -84,6 +86,36 @@ void TensorChecker::checkSame(Operation *op, int64_t found, int64_t expected,
   ImplicitLocOpBuilder b(op->getLoc(), op);
   emit(b, extents.materialize(b, b.getLoc(), found),
        extents.materialize(b, b.getLoc(), expected), describe(op, rule));
+}
+
+/// None where it does not fit, as that of four symbols.
+static std::optional<int64_t> getProduct(ArrayRef<int64_t> factors) {
+  int64_t product = 1;
+  for (int64_t factor : factors)
+    if (llvm::MulOverflow(product, factor, product))
+      return std::nullopt;
+  return product;
+}
+
+void TensorChecker::checkSameProduct(Operation *op, ArrayRef<int64_t> found,
+                                     ArrayRef<int64_t> expected,
+                                     const Twine &rule) {
+  std::optional<int64_t> first = getProduct(found);
+  std::optional<int64_t> second = getProduct(expected);
+  if (first && second)
+    return checkSame(op, *first, *second, rule);
+  ImplicitLocOpBuilder b(op->getLoc(), op);
+  auto multiply = [&](ArrayRef<int64_t> factors) {
+    AffineExpr product = b.getAffineConstantExpr(1);
+    SmallVector<OpFoldResult> operands;
+    for (int64_t factor : factors) {
+      product = product * b.getAffineSymbolExpr(operands.size());
+      operands.push_back(extents.materialize(b, b.getLoc(), factor));
+    }
+    return affine::makeComposedFoldedAffineApply(b, b.getLoc(), product,
+                                                 operands);
+  };
+  emit(b, multiply(found), multiply(expected), describe(op, rule));
 }
 
 void TensorChecker::checkAtMost(Operation *op, OpFoldResult found,
@@ -225,21 +257,15 @@ void TensorChecker::checkShape(tensor::CastOp op) {
                 "extent " + Twine(dim) + " differs from the type");
 }
 
-static int64_t getProduct(ArrayRef<int64_t> shape) {
-  return std::accumulate(shape.begin(), shape.end(), int64_t(1),
-                         std::multiplies<>());
-}
-
 void TensorChecker::checkShape(tensor::ExpandShapeOp op) {
   SmallVector<int64_t> shape =
       llvm::map_to_vector(op.getMixedOutputShape(), [&](OpFoldResult extent) {
         return extents.get(extent);
       });
   for (auto [dim, group] : llvm::enumerate(op.getReassociationIndices()))
-    checkSame(op,
-              getProduct(ArrayRef(shape).slice(group.front(), group.size())),
-              extents.get(op.getSrc(), dim),
-              "the parts of extent " + Twine(dim) + " must make it up");
+    checkSameProduct(op, ArrayRef(shape).slice(group.front(), group.size()),
+                     extents.get(op.getSrc(), dim),
+                     "the parts of extent " + Twine(dim) + " must make it up");
 }
 
 void TensorChecker::checkShape(tensor::ReshapeOp op) {
@@ -250,8 +276,8 @@ void TensorChecker::checkShape(tensor::ReshapeOp op) {
       llvm::map_to_vector(shape.getElements(), [&](Value extent) {
         return extents.get(OpFoldResult(extent));
       });
-  checkSame(op, getProduct(to), getProduct(extents.getShape(op.getSource())),
-            "the result must have as many elements");
+  checkSameProduct(op, to, extents.getShape(op.getSource()),
+                   "the result must have as many elements");
 }
 
 void TensorChecker::checkShape(tensor::ConcatOp op) {

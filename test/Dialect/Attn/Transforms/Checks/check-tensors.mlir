@@ -2,6 +2,7 @@
 
 // What operations of linalg and tensor take for granted is checked where it does not follow.
 
+// CHECK-DAG: #[[$FOUR:.+]] = affine_map<()[s0, s1, s2, s3] -> (((s0 * s1) * s2) * s3)>
 // CHECK-DAG: @[[$LOOP:.+]]("linalg.generic: extent 0 of operand 1 must be extent 0 of operand 0\00")
 // CHECK-DAG: @[[$CAST:.+]]("tensor.cast: extent 0 differs from the type\00")
 // CHECK-DAG: @[[$PARTS:.+]]("tensor.expand_shape: the parts of extent 0 must make it up\00")
@@ -52,6 +53,19 @@ func.func @reshapes(%a: tensor<?xf32>, %n: index) -> (tensor<?x4xf32>, tensor<?x
   %s = tensor.from_elements %c2, %c4 : tensor<2xindex>
   %1 = tensor.reshape %a(%s) : (tensor<?xf32>, tensor<2xindex>) -> tensor<?x4xf32>
   return %0, %1 : tensor<?x4xf32>, tensor<?x4xf32>
+}
+
+// Numbers for four unknown extents do not fit in one.
+// CHECK-LABEL: func.func @four(
+// CHECK-SAME:    %[[A:.+]]: tensor<?x?x?x?xf32>, %[[N:.+]]: index)
+// CHECK-DAG:   %[[ALL:.+]] = affine.apply #[[$FOUR]]()
+// CHECK-DAG:   %[[FOUND:.+]] = arith.index_cast %[[N]] : index to i64
+// CHECK-DAG:   %[[EXPECTED:.+]] = arith.index_cast %[[ALL]] : index to i64
+// CHECK:       llvm.call @fovea_rt_check_extent(%{{.*}}, %[[FOUND]], %[[EXPECTED]])
+func.func @four(%a: tensor<?x?x?x?xf32>, %n: index) -> tensor<?xf32> {
+  %s = tensor.from_elements %n : tensor<1xindex>
+  %0 = tensor.reshape %a(%s) : (tensor<?x?x?x?xf32>, tensor<1xindex>) -> tensor<?xf32>
+  return %0 : tensor<?xf32>
 }
 
 // Heads apart and together again, as frontends write it, need none.

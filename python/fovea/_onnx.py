@@ -26,7 +26,10 @@ _PIPELINE = (
     "--pass-pipeline=builtin.module(inline,torch-onnx-to-torch-backend-pipeline,torch-backend-to-linalg-on-tensors-backend-pipeline)",
 )
 #: What torch-mlir does not know, or only about, but ONNX defines by other operations.
-_EXPANDED = {"Attention", "Gelu", "MeanVarianceNormalization", "RMSNormalization", "RotaryEmbedding"}
+_EXPANDED = {
+    "Attention", "Gelu", "MeanVarianceNormalization", "NegativeLogLikelihoodLoss", "RMSNormalization", "RotaryEmbedding",
+    "SoftmaxCrossEntropyLoss",
+}  # fmt: skip
 #: Shorter constants stay in the text: some operations need to know what they are.
 _LEAST_ARGUMENT = 64
 #: So do masks, which are evaluated, and integers, up to this length.
@@ -190,6 +193,54 @@ def _fold(model: Any, onnx: Any) -> bool:
     return True
 
 
+def _normalize(graph: Any, node: Any, rank: int, type: Any, version: int, onnx: Any) -> list[Any]:
+    """`InstanceNormalization`, and `GroupNormalization` as that of groups."""
+    nodes: list[Any] = []
+    (x, scale, bias), y = node.input, node.output[0]
+    given = {each.name: onnx.helper.get_attribute_value(each) for each in node.attribute}
+
+    def constant(name: str, values: Any) -> str:
+        graph.initializer.append(onnx.numpy_helper.from_array(np.array(values), f"{y}.{name}"))
+        return f"{y}.{name}"
+
+    def add(operation: str, *inputs: str, **options: Any) -> str:
+        nodes.append(onnx.helper.make_node(operation, inputs, [f"{y}.{len(nodes)}"], **options))
+        return f"{y}.{len(nodes) - 1}"
+
+    def mean(of: str) -> str:
+        return add("ReduceMean", of, constant(f"axes{len(nodes)}", axes)) if version >= 18 else add("ReduceMean", of, axes=axes)
+
+    wide = add("Cast", x, to=onnx.TensorProto.FLOAT) if type not in (onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE) else x
+    is_wide = wide == x
+    is_grouped, axes = node.op_type == "GroupNormalization", [*range(2, rank)]
+    if is_grouped:
+        wide, axes = add("Reshape", wide, constant("groups", [0, given["num_groups"], -1])), [2]
+    rest = add("Sub", wide, mean(wide))
+    epsilon = constant("epsilon", np.array(given.get("epsilon", 1e-5), np.float64 if type == onnx.TensorProto.DOUBLE else np.float32))
+    normal = add("Div", rest, add("Sqrt", add("Add", mean(add("Mul", rest, rest)), epsilon)))
+    normal = add("Reshape", normal, add("Shape", x)) if is_grouped else normal
+    normal = normal if is_wide else add("Cast", normal, to=type)
+    shape = constant("shape", [-1] + [1] * (rank - 2))
+    add("Add", add("Mul", normal, add("Reshape", scale, shape)), add("Reshape", bias, shape))
+    nodes[-1].output[0] = y
+    return nodes
+
+
+def _expand_normalization(model: Any, onnx: Any) -> None:
+    """Of groups and instances: torch-mlir divides by those extents alone that it knows."""
+    graph, nodes = model.graph, []
+    version = max(each.version for each in model.opset_import if not each.domain)
+    types = {each.name: each.type.tensor_type for each in (*graph.input, *graph.value_info, *graph.output)}
+    for node in graph.node:
+        is_one = node.op_type in ("GroupNormalization", "InstanceNormalization") and not node.domain
+        if is_one and types[node.input[0]].HasField("shape"):
+            type = types[node.input[0]]
+            nodes += _normalize(graph, node, len(type.shape.dim), type.elem_type, version, onnx)
+        else:
+            nodes.append(node)
+    _replace(graph.node, nodes)
+
+
 def _merge_first(graph: Any, onnx: Any) -> None:
     """Reshapes of several unknown extents after a step that merges these: torch-mlir would take all but one of them to be 1."""
     found = {
@@ -201,15 +252,53 @@ def _merge_first(graph: Any, onnx: Any) -> None:
         if node.op_type == "Reshape" and not node.domain:
             extents, sizes = found.get(node.input[0], []), found.get(node.output[0], [])
             # Of several extents that are to be found, it asks at run time.
-            if extents.count(-1) > 1 and sizes.count(-1) < 2:
+            if extents.count(-1) > 1 and sizes.count(-1) < 2 and 0 not in sizes:
                 rest = math.prod(sizes[1:]) if sizes[:1] == [-1] else 0
                 # Heads stay apart from tokens where that is enough.
                 axes = (first for first in range(2, len(extents)) if min(extents[first:]) > 0 and math.prod(extents[first:]) == rest)
-                merged = f"{node.output[0]}.merged"
+                merged, shape = f"{node.output[0]}.merged", f"{node.output[0]}.sizes"
                 nodes.append(onnx.helper.make_node("Flatten", [node.input[0]], [merged], axis=next(axes, 0)))
-                node.input[0] = merged
+                # Sizes of 0 were those of the extents before.
+                graph.initializer.append(onnx.numpy_helper.from_array(np.array(sizes, np.int64), shape))
+                node.input[:] = [merged, shape]
         nodes.append(node)
     _replace(graph.node, nodes)
+
+
+def _find_wrong(node: Any, shapes: Mapping[str, Any], types: Mapping[str, int], onnx: Any) -> str | None:
+    """What torch-mlir leaves out, or gets wrong, in an operation that it imports."""
+    given = {each.name: onnx.helper.get_attribute_value(each) for each in node.attribute}
+    operands = dict(enumerate(node.input))
+    unsigned = {onnx.TensorProto.UINT8, onnx.TensorProto.UINT16, onnx.TensorProto.UINT32, onnx.TensorProto.UINT64}
+    is_unsigned = types.get(operands.get(0, "")) in unsigned
+    match node.op_type:
+        case "GRU" | "LSTM" | "RNN":
+            if operands.get(4):
+                return "sequence_lens"
+            return "peepholes" if operands.get(7) else "clip" if given.get("clip") else None
+        case "Abs" | "Clip" | "Div" | "MaxPool" | "Mod" | "TopK":
+            return "unsigned integers" if is_unsigned else None
+        case "DequantizeLinear":
+            by_axis = shapes.get(operands.get(1, "")) not in ((), (1,))
+            return "unsigned integers and scales along an axis" if is_unsigned and by_axis else None
+        case "GridSample":
+            return "the mode nearest" if given.get("mode") == b"nearest" else None
+        case "SpaceToDepth":
+            return "the mode CRD" if given.get("mode") == b"CRD" else None
+        case "ArgMax" | "ArgMin":
+            return "select_last_index of unknown extents" if given.get("select_last_index") and operands[0] not in shapes else None
+    return None
+
+
+def _refuse_wrong(graph: Any, onnx: Any, place: str) -> None:
+    values = (*graph.input, *graph.value_info, *graph.output)
+    types = {each.name: each.type.tensor_type.elem_type for each in values}
+    types.update((each.name, each.data_type) for each in graph.initializer)
+    shapes = {**_get_shape(graph), **{each.name: tuple(each.dims) for each in graph.initializer}}
+    for node in graph.node:
+        wrong = None if node.domain else _find_wrong(node, shapes, types, onnx)
+        if wrong:
+            raise _fovea.FoveaError(f"{place}: torch-mlir has no right linalg for {node.op_type} with {wrong}")
 
 
 def _simplify(model: Any, onnx: Any) -> Any:
@@ -236,6 +325,8 @@ def _simplify(model: Any, onnx: Any) -> Any:
     except Exception:
         # The importer expands what cannot be inlined.
         pass
+    _expand_normalization(model, onnx)
+    model = infer(model)
     for _ in range(_MOST_ROUNDS):
         if not _fold(model, onnx):
             break
@@ -305,6 +396,7 @@ def import_model(
     except Exception as error:
         raise ValueError(f"{place}: found a model of ONNX that is not valid: {_first_line(error)}") from None
     names = [each.name for each in model.graph.input if each.name not in constants]
+    _refuse_wrong(model.graph, onnx, place)
     text = _to_linalg(model, onnx, place)
     types = [onnx.helper.tensor_dtype_to_np_dtype(each.type.tensor_type.elem_type).name for each in model.graph.output]
     return text, constants, names, list_left_out(types)

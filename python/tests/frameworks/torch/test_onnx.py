@@ -304,6 +304,53 @@ def test_normalization_of_unknown_extents():
     near(program(x), x / np.sqrt((x * x).mean(-1, keepdims=True) + np.float32(1e-5)) * w)
 
 
+@pytest.mark.parametrize("version", [17, 21])
+@pytest.mark.parametrize("type", [np.float32, np.float16], ids=["f32", "f16"])
+@pytest.mark.parametrize("name, options", [("InstanceNormalization", {}), ("GroupNormalization", {"num_groups": 2})])
+def test_normalization_of_open_images(name, options, type, version):
+    """Means are of all elements, whatever is known of their number: `nn.GroupNorm` is exported as either."""
+    if name == "GroupNormalization" and version < 21:
+        pytest.skip("it had other operands")
+    x = (RNG.standard_normal((2, 6, 5, 4)) + 3).astype(type)
+    scale, bias = (RNG.standard_normal(6).astype(type) for _ in range(2))
+    element = helper.np_dtype_to_tensor_dtype(np.dtype(type))
+    node = helper.make_node(name, ["x", "scale", "bias"], ["y"], epsilon=1e-3, **options)
+    for extents in (2, 6, 5, 4), ("batch", 6, "height", "width"), (2, 6, "height", 4), ("batch", "channels", "height", "width"):
+        values = [("x", element, extents)], [("y", element, extents)]
+        program = fovea.import_onnx(make_model([node], *values, [("scale", scale), ("bias", bias)], version=version))
+        groups = x.astype(np.float32).reshape(2, options.get("num_groups", 6), -1)
+        variance = groups.var(-1, keepdims=True)
+        expected = ((groups - groups.mean(-1, keepdims=True)) / np.sqrt(variance + 1e-3)).reshape(x.shape)
+        expected = expected * scale[:, None, None].astype(np.float32) + bias[:, None, None]
+        near(program(x).astype(np.float32), expected.astype(np.float32), 1e-5 if type == np.float32 else 3e-3)
+
+
+@pytest.mark.parametrize(
+    "node, type, message",
+    [
+        (helper.make_node("Div", ["x", "x"], ["y"]), np.uint8, "Div with unsigned integers"),
+        (helper.make_node("SpaceToDepth", ["x"], ["y"], blocksize=2, mode="CRD"), np.float32, "SpaceToDepth with the mode CRD"),
+        (helper.make_node("ArgMax", ["x"], ["y"], select_last_index=1), np.float32, "ArgMax with select_last_index of unknown extents"),
+        (helper.make_node("RNN", ["s", "w", "w", "", "n"], ["y"], hidden_size=4), np.float32, "RNN with sequence_lens"),
+        (helper.make_node("RNN", ["s", "w", "w"], ["y"], hidden_size=4, clip=1.0), np.float32, "RNN with clip"),
+        (helper.make_node("GridSample", ["x", "g"], ["y"], mode="nearest"), np.float32, "GridSample with the mode nearest"),
+        (helper.make_node("DequantizeLinear", ["q", "steps", "zeros"], ["y"]), np.uint8, "DequantizeLinear with unsigned integers"),
+    ],
+)  # fmt: skip
+def test_what_torch_mlir_gets_wrong(node, type, message):
+    element = helper.np_dtype_to_tensor_dtype(np.dtype(type))
+    extents = {"x": ("batch", 4, 4, 4), "s": (3, 2, 4), "g": (1, 4, 4, 2), "q": (3, 4, 1, 1)}
+    constants = {
+        "w": np.ones((1, 4, 4), np.float32), "n": np.array([3, 2], np.int32), "steps": np.ones(4, np.float32), "zeros": np.ones(4, np.uint8),
+    }  # fmt: skip
+    inputs = [(name, element if name != "g" else FLOAT, extents[name]) for name in dict.fromkeys(node.input) if name in extents]
+    result = {"ArgMax": INT64, "DequantizeLinear": FLOAT}.get(node.op_type, element)
+    given = [(name, constants[name]) for name in dict.fromkeys(node.input) if name in constants]
+    version = 28 if node.op_type == "SpaceToDepth" else 21
+    with pytest.raises(fovea.FoveaError, match=f"^model: torch-mlir has no right linalg for {message}"):
+        fovea.import_onnx(make_model([node], inputs, [("y", result, ["a", "b", "c", "d"])], given, version=version))
+
+
 def test_what_is_computed_from_constants():
     """Weights of 8 bits are floating point when importing, and no text either."""
     w, e = RNG.integers(-100, 100, (40, 30)).astype(np.int8), RNG.standard_normal((30, 20), np.float32)

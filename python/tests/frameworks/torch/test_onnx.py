@@ -340,9 +340,8 @@ def test_normalization_of_open_images(name, options, type, version):
 def test_what_torch_mlir_gets_wrong(node, type, message):
     element = helper.np_dtype_to_tensor_dtype(np.dtype(type))
     extents = {"x": ("batch", 4, 4, 4), "s": (3, 2, 4), "g": (1, 4, 4, 2), "q": (3, 4, 1, 1)}
-    constants = {
-        "w": np.ones((1, 4, 4), np.float32), "n": np.array([3, 2], np.int32), "steps": np.ones(4, np.float32), "zeros": np.ones(4, np.uint8),
-    }  # fmt: skip
+    ones = np.ones((1, 4, 4), np.float32)
+    constants = {"w": ones, "n": np.array([3, 2], np.int32), "steps": ones[0, 0], "zeros": np.ones(4, np.uint8)}
     inputs = [(name, element if name != "g" else FLOAT, extents[name]) for name in dict.fromkeys(node.input) if name in extents]
     result = {"ArgMax": INT64, "DequantizeLinear": FLOAT}.get(node.op_type, element)
     given = [(name, constants[name]) for name in dict.fromkeys(node.input) if name in constants]

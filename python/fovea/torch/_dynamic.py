@@ -27,7 +27,9 @@ from torch.utils import _pytree as pytree
 from torch.utils._sympy.numbers import int_oo
 from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
-__all__ = ["fold_positions", "resolve_items", "rewrite_extents", "split_reshapes", "state_extents", "take_assertions"]
+__all__ = [
+    "call_node", "find_result", "fold_positions", "resolve_items", "rewrite_extents", "split_reshapes", "state_extents", "take_assertions",
+]  # fmt: skip
 
 aten = torch.ops.aten
 
@@ -219,7 +221,7 @@ def rewrite_extents(module: GraphModule) -> None:
     # What is 1 is repeated, which torch-mlir sees only of extents that are known.
     for node in graph.find_nodes(op="call_function", target=aten.slice.Tensor):
         if any(isinstance(extent, torch.SymInt) for extent in node.meta["val"].shape):
-            node.meta["val"] = _result(node.target, node.args)
+            node.meta["val"] = find_result(node.target, node.args)
             node.meta.pop("tensor_meta", None)
     module.recompile()
 
@@ -337,17 +339,17 @@ def _compute(graph: Graph, function: Callable[..., Any], *args: Any) -> Any:
     return node
 
 
-def _result(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> Any:
+def find_result(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> Any:
     values, named = (torch.fx.node.map_arg(each, lambda node: node.meta["val"]) for each in (args, kwargs or {}))
     modes = (each.fake_mode for each in pytree.tree_leaves((values, named)) if isinstance(each, FakeTensor))
     with next(modes, contextlib.nullcontext()), enable_python_dispatcher():
         return target(*values, **named)
 
 
-def _call(graph: Graph, target: Any, *args: Any) -> Node:
+def call_node(graph: Graph, target: Any, *args: Any, **kwargs: Any) -> Node:
     """A node that knows its result."""
-    node = graph.call_function(target, args)
-    node.meta["val"] = _result(target, args)
+    node = graph.call_function(target, args, kwargs)
+    node.meta["val"] = find_result(target, args, kwargs)
     return node
 
 
@@ -356,7 +358,7 @@ def _known_sizes(graph: Graph, source: Node, dim: int, sizes: Sequence[Any]) -> 
     if -1 not in sizes:
         return list(sizes)
     others = functools.reduce(lambda a, b: _compute(graph, operator.mul, a, b), (each for each in sizes if each != -1), 1)
-    rest = _compute(graph, operator.floordiv, _call(graph, aten.sym_size.int, source, dim), others)
+    rest = _compute(graph, operator.floordiv, call_node(graph, aten.sym_size.int, source, dim), others)
     return [rest if each == -1 else each for each in sizes]
 
 
@@ -376,10 +378,10 @@ def _split(graph: Graph, source: Node, sizes: Sequence[Any], target: Sequence[An
         if [str(shape[k]) for k in before] == [str(target[k]) for k in after]:
             continue
         if len(before) > 1:
-            source = _call(graph, aten.flatten.using_ints, source, before.start, before.stop - 1)
+            source = call_node(graph, aten.flatten.using_ints, source, before.start, before.stop - 1)
         if len(after) > 1:
             known = _known_sizes(graph, source, before.start, [target[k] if isinstance(target[k], int) else sizes[k] for k in after])
-            source = _call(graph, aten.unflatten.int, source, before.start, known)
+            source = call_node(graph, aten.unflatten.int, source, before.start, known)
             source.meta["val"] = _with_extents(source.meta["val"], {before.start + k: size for k, size in enumerate(known)})
     return source
 
@@ -394,7 +396,7 @@ def state_extents(module: GraphModule) -> None:
         is_reshape = node.target in _RESHAPES
         if node.op != "call_function" or not (is_reshape or changed.intersection(node.all_input_nodes)):
             continue
-        value = _result(node.target, node.args, node.kwargs) if changed.intersection(node.all_input_nodes) else node.meta["val"]
+        value = find_result(node.target, node.args, node.kwargs) if changed.intersection(node.all_input_nodes) else node.meta["val"]
         if is_reshape:
             value = _with_extents(value, dict(enumerate(node.args[1])))
         if value is not node.meta["val"]:

@@ -32,6 +32,7 @@ from ._guards import find_guards, record_guards, write_guards
 from ._own_calls import copy_listed, find_calls, lower_with_calls
 from ._special import SPECIAL
 from ._uniform import fold_uniform
+from ._unsigned import widen_bytes
 
 __all__ = ["import_module", "to_numpy"]
 
@@ -183,6 +184,7 @@ def import_module(
             exported = exported.run_decompositions(table)
             split_complex(exported.graph_module, table)
             fold_uniform(exported.graph_module)
+            widen_bytes(exported.graph_module)
             if any(shapes):
                 guards.conditions.extend(take_assertions(exported.graph_module))
                 state_extents(exported.graph_module)

@@ -339,6 +339,24 @@ def test_unsigned_results(tmp_path):
         np.testing.assert_array_equal(found, [1, 200, 255])
 
 
+BYTES = {
+    "images": lambda x: (x / 255, x * 0.5, x - 127.5, (x / 255 - 0.5) / torch.tensor([0.2]), x.float(), torch.cat([x.float(), x])),
+    "sums": lambda x: (x.sum(), x.sum(-1), x.cumsum(-1), x.mean(dtype=torch.float32), x + x, x * 3, 255 - x, -x, x**2),
+    "comparisons": lambda x: (x > 100, x >= 200, x < 130, x == 200, x.masked_fill(x > 200, 7), torch.where(x > 100, x, 0), x.clamp(5, 220)),
+    "orders": lambda x: (*x.max(-1), x.amin(-1), x.argmax(-1), *x.sort(-1), *x.topk(2), torch.maximum(x, x.flip(0)), x.abs()),
+    "quotients": lambda x: (x // 16, x % 7, torch.div(x, 3, rounding_mode="trunc"), x >> 2, ~x),
+}
+
+
+@pytest.mark.parametrize("name", BYTES)
+def test_bytes(name):
+    """Of images: half of them are negative to who takes them for numbers with a sign."""
+    x = torch.tensor([[0, 1, 127, 128], [199, 255, 3, 200]], dtype=torch.uint8)
+    for found, expected in zip(fovea.import_torch(Call(BYTES[name]), x)(x), BYTES[name](x), strict=True):
+        assert found.dtype == expected.numpy().dtype
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
 def test_what_is_refused_is_named():
     with pytest.raises(fovea.FoveaError, match=r"it has no linalg for aten.erfinv, or not .*, called at .*torch_models.py:\d+"):
         fovea.import_torch(Call(torch.erfinv), torch.ones(3))

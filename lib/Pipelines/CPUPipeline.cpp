@@ -50,6 +50,7 @@ void fovea::buildCPUPipeline(OpPassManager &pm, const CPUInfo &cpu,
   pm.addNestedPass<func::FuncOp>(attn::createExpandPatternsPass());
   // Arithmetic on tensors, as one loop nest where it can be.
   pm.addPass(createConvertElementwiseToLinalgPass());
+  pm.addNestedPass<func::FuncOp>(attn::createGuardDivisionsPass());
   // Of complex numbers there are no vectors, but of their parts.
   pm.addNestedPass<func::FuncOp>(createConvertComplexToStandardPass());
   pm.addNestedPass<func::FuncOp>(attn::createFuseElementwisePass());

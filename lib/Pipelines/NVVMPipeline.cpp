@@ -63,6 +63,7 @@ static void addKernelPasses(OpPassManager &pm, const GPUInfo &gpu,
   pm.addNestedPass<func::FuncOp>(attn::createExpandConvPass());
   pm.addNestedPass<func::FuncOp>(attn::createNarrowSourcesPass());
   pm.addPass(createConvertElementwiseToLinalgPass());
+  pm.addNestedPass<func::FuncOp>(attn::createGuardDivisionsPass());
   pm.addNestedPass<func::FuncOp>(attn::createFuseElementwisePass());
   // Sums that are rounded go to their destinations at once.
   pm.addPass(bufferization::createEmptyTensorEliminationPass());

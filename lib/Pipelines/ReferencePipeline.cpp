@@ -25,6 +25,7 @@ void fovea::buildReferencePipeline(OpPassManager &pm) {
   pm.addPass(attn::createCheckShapesPass());
   pm.addNestedPass<func::FuncOp>(attn::createCheckCodesPass());
   pm.addPass(createConvertElementwiseToLinalgPass());
+  pm.addNestedPass<func::FuncOp>(attn::createGuardDivisionsPass());
   addBufferizationPasses(pm);
   pm.addPass(attn::createCheckNodesPass());
   pm.addPass(attn::createCheckSizesPass());

@@ -114,6 +114,32 @@ def CheckShapesPass : Pass<"attn-check-shapes", "::mlir::ModuleOp"> {
   ];
 }
 
+def GuardDivisionsPass : Pass<"attn-guard-divisions", "::mlir::func::FuncOp"> {
+  let summary = "give divisions of integers by zero a result";
+  let description = [{
+    A CPU ends the process where an integer is divided by zero, or the least one by
+    -1. Shapes of models are computed so for empty arrays, if only for what nobody
+    reads. Where the divisor is no such constant, quotients by zero become -1,
+    remainders the dividend, and the least number over -1 itself, as XLA has it:
+
+    ```mlir
+    %q = arith.divui %a, %b : i64
+    ```
+
+    ==>
+
+    ```mlir
+    %0 = arith.cmpi eq, %b, %c0 : i64
+    %1 = arith.select %0, %c1, %b : i64
+    %2 = arith.divui %a, %1 : i64
+    %q = arith.select %0, %c-1, %2 : i64
+    ```
+  }];
+  let dependentDialects = [
+    "::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect"
+  ];
+}
+
 def CheckMemoryPass : Pass<"attn-check-memory", "::mlir::func::FuncOp"> {
   let summary = "refuse tensors and memrefs that no memory can hold";
   let description = [{

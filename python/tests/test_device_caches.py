@@ -55,11 +55,16 @@ def kv(capacity=40, cls=KVCache, **options):
     return cls(2, 2, 16, 12, capacity=capacity, **options)
 
 
-def paged(pages=30, cls=PagedCache, **options):
-    return cls(pages, 4, 2, 16, 12, batch=2, **options)
+def paged(pages=30, cls=PagedCache, page=4, **options):
+    return cls(pages, page, 2, 16, 12, batch=2, **options)
 
 
-KINDS = {"kv": (kv, fovea.KVCache), "paged": (paged, fovea.PagedCache)}
+def paged_in_few(**options):
+    """Rows for more pages than two of each sequence are copied by a kernel."""
+    return paged(page=16, **options)
+
+
+KINDS = {"kv": (kv, fovea.KVCache), "paged": (paged_in_few, fovea.PagedCache)}
 
 
 def own(array, layout):

@@ -120,7 +120,8 @@ def GuardDivisionsPass : Pass<"attn-guard-divisions", "::mlir::func::FuncOp"> {
     A CPU ends the process where an integer is divided by zero, or the least one by
     -1. Shapes of models are computed so for empty arrays, if only for what nobody
     reads. Where the divisor is no such constant, quotients by zero become -1,
-    remainders the dividend, and the least number over -1 itself, as XLA has it:
+    remainders the dividend, and the least number over -1 itself, as XLA has it.
+    Divisions of whole tensors are left: `convert-elementwise-to-linalg` comes before.
 
     ```mlir
     %q = arith.divui %a, %b : i64

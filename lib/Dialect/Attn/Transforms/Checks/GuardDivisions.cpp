@@ -92,8 +92,10 @@ struct GuardDivisionsPass
       (void)linalg::generalizeNamedOp(rewriter, op);
     }
     SmallVector<Operation *> divisions;
+    // Those of whole tensors are in the bodies of linalg by now, or are left.
     getOperation().walk([&](Operation *op) {
-      if (isDivision(op) && !isSafe(op))
+      if (isDivision(op) && !isSafe(op) &&
+          !isa<TensorType>(op->getResult(0).getType()))
         divisions.push_back(op);
     });
     for (Operation *op : divisions)

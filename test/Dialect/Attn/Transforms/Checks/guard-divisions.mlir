@@ -40,6 +40,15 @@ func.func @safe(%a: i32) -> i32 {
   return %r : i32
 }
 
+// Those of whole tensors become linalg before.
+// CHECK-LABEL: func.func @tensors
+// CHECK-NOT: arith.select
+// CHECK: return
+func.func @tensors(%a: tensor<?xi32>, %b: tensor<?xi32>) -> tensor<?xi32> {
+  %q = arith.divsi %a, %b : tensor<?xi32>
+  return %q : tensor<?xi32>
+}
+
 // The body of a named operation is what its name says.
 // CHECK-LABEL: func.func @named
 // CHECK-NOT: linalg.div

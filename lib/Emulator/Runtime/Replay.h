@@ -65,6 +65,7 @@ private:
     uint64_t warps = 0;
   };
   std::string nameRole(unsigned warp) const;
+
   LaunchClocks result;
   /// Cycles of clusters, and blocks that a multiprocessor runs at a time.
   struct Grid {

@@ -398,3 +398,13 @@ def test_examples_are_left_as_they_are():
     with pytest.raises(fovea.FoveaError, match=r"the model fixes input_0.shape\[0\] to 2"):
         fovea.import_torch(model, x, dynamic=(0,))
     assert np.array_equal(fovea.import_torch(model, x)(x), x + 1)
+
+
+def test_quotients_by_zero():
+    """As XLA has them: PyTorch raises an error, and a CPU ends the process."""
+    least = np.iinfo(np.int64).min
+    a, b = torch.tensor([5, 5, least, 0]), torch.tensor([2, 0, -1, 0])
+    program = fovea.import_torch(Call(lambda a, b: (torch.div(a, b, rounding_mode="trunc"), torch.fmod(a, b))), a, b)
+    quotients, rest = program(a, b)
+    np.testing.assert_array_equal(quotients, [2, -1, least, -1])
+    np.testing.assert_array_equal(rest, [1, 5, 0, 0])

@@ -1,5 +1,7 @@
 // RUN: fovea-opt %s --attn-guard-divisions | FileCheck %s
 // RUN: fovea-run %s --entry=by_zero | FileCheck %s --check-prefix=NUMBERS
+// RUN: fovea-run %s --entry=by_zero --target=reference | FileCheck %s --check-prefix=NUMBERS
+// RUN: fovea-run %s --entry=by_zero --target=gpu-sim --chip=sm_80 | FileCheck %s --check-prefix=NUMBERS
 
 // CHECK-LABEL: func.func @unsigned(
 // CHECK-SAME: %[[A:.*]]: i64, %[[B:.*]]: i64

@@ -50,7 +50,7 @@
 // CHECK-DAG: mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32
 // CHECK-DAG: ex2.approx.ftz.f32
 // CHECK-DAG: .pragma "nounroll";
-// VQ-DAG: vote.sync.ballot
+// VQ-DAG: match.any.sync.b32
 
 // LISTS-COUNT-2: .reqntid 384, 1, 1
 // LISTS-DAG: cp.async.bulk.tensor.4d.shared::cluster.global

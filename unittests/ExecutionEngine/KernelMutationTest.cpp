@@ -239,6 +239,26 @@ func.func @coded(%q: !q, %k: !k, %v: !k) -> !q {
   return %r : !q
 })"};
 
+/// One query whose tiles have values of f32, which are rounded in shared
+/// memory, in two parts, and weights. The last key has none.
+constexpr Example kWide = {1, 450, 34, false, R"(
+!w = tensor<1x1x450xf32>
+!m = tensor<1x1x450x64xf32>
+func.func @wide(%q: !q, %k: !k, %v: !k) -> !q {
+  %init = tensor.empty() : !q
+  %wide = arith.extf %v : !k to !m
+  %all = arith.constant dense<0.5> : !w
+  %none = arith.constant 0xFF800000 : f32
+  %zero = arith.constant 0 : index
+  %last = arith.constant 440 : index
+  %w = tensor.insert %none into %all[%zero, %zero, %last] : !w
+  %r = attn.stream query(%q : !q)
+      source(%k, %wide : !k, !m) log_weight(%w : !w)
+          ranges [affine_map<(b)[rows, n] -> (0, rows - 9)>]
+      outs(%init : !q) {scale = 0.125 : f64} -> !q
+  return %r : !q
+})"};
+
 /// Of dense attention, if a test does not say otherwise.
 class Forward : public KernelMutation {
 protected:
@@ -445,6 +465,15 @@ TEST_P(SM80, EveryInstructionOfCodedKeysIsMissed) {
   expectMissed("barrier.cta", {2, 3, 4});
   // The last one is behind all reads.
   expectMissed("cp.async.wait", {2});
+}
+
+TEST_P(SM80, EveryInstructionOfWideValuesIsMissed) {
+  example = kWide;
+  spoiledValues = {440};
+  expectMissed("barrier.cta");
+  // The last one in the loop has nothing left to wait for.
+  expectMissed("cp.async.wait", {2});
+  expectMissed("vote.ballot", {0});
 }
 
 INSTANTIATE_TEST_SUITE_P(Chips, SM80, testing::Values("sm_80"));

@@ -4,8 +4,8 @@
 """How much of a GPU's memory bandwidth the main loop of a kernel for few queries uses.
 
 Warps of a block copy tiles of keys and values with cp.async, one ahead, each a part, and multiply
-them with mma.sync, each for its rows. What is converted is loaded to registers and stored. A
-multiprocessor runs as many blocks as its registers and its shared memory hold. All of them are issued
+them with mma.sync, each for its rows. What is wider in memory than in a product is copied as it is,
+and rounded in shared memory. A multiprocessor runs as many blocks as its registers and its shared memory hold. All of them are issued
 cycle by cycle, as their control codes say; what they copy arrives in order, at the multiprocessor's
 share of the bandwidth, after a latency. Warps of a block meet at its barriers.
 """
@@ -65,24 +65,27 @@ class Warp:
 
 @dataclass
 class Loop:
-    """A main loop of each of a block's warps; `tile_bytes` are those that one iteration leaves in shared memory."""
+    """A main loop of each of a block's warps; `tile_bytes` are those that one iteration leaves in shared memory, of which a
+    block has `shared_bytes`, if that is known."""
 
     body: list[Instruction]
     registers: int
     tile_bytes: int
     warps: int = 1
+    shared_bytes: int | None = None
 
     @property
     def loaded_bytes(self) -> int:
         """By one iteration; numbers that are converted may be wider before."""
-        return self.warps * sum(get_copied_bytes(x) for x in self.body if x.name == "LDGSTS" or is_wide_load(x))
+        return self.warps * sum(get_copied_bytes(x) for x in self.body if x.name == "LDGSTS")
 
     @property
     def blocks(self) -> int:
-        """On a multiprocessor: each has two tiles, and some bytes for the queries of its warps."""
+        """On a multiprocessor: each has two tiles, once what is rounded, of twice the bytes, and some for the queries of its warps."""
         by_registers = REGISTERS // (self.warps * LANES * -(-self.registers // 8) * 8)
-        by_shared = SHARED_BYTES // (2 * self.tile_bytes + 4096 * self.warps + 1024)
-        return min(by_registers, by_shared, MOST_BLOCKS)
+        rounded = self.loaded_bytes - self.tile_bytes
+        shared = self.shared_bytes or 2 * self.tile_bytes + 2 * rounded + 4096 * self.warps
+        return min(by_registers, SHARED_BYTES // (shared + 1024), MOST_BLOCKS)
 
     def get_share(self, memory: Memory, cycles: float) -> float:
         """Of the bandwidth, by the cycles of a tile."""
@@ -123,9 +126,6 @@ class Loop:
                 continue
             if pipe:
                 pipes[warp.quarter, pipe] = time + cycles
-            if is_wide_load(x):
-                link = max(link, time) + get_copied_bytes(x) / memory.rate
-                result = link + memory.latency - time
             if name == "LDGSTS":
                 link = max(link, time) + get_copied_bytes(x) / memory.rate
                 warp.pending = link + memory.latency
@@ -157,10 +157,6 @@ def get_copied_bytes(x: Instruction) -> int:
     return LANES * (int(bits[1]) if bits else 32) // 8
 
 
-def is_wide_load(x: Instruction) -> bool:
-    return x.name == "LDG" and ".128" in x.opcode
-
-
 def expand(code: list[Line], path: list[Instruction], copied_bytes: int) -> list[Instruction]:
     """The way with loops of copies in it as often as they are run for a warp's bytes: all of them equally often."""
     labels = {line: at for at, line in enumerate(code) if isinstance(line, str)}
@@ -170,8 +166,7 @@ def expand(code: list[Line], path: list[Instruction], copied_bytes: int) -> list
         target = labels.get(x.target or "")
         if target is not None and target < places[id(x)]:
             begin = next(i for i, y in enumerate(path) if places[id(y)] > target)
-            names = ("LDGSTS", "STS") if any(map(is_wide_load, path[begin:at + 1])) else ("LDGSTS",)
-            if copied := sum(get_copied_bytes(y) for y in path[begin:at + 1] if y.name in names):
+            if copied := sum(get_copied_bytes(y) for y in path[begin:at + 1] if y.name == "LDGSTS"):
                 loops.append((begin, at + 1, copied))
     if not loops:
         return path

@@ -220,3 +220,20 @@ void fovea::attn::copyRows(
       b.ifThen(b.less(row, b.i32(numRows)), [&] { copyPiece(row, piece); });
   }
 }
+
+void fovea::attn::convertRows(GPUKernelBuilder &b, const SharedMatrix &from,
+                              const SharedMatrix &to, Value toRow,
+                              int64_t numRows, int64_t columns) {
+  constexpr int64_t kElements = 4, kRowsAtOnce = 16;
+  for (int64_t first = 0; first < numRows; first += kRowsAtOnce)
+    copyByLoads(
+        b, from.memref, to.memref, std::min(kRowsAtOnce, numRows - first),
+        llvm::divideCeil(columns, kElements), kElements,
+        [&](Value number, Value piece) -> Piece {
+          Value row = b.add(number, first);
+          Value column = b.mul(piece, kElements);
+          return {{row, getSharedColumn(b, from, row, column)},
+                  b.i1(true),
+                  {b.add(toRow, row), getSharedColumn(b, to, row, column)}};
+        });
+}

@@ -49,6 +49,13 @@ void copyRows(GPUKernelBuilder &b, mlir::Value source,
                   std::pair<KernelBuilder::Values, mlir::Value>(mlir::Value)>
                   getRow);
 
+/// Copies the first `numRows` rows of a matrix in shared memory to row `toRow`,
+/// a multiple of 8, of another of any type, and the rows after it. Columns that
+/// `from` lacks to a multiple of 4 are those of clearPadding.
+void convertRows(GPUKernelBuilder &b, const SharedMatrix &from,
+                 const SharedMatrix &to, mlir::Value toRow, int64_t numRows,
+                 int64_t columns);
+
 } // namespace fovea::attn
 
 #endif // FOVEA_KERNELS_GPU_GPUROWCOPIES_H

@@ -16,6 +16,7 @@
 
 using namespace mlir;
 using namespace fovea::attn;
+using Values = KernelBuilder::Values;
 
 static Type getElementType(Value memref) {
   return cast<MemRefType>(memref.getType()).getElementType();
@@ -50,18 +51,28 @@ std::pair<Value, Value> GPUStreamKernel::findRow(const Tile &tile, Value row) {
 }
 
 /// Copies the rows of operand `view` of the tile's source that `toRow` gives
-/// for the rows of the tile and of the source.
+/// for the rows of the tile and of the source: those of f32 to `wide`, if there
+/// is such a place, and all others to `shared`.
 void GPUStreamKernel::copyTile(const Tile &tile, Value SourceView::*view,
-                               const SharedMatrix &shared, Value stage,
+                               const SharedMatrix &shared,
+                               const SharedMatrix &wide, Value stage,
                                const ColumnRange &columns,
                                function_ref<Value(Value, Value)> toRow) {
-  Value sharedRow = b.mul(stage, keyTile);
   auto copy = [&](Value source, int64_t bytes) {
-    copyRows(b, source, shared, sharedRow, keyTile, columns, bytes,
-             [&](Value row) {
-               auto [own, exists] = findRow(tile, row);
-               return std::pair(Values{toRow(row, own)}, exists);
-             });
+    auto copySome = [&](const SharedMatrix &to, Value toSharedRow,
+                        int64_t first, int64_t count) {
+      copyRows(b, source, to, toSharedRow, count, columns, bytes,
+               [&](Value number) {
+                 Value row = b.add(number, first);
+                 auto [own, exists] = findRow(tile, row);
+                 return std::pair(Values{toRow(row, own)}, exists);
+               });
+    };
+    if (!wide.memref || !getElementType(source).isF32())
+      return copySome(shared, b.mul(stage, keyTile), 0, keyTile);
+    // Of no more rows than narrow ones that are written out.
+    for (int64_t first = 0; first < keyTile; first += 16)
+      copySome(wide, b.i32(first), first, 16);
   };
   Type elementType = getElementType(sources.front().*view);
   int64_t bytes = kChunkBytes;
@@ -137,69 +148,131 @@ Value GPUStreamKernel::getKeyRow(const Tile &tile, Value row) {
   return keyRow;
 }
 
-/// Leaves the rows of a tile's keys in shared memory: a warp that looked up a
-/// code ahead of each copy would wait for memory as often.
-void GPUStreamKernel::findKeyRows(const Tile &tile) {
+/// Numbers below `count` that are this thread's, each with what `find` makes of
+/// it, as several are looked up before the first is waited for.
+static Values findOwn(GPUKernelBuilder &b, int64_t count, Type type,
+                      function_ref<Value(Value)> find) {
+  Values found;
+  for (int64_t first = 0; first < count; first += b.getNumThreads()) {
+    Value number = b.add(b.thread(), first);
+    if (first + b.getNumThreads() <= count)
+      found.push_back(find(number));
+    else
+      found.push_back(b.select(
+          b.less(number, b.i32(count)), type, [&] { return find(number); },
+          [&]() -> Value {
+            return arith::ConstantOp::create(b, b.getZeroAttr(type));
+          }));
+  }
+  return found;
+}
+
+/// Looks up which rows the keys of a tile are: a warp that did so ahead of each
+/// copy would wait for memory as often.
+Values GPUStreamKernel::findKeyRows(const Tile &tile) {
+  return findOwn(b, keyTile, b.getI32Type(), [&](Value row) {
+    return getKeyRow(tile, findRow(tile, row).first);
+  });
+}
+
+void GPUStreamKernel::storeKeyRows(ArrayRef<Value> found) {
   // Other lanes may still copy the rows of the tile before.
   b.warpBarrier();
+  const Value *next = found.begin();
   forEachOwn(b, keyTile, [&](Value row) {
-    Value found = getKeyRow(tile, findRow(tile, row).first);
-    memref::StoreOp::create(b, found, sharedKeyRows, b.toIndex(row));
+    memref::StoreOp::create(b, *next++, sharedKeyRows, b.toIndex(row));
   });
   b.warpBarrier();
 }
 
+/// Whether `view` of the tile's source is of f32.
+Value GPUStreamKernel::isWide(const Tile &tile, Value SourceView::*view) {
+  Value found;
+  bool isAll = true;
+  for (auto [index, source] : llvm::enumerate(sources)) {
+    if (!getElementType(source.*view).isF32()) {
+      isAll = false;
+      continue;
+    }
+    if (sources.size() == 1)
+      break;
+    Value isThis = b.equal(tile.source, b.i32(index));
+    found = found ? b.either(found, isThis) : isThis;
+  }
+  return isAll ? b.i1(true) : found;
+}
+
+/// Rounds the rows of a tile that were copied as they are. After it, the next
+/// tile may be copied to where they were.
+void GPUStreamKernel::roundTile(const Tile &tile, Value stage) {
+  auto round = [&](Value SourceView::*view, const SharedMatrix &wide,
+                   const SharedMatrix &shared, int64_t columns) {
+    if (!wide.memref)
+      return;
+    b.ifThen(isWide(tile, view), [&] {
+      b.waitCopies(0);
+      b.barrier();
+      convertRows(b, wide, shared, b.mul(stage, keyTile), keyTile, columns);
+      b.barrier();
+    });
+  };
+  round(&SourceView::keys, wideKeys, sharedKeys, width);
+  round(&SourceView::values, wideValues, sharedValues, layout.valueColumns);
+}
+
 void GPUStreamKernel::loadTile(const Tile &tile, Value stage, Value column) {
-  if (sharedKeyRows)
-    findKeyRows(tile);
-  copyTile(tile, &SourceView::keys, sharedKeys, stage, {b.i32(0), width, width},
-           [&](Value tileRow, Value row) -> Value {
+  copyTile(tile, &SourceView::keys, sharedKeys, wideKeys, stage,
+           {b.i32(0), width, width}, [&](Value tileRow, Value row) -> Value {
              if (sharedKeyRows)
                return memref::LoadOp::create(b, sharedKeyRows,
                                              b.toIndex(tileRow));
              return getKeyRow(tile, row);
            });
-  copyTile(tile, &SourceView::values, sharedValues, stage,
+  copyTile(tile, &SourceView::values, sharedValues, wideValues, stage,
            {column, layout.valueColumns, valueWidth},
            [](Value, Value row) { return row; });
-  if (hasWeights)
-    loadWeights(tile, stage);
+  if (hasWeights && !looksAhead())
+    storeWeights(findWeights(tile), stage);
   if (hasLists)
     loadPlaces(tile, stage);
 }
 
-/// Logarithms of how many tokens the rows of a tile stand for, in base 2; for
-/// squared scores, the roots of these numbers.
-void GPUStreamKernel::loadWeights(const Tile &tile, Value stage) {
-  // Whole warps, which vote.
-  forEachOwn(b, getHiddenWords() * kWarpSize, [&](Value number) {
+/// Logarithms of how many tokens the rows of a tile stand for, in base 2.
+Values GPUStreamKernel::findWeights(const Tile &tile) {
+  // Of whole warps, which vote.
+  int64_t count = getHiddenWords() * kWarpSize;
+  return findOwn(b, count, b.getF32Type(), [&](Value number) {
     Value row = findRow(tile, number).first;
     auto load = [&](const SourceView &source) -> Value {
       if (!source.logWeight)
         return b.scalar(0.0);
       Value at = b.broadcastIndex(source.logWeight, 0, b.toIndex(row));
-      Value weight =
-          b.fmul(b.loadScalar(source.logWeight, at), b.scalar(softmax::kLog2E));
-      // An absent row is masked; a NaN stays.
-      return b.fmax(b.scalar(softmax::kMasked), weight);
+      return b.loadScalar(source.logWeight, at);
     };
-    Value weight = sources.front().logWeight || sources.size() == 1
-                       ? Value()
-                       : b.scalar(0.0);
+    if (sources.size() == 1)
+      return load(sources.front());
+    Value weight = b.scalar(0.0);
     for (auto [index, source] : llvm::enumerate(sources)) {
-      if (sources.size() == 1) {
-        weight = load(source);
-        break;
-      }
       if (!source.logWeight)
         continue;
       Value isThis = b.equal(tile.source, b.i32(index));
-      Value otherwise = weight ? weight : b.scalar(0.0);
+      Value otherwise = weight;
       weight = b.select(
           isThis, b.getF32Type(),
           [&, &source = source] { return load(source); },
           [&] { return otherwise; });
     }
+    return weight;
+  });
+}
+
+/// For squared scores, the roots of these numbers of tokens are left.
+void GPUStreamKernel::storeWeights(ArrayRef<Value> found, Value stage) {
+  const Value *next = found.begin();
+  forEachOwn(b, getHiddenWords() * kWarpSize, [&](Value number) {
+    Value weight = b.fmul(*next++, b.scalar(softmax::kLog2E));
+    // An absent row is masked; a NaN stays.
+    weight = b.fmax(b.scalar(softmax::kMasked), weight);
     noteHidden(stage, number, weight);
     if (!isSoftmax)
       weight = b.exp2(b.fmul(weight, b.scalar(0.5)));

@@ -87,6 +87,18 @@ GPUStreamLayout::GPUStreamLayout(StreamOp op) {
     queries = matrix(tiles.getQueryLanes(), width);
     keys = matrix(2 * tiles.getKey(), width);
     values = matrix(2 * tiles.getKey(), valueColumns);
+    auto placeWide = [&](OperandRange rows,
+                         int64_t columns) -> std::optional<int64_t> {
+      if (tiles.getVectors() > 1 || elementBytes == 4 ||
+          llvm::none_of(rows, [](Value operand) {
+            return getElementType(operand).isF32();
+          }))
+        return std::nullopt;
+      return place(tiles.getKey() * SharedMatrix::getChunks(columns * 4) *
+                   kChunkBytes);
+    };
+    wideKeys = placeWide(op.getKeys(), width);
+    wideValues = placeWide(op.getValues(), valueColumns);
   }
   bool hasWeights = !op.getLogWeights().empty();
   int64_t words = llvm::divideCeil(tiles.getKey(), kWarpSize);
@@ -233,6 +245,16 @@ void GPUStreamKernel::placeShared() {
   sharedKeys = b.sharedMatrix(layout.keys, 2 * keyTile, width, type);
   sharedValues =
       b.sharedMatrix(layout.values, 2 * keyTile, layout.valueColumns, type);
+  auto placeWide = [&](std::optional<int64_t> offset, int64_t columns) {
+    SharedMatrix matrix;
+    if (offset) {
+      matrix = b.sharedMatrix(*offset, keyTile, columns, b.getF32Type());
+      clearPadding(b, matrix, keyTile, columns);
+    }
+    return matrix;
+  };
+  wideKeys = placeWide(layout.wideKeys, width);
+  wideValues = placeWide(layout.wideValues, layout.valueColumns);
   placeTerms();
   placeLane();
   // Matrices of values are (rows, chunks) = (0, 0), (8, 0), (0, 1), (8, 1).
@@ -426,6 +448,14 @@ void GPUStreamKernel::emitPasses() {
   });
 }
 
+/// What `find` finds for a tile, or for the last one where there are fewer.
+KernelBuilder::Values
+GPUStreamKernel::lookUp(Value number,
+                        Values (GPUStreamKernel::*find)(const Tile &)) {
+  Value last = b.sub(endTile, b.i32(1));
+  return (this->*find)(getTile(b.min(number, last)));
+}
+
 /// Sums of the value columns from `column` on.
 void GPUStreamKernel::emitPass(Value column) {
   // Narrow heads keep their queries in registers all the way.
@@ -434,8 +464,20 @@ void GPUStreamKernel::emitPass(Value column) {
   if (skipsTiles())
     turn = startTurns();
   Tile first = getTile(turn.number);
-  b.ifThen(b.less(turn.number, endTile),
-           [&] { loadTile(first, b.i32(0), column); });
+  // Where the tile behind the next one is known.
+  bool findsTwoAhead = sharedKeyRows && !skipsTiles();
+  b.ifThen(b.less(turn.number, endTile), [&] {
+    Values second;
+    if (findsTwoAhead)
+      second = lookUp(b.add(beginTile, 1), &GPUStreamKernel::findKeyRows);
+    if (sharedKeyRows)
+      storeKeyRows(findKeyRows(first));
+    loadTile(first, b.i32(0), column);
+    if (findsTwoAhead)
+      storeKeyRows(second);
+    if (hasWeights && looksAhead())
+      storeWeights(findWeights(first), b.i32(0));
+  });
   b.commitCopies();
   if (type.getWidth() == 16 && width <= 128) {
     b.waitCopies(0);
@@ -452,12 +494,26 @@ void GPUStreamKernel::emitPass(Value column) {
     State state = unflatten(values.take_front(numSums));
     Tile tile = unpack(values.drop_front(numSums));
     Tile following = getTile(next);
-    b.ifThen(b.less(next, endTile),
-             [&] { loadTile(following, b.sub(b.i32(1), stage), column); });
+    Value nextStage = b.sub(b.i32(1), stage);
+    roundTile(tile, stage);
+    b.ifThen(b.less(next, endTile), [&] {
+      if (sharedKeyRows && !findsTwoAhead)
+        storeKeyRows(findKeyRows(following));
+      loadTile(following, nextStage, column);
+    });
     b.commitCopies();
+    Values keyRows, weights;
+    if (findsTwoAhead)
+      keyRows = lookUp(b.add(next, 1), &GPUStreamKernel::findKeyRows);
+    if (hasWeights && looksAhead())
+      weights = lookUp(next, &GPUStreamKernel::findWeights);
     b.waitCopies(1);
     b.barrier();
     attend(tile, stage, state);
+    if (!keyRows.empty())
+      storeKeyRows(keyRows);
+    if (!weights.empty())
+      storeWeights(weights, nextStage);
     b.barrier();
     Values result = flatten(state);
     result.append(pack(following));

@@ -82,6 +82,9 @@ public:
   /// Whether a tile's rows of keys are found ahead of its copies: where codes
   /// say them and a block is one warp, which would wait for each.
   static bool findsKeyRows(StreamOp op);
+  /// Rows of f32 of one tile, as they are in memory, where products are narrow
+  /// and a block is one warp: it would wait for what passes through registers.
+  std::optional<int64_t> wideKeys, wideValues;
   /// Tiles whose weights and places are there at once.
   int64_t numSlots = 2;
 
@@ -245,6 +248,7 @@ private:
   void emitQueryBlock(Value query, Value numQueries, Value blockIndex);
   void emitPasses();
   void emitPass(Value column);
+  Values lookUp(Value number, Values (GPUStreamKernel::*find)(const Tile &));
 
   // Segments and tiles (GPUStreamTiles.cpp).
   void collectSegments(Value blockIndex);
@@ -297,17 +301,24 @@ private:
   void loadQueries();
   void loadTile(const Tile &tile, Value stage, Value column);
   void copyTile(const Tile &tile, Value SourceView::*view,
-                const SharedMatrix &shared, Value stage,
-                const ColumnRange &columns,
+                const SharedMatrix &shared, const SharedMatrix &wide,
+                Value stage, const ColumnRange &columns,
                 llvm::function_ref<Value(Value, Value)> toRow);
   void copyToBoxes(const Tile &tile, const SourceView &source,
                    Value SourceView::*view, const SharedMatrix &boxes,
                    Value stage, Value slot, int64_t columns,
                    int64_t numColumns);
+  Value isWide(const Tile &tile, Value SourceView::*view);
+  void roundTile(const Tile &tile, Value stage);
   std::pair<Value, Value> findRow(const Tile &tile, Value row);
   Value getKeyRow(const Tile &tile, Value row);
-  void findKeyRows(const Tile &tile);
-  void loadWeights(const Tile &tile, Value stage);
+  /// Whether a block is one warp, which has nothing to do while it waits for
+  /// memory but to attend to a tile.
+  bool looksAhead() const { return b.getNumThreads() == kWarpSize; }
+  Values findKeyRows(const Tile &tile);
+  void storeKeyRows(llvm::ArrayRef<Value> found);
+  Values findWeights(const Tile &tile);
+  void storeWeights(llvm::ArrayRef<Value> found, Value stage);
 
   // Masks (GPUStreamMasks.cpp).
   /// What is added to a thread's scores, loaded ahead of them; what is not is
@@ -447,6 +458,7 @@ private:
 
   // Shared memory.
   SharedMatrix sharedQueries, sharedKeys, sharedValues;
+  SharedMatrix wideKeys, wideValues; // null where no rows are rounded there
   Value sharedWeights, sharedHidden, sharedPlaces, sharedCuts, table,
       sharedKeyRows;
   Value sharedListedRows; // -1 for what is not there

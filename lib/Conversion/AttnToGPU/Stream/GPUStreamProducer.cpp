@@ -75,7 +75,7 @@ void GPUStreamWarpgroups::startKeys(Value number, ValueRange turn) {
   if (sharesTiles)
     asLeader([&] { storeTile(tile, slot); });
   if (k.hasWeights)
-    k.loadWeights(tile, slot);
+    k.storeWeights(k.findWeights(tile), slot);
   if (k.hasLists && k.skipsTiles())
     findRows(tile, slot);
   startRelativeKeys(number, tile);

@@ -203,7 +203,7 @@ def vq_decode(batch, codes, block):
                   for number, buffer, kind in given)
         + f"  return %r : {q}\n}}\n"))
     # The kernel of products, the only one with memory that is shared.
-    (number,) = re.findall(r"blocks in \(%c(\d+)\S* .*dynamic_shared", lowered)
+    ((number, shared),) = re.findall(r"blocks in \(%c(\d+)\S* .*dynamic_shared_memory_size %c(\d+)", lowered)
     parts, rest = divmod(int(number), batch * G)
     if rest or parts > (2 * block + codes) // 128:
         raise SystemExit(f"vq_decode: {number} blocks of threads for {batch * G} key heads")
@@ -213,6 +213,7 @@ def vq_decode(batch, codes, block):
     loops = 0.0
     for kind, rows in (("codes", 2 * block), ("means", codes)):
         (loop,) = measure_narrow(programs, options.compiler, artefacts.single(kind)).values()
+        loop = replace(loop, shared_bytes=int(shared))
         tiles = batch * G * math.ceil(rows / (loop.tile_bytes // 512))
         # Keys, half of a tile, come from the cache, which gives no more than it has.
         most = ALL.rate * cycles.MULTIPROCESSORS * cycles.CLOCK_GHZ * 1e-3

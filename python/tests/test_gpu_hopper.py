@@ -6,6 +6,7 @@
 import os
 
 import pytest
+import test_lengths
 from test_admit import check_tiles_that_gpus_skip, skipping
 from test_decode_gpu import OPTIONS, SHAPES, TYPES, case, compare
 from test_score import NAMES, check_on_the_emulated_gpu, check_removed_entries
@@ -34,3 +35,9 @@ def test_single_queries(type):
 @pytest.mark.parametrize("name", list(skipping(2)))
 def test_tiles_that_are_skipped(name):
     check_tiles_that_gpus_skip(name, "bfloat16")
+
+
+@pytest.mark.parametrize("type", ["bfloat16", "float16"])
+@pytest.mark.parametrize("case", range(len(test_lengths.SIZES)))
+def test_rows_that_do_not_exist_hold_nan(case, type):
+    test_lengths.test_dense(case, type, "gpu-sim")

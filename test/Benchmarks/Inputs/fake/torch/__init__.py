@@ -123,5 +123,5 @@ cuda = types.SimpleNamespace(
     Event=_Event,
     get_device_name=lambda: "rehearsal",
     get_device_capability=lambda: (8, 0),
-    current_stream=lambda: types.SimpleNamespace(cuda_stream=None),
+    current_stream=lambda: types.SimpleNamespace(cuda_stream=0),
 )

@@ -22,7 +22,7 @@ import time
 from dataclasses import replace
 
 import numpy as np
-from language_model_builder import BYTES, Model, logits_function
+from language_model_builder import BYTES, Model, logits_function, read_checkpoint
 
 import fovea
 
@@ -31,13 +31,13 @@ LINE = 64
 
 def load(path):
     """The model of a checkpoint, its parameters by name, and its codebooks."""
-    with np.load(path) as stored:
-        model = replace(Model(**json.loads(str(stored["model"]))), batch=1)
-        shapes = model.parameters()
-        ends = np.cumsum([math.prod(shape) for shape in shapes.values()])
-        parts = np.split(stored["flat"], ends[:-1])
-        parameters = {name: part.reshape(shape) for (name, shape), part in zip(shapes.items(), parts)}
-        books = [s / np.maximum(c, 1e-6)[..., None] for s, c in zip(stored["sums"], stored["counts"])]
+    stored = read_checkpoint(path)
+    model = replace(Model(**json.loads(str(stored["model"]))), batch=1)
+    shapes = model.parameters()
+    ends = np.cumsum([math.prod(shape) for shape in shapes.values()])
+    parts = np.split(stored["flat"], ends[:-1])
+    parameters = {name: part.reshape(shape) for (name, shape), part in zip(shapes.items(), parts)}
+    books = [s / np.maximum(c, 1e-6)[..., None] for s, c in zip(stored["sums"], stored["counts"])]
     return model, parameters, books
 
 

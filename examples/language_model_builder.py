@@ -14,12 +14,25 @@ returns the commitment loss and, for each layer, keys and codes, from which code
 are moved; where there are none, there are no codebooks either.
 """
 
+import zipfile
 from dataclasses import dataclass
 
+import numpy as np
 from ir_writer import Writer, tensor
 
 BYTES = 256
 ROWS, REDUCED = ["parallel"] * 3, ["parallel", "parallel", "reduction"]
+#: The arrays of a checkpoint.
+STORED = ("model", "step", "history", "flat", "mean", "square", "sums", "counts")
+
+
+def read_checkpoint(path):
+    """The arrays of a file that train_language_model.py wrote, by name."""
+    try:
+        with np.load(path) as stored:
+            return {name: stored[name] for name in STORED}
+    except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as failure:
+        raise SystemExit(f"checkpoint: found no model in {path} ({failure}), needed a file of train_language_model.py") from None
 
 
 @dataclass

@@ -26,7 +26,7 @@ import time
 from dataclasses import asdict, replace
 
 import numpy as np
-from language_model_builder import BYTES, Model, logits_function, loss_function
+from language_model_builder import BYTES, Model, logits_function, loss_function, read_checkpoint
 
 import fovea
 
@@ -161,16 +161,15 @@ def save(path, model, parameters, books, step, history):
 
 
 def resume(path, model, parameters, books):
-    with np.load(path) as stored:
-        found = json.loads(str(stored["model"]))
-        needed = asdict(model)
-        different = [f"{k}: found {found.get(k)!r}, needed {v!r}" for k, v in needed.items() if found.get(k) != v]
-        if different:
-            raise SystemExit(f"{path} is a checkpoint of another model: {'; '.join(different)}")
-        for name in ("flat", "mean", "square"):
-            getattr(parameters, name)[:] = stored[name]
-        books.sums, books.counts = list(stored["sums"]), list(stored["counts"])
-        return int(stored["step"]), [tuple(row) for row in stored["history"]]
+    stored = read_checkpoint(path)
+    found, needed = json.loads(str(stored["model"])), asdict(model)
+    different = [f"{k}: found {found.get(k)!r}, needed {v!r}" for k, v in needed.items() if found.get(k) != v]
+    if different:
+        raise SystemExit(f"{path} is a checkpoint of another model: {'; '.join(different)}")
+    for name in ("flat", "mean", "square"):
+        getattr(parameters, name)[:] = stored[name]
+    books.sums, books.counts = list(stored["sums"]), list(stored["counts"])
+    return int(stored["step"]), [tuple(row) for row in stored["history"]]
 
 
 # ---- What is shown --------------------------------------------------------------

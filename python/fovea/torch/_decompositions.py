@@ -222,6 +222,10 @@ def _rsub(x: Tensor, y: Any, alpha: Any = 1) -> Tensor:
     return torch.full((), y, dtype=type) - (x if alpha == 1 else x * alpha)
 
 
+def _remainder_of_number(x: Any, y: Tensor) -> Tensor:
+    return torch.remainder(torch.full((), x, dtype=torch.result_type(x, y)), y)
+
+
 def _power(x: Tensor, exponent: Any) -> Tensor:
     """torch-mlir knows no powers of integers, and a root is no power of -inf."""
     if exponent == 0.5 and x.dtype.is_floating_point:
@@ -373,10 +377,15 @@ def _isclose(x: Tensor, y: Tensor, rtol: float = 1e-5, atol: float = 1e-8, equal
 
 
 def _floor_divide(x: Any, y: Any, *, rounding_mode: str | None = "floor") -> Tensor:
-    """As Python divides: the quotient of what is left without the remainder, since that of 1 and 0.1 rounds to 10."""
+    """As Python divides: the quotient of what is left without the remainder, since that of 1 and 0.1 rounds to 10. torch-mlir divides
+    integers by way of f64."""
     type = torch.result_type(x, y)
-    if rounding_mode != "floor" or not type.is_floating_point:
+    if rounding_mode != "floor":
         return NotImplemented
+    if not type.is_floating_point:
+        quotient = torch.div(x, y, rounding_mode="trunc")
+        rest = x - quotient * y
+        return torch.where((rest != 0) & ((rest < 0) != (y < 0)), quotient - 1, quotient)
     rounded, rest = x / y, torch.fmod(x, y)
     quotient = (x - rest) / y
     quotient = torch.where((rest != 0) & ((y < 0) != (rest < 0)), quotient - 1, quotient)
@@ -527,6 +536,7 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     aten.cumsum.default: _cumsum, aten.gelu.default: _gelu, aten.scaled_dot_product_attention.default: _attention,
     aten.topk.default: _topk, aten.scatter.value: _scatter_value, aten.native_layer_norm.default: _layer_norm,
     aten.scatter.src: _scatter, aten.scatter_add.default: _scatter_add, aten.sort.stable: _sort,
+    aten.remainder.Scalar_Tensor: _remainder_of_number,
     aten.rsub.Scalar: _rsub, aten.fmod.Tensor: _fmod, aten.fmod.Scalar: _fmod, aten.reciprocal.default: _reciprocal, aten.eq.Tensor: _eq,
     aten.clamp.default: _clamp, aten.clamp_min.default: _clamp, aten.hardtanh.default: _hardtanh, aten.relu6.default: _relu6,
     aten.maximum.default: _maximum, aten.minimum.default: _minimum, aten.max.dim: _max_dim, aten.min.dim: _min_dim,

@@ -22,6 +22,7 @@ from .. import _fovea
 from .._own_calls import insert_definitions
 from .._program import list_left_out
 from .._tm_tensor import lower_tm_tensor
+from ._bytes import widen_bytes
 from ._complex import find_place, join_pairs, make_pairs, split_complex
 from ._decompositions import DECOMPOSITIONS
 from ._dynamic import fold_positions, resolve_items, rewrite_extents, split_reshapes, state_extents, take_assertions
@@ -32,7 +33,6 @@ from ._guards import find_guards, record_guards, write_guards
 from ._own_calls import copy_listed, find_calls, lower_with_calls
 from ._special import SPECIAL
 from ._uniform import fold_uniform
-from ._unsigned import widen_bytes
 
 __all__ = ["import_module", "to_numpy"]
 

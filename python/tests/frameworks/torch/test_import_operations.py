@@ -357,6 +357,25 @@ def test_bytes(name):
         np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
+INTEGERS = {
+    "numbers": lambda x: (x + 3, 3 - x, x * 3, x // 3, x // -3, x % 3, x % -3, x.fmod(4), x.div(3, rounding_mode="trunc"), x**2),
+    "of numbers": lambda x: (7 // x, torch.remainder(7, x), torch.remainder(-7, x), torch.div(7, x, rounding_mode="floor")),
+    "quotients": lambda x: (x // x.flip(0), x % x.flip(0), x.div(x.flip(0), rounding_mode="trunc"), torch.fmod(x, x.flip(0)), x / 3),
+    "others": lambda x: (x.max(), x.min(), x[:4].view(2, 2) @ x[:4].view(2, 2), x + torch.arange(len(x), dtype=x.dtype), x.sort()[0]),
+}
+
+
+@pytest.mark.parametrize("name", INTEGERS)
+@pytest.mark.parametrize("bits", [8, 16, 32, 64])
+def test_integers(bits, name):
+    """Of all bits: quotients are not those of floating-point numbers."""
+    type = getattr(torch, f"int{bits}")
+    x = torch.tensor([2 ** (bits - 2) + 1, -(2 ** (bits - 2)) - 1, 7, -7, 33, -35, 2 ** (bits - 1) - 1], dtype=type)
+    for found, expected in zip(fovea.import_torch(Call(INTEGERS[name]), x)(x), INTEGERS[name](x), strict=True):
+        assert found.dtype == expected.numpy().dtype
+        np.testing.assert_array_equal(found, expected)
+
+
 def test_what_is_refused_is_named():
     with pytest.raises(fovea.FoveaError, match=r"it has no linalg for aten.erfinv, or not .*, called at .*torch_models.py:\d+"):
         fovea.import_torch(Call(torch.erfinv), torch.ones(3))

@@ -1,7 +1,8 @@
 # Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
 # See LICENSE for license information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Bytes as numbers of 32 bits: torch-mlir computes with those of `uint8` as if they had a sign."""
+"""Bytes as numbers of 32 bits: torch-mlir computes with those of `uint8` as if they had a sign, and those of `int8` end the process
+where numbers of Python are beside them."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ _MOVES = {
 
 def _is_bytes(node: Any) -> bool:
     value = node.meta.get("val") if isinstance(node, Node) else None
-    return isinstance(value, Tensor) and value.dtype == torch.uint8
+    return isinstance(value, Tensor) and value.dtype in (torch.uint8, torch.int8)
 
 
 def _narrow(node: Node, dtype: torch.dtype) -> None:
@@ -47,14 +48,18 @@ def widen_bytes(module: GraphModule) -> None:
         target = node.target
         if not isinstance(target, torch._ops.OpOverload) or target.namespace != "aten" or target.overloadpacket in _MOVES:
             continue
-        if not any(map(_is_bytes, node.all_input_nodes)):
+        numbers = target.overloadpacket is aten.arange and _is_bytes(node)
+        if not numbers and not any(map(_is_bytes, node.all_input_nodes)):
             continue
+        if numbers:
+            node.update_kwarg("dtype", torch.int32)
         with graph.inserting_before(node):
             narrow = [each for each in node.all_input_nodes if _is_bytes(each)]
             wide = {each: call_node(graph, aten._to_copy.default, each, dtype=torch.int32) for each in narrow}
         for each, new in wide.items():
             node.replace_input_with(each, new)
-        before, node.meta["val"] = node.meta["val"], find_result(target, node.args, node.kwargs)
+        before = node.meta["val"]
+        node.meta["val"] = before.to(torch.int32) if numbers else find_result(target, node.args, node.kwargs)
         node.meta.pop("tensor_meta", None)
         if isinstance(before, Tensor):
             _narrow(node, before.dtype)

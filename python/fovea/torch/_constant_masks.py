@@ -8,7 +8,8 @@ They are evaluated, not matched: each way to write a causal mask is one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import torch
@@ -20,13 +21,30 @@ from torch.fx.node import map_arg
 from ._find_attention import Term
 from ._graph_nodes import is_writer, name_of, shape_of, writers_of
 
-__all__ = ["Admitted", "evaluate_masks"]
+__all__ = ["Admitted", "evaluate_masks", "masks_as_given"]
 
 #: Larger grids are added to scores as they are.
 _MOST_ELEMENTS = 1 << 26
 
 # Numbers of these differ from call to call.
 _RANDOM = ("bernoulli", "dropout", "empty", "multinomial", "normal", "poisson", "rand", "uniform")
+
+
+@contextmanager
+def masks_as_given() -> Iterator[None]:
+    """`nn.TransformerEncoder` and `nn.TransformerDecoder` without a look at whether their mask is the causal one, which is a hint and
+    no number of a graph: it is added to scores either way."""
+    module = torch.nn.modules.transformer
+    name = "_detect_is_causal_mask"
+    detect = getattr(module, name, None)
+    if detect is None:
+        yield
+        return
+    setattr(module, name, lambda mask, is_causal=None, size=None: is_causal is True)
+    try:
+        yield
+    finally:
+        setattr(module, name, detect)
 
 
 class Admitted(NamedTuple):

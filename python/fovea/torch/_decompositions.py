@@ -410,6 +410,19 @@ def _rms_norm(x: Tensor, shape: Sequence[int], weight: Tensor | None = None, eps
     return aten.rms_norm.default(wide, shape, weight, torch.finfo(wide.dtype).eps if eps is None else eps).to(x.dtype)
 
 
+def _group_norm(x: Tensor, groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5, cudnn: bool = True) -> Tensor:
+    """torch-mlir has no word for strides of more than two open extents."""
+    if all(isinstance(extent, int) for extent in x.shape):
+        return NotImplemented
+    wide = x.to(torch.float32) if x.dtype in NARROW else x
+    rows = wide.reshape(x.shape[0], groups, -1)
+    rows = rows - rows.mean(-1, keepdim=True)
+    rows = (rows * torch.rsqrt((rows * rows).mean(-1, keepdim=True) + eps)).reshape(x.shape)
+    shape = [-1] + [1] * (x.dim() - 2)
+    rows = rows if weight is None else rows * weight.to(rows.dtype).reshape(shape)
+    return (rows if bias is None else rows + bias.to(rows.dtype).reshape(shape)).to(x.dtype)
+
+
 # ----------------------------------------------------------------------------
 # Sums of narrow types, which PyTorch has in f32
 # ----------------------------------------------------------------------------
@@ -536,7 +549,7 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     aten.cumsum.default: _cumsum, aten.gelu.default: _gelu, aten.scaled_dot_product_attention.default: _attention,
     aten.topk.default: _topk, aten.scatter.value: _scatter_value, aten.native_layer_norm.default: _layer_norm,
     aten.scatter.src: _scatter, aten.scatter_add.default: _scatter_add, aten.sort.stable: _sort,
-    aten.remainder.Scalar_Tensor: _remainder_of_number,
+    aten.remainder.Scalar_Tensor: _remainder_of_number, aten.group_norm.default: _group_norm,
     aten.rsub.Scalar: _rsub, aten.fmod.Tensor: _fmod, aten.fmod.Scalar: _fmod, aten.reciprocal.default: _reciprocal, aten.eq.Tensor: _eq,
     aten.clamp.default: _clamp, aten.clamp_min.default: _clamp, aten.hardtanh.default: _hardtanh, aten.relu6.default: _relu6,
     aten.maximum.default: _maximum, aten.minimum.default: _minimum, aten.max.dim: _max_dim, aten.min.dim: _min_dim,

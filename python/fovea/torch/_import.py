@@ -24,6 +24,7 @@ from .._program import list_left_out
 from .._tm_tensor import lower_tm_tensor
 from ._bytes import widen_bytes
 from ._complex import find_place, join_pairs, make_pairs, split_complex
+from ._constant_masks import masks_as_given
 from ._decompositions import DECOMPOSITIONS
 from ._dynamic import fold_positions, resolve_items, rewrite_extents, split_reshapes, state_extents, take_assertions
 from ._experts import experts_at_once
@@ -157,7 +158,7 @@ def import_module(
     context.attach_diagnostic_handler(keep)
     importer = FxImporter(context=context)
     # None is no leaf of a call that is exported.
-    with torch.no_grad(), experts_at_once(model), record_guards() as fixed:
+    with torch.no_grad(), experts_at_once(model), masks_as_given(), record_guards() as fixed:
         found_types: list[torch.dtype] = []
         call = _Stateless(model, own, leaves, spec, lambda types: found_types.__setitem__(slice(None), types))
         try:
@@ -315,7 +316,7 @@ def _first_line(error: Exception) -> str:
     if traced:
         return " ".join(said.split())[:500] + find_place(traced, ", called at")
     lines = [line for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
-    return next((line for line in lines if "error:" in line), " ".join(lines)[:500])
+    return next((line for line in lines if re.search(r"\berror: ", line)), " ".join(lines)[:500])
 
 
 def to_numpy(tensor: Tensor) -> Any:

@@ -376,6 +376,43 @@ def test_integers(bits, name):
         np.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.parametrize("shape", [(2, 8, 6, 5), (2, 8, 5), (2, 8), (2, 8, 3, 4, 5)])
+@pytest.mark.parametrize("affine", [False, True])
+def test_group_norms_of_open_extents(affine, shape):
+    model = torch.nn.GroupNorm(4, 8, affine=affine).eval()
+    program = fovea.import_torch(model, torch.ones(shape), dynamic=[dim for dim in range(len(shape)) if dim != 1])
+    for more in (0, 1, 4):
+        x = torch.randn([extent + more * (dim != 1) for dim, extent in enumerate(shape)])
+        np.testing.assert_allclose(program(x), model(x).detach(), atol=1e-5)
+
+
+MASKS = {
+    "causal": lambda rows: torch.nn.Transformer.generate_square_subsequent_mask(rows),
+    "booleans": lambda rows: torch.ones(rows, rows, dtype=torch.bool).triu(1),
+    "window": lambda rows: torch.ones(rows, rows, dtype=torch.bool).triu(3),
+}
+
+
+class Decoder(torch.nn.Module):
+    def __init__(self, mask):
+        super().__init__()
+        layer = torch.nn.TransformerDecoderLayer(16, 2, 32, dropout=0.0, batch_first=True)
+        self.mask, self.decoder = mask, torch.nn.TransformerDecoder(layer, 2)
+
+    def forward(self, tokens, memory):
+        return self.decoder(tokens, memory, tgt_mask=self.mask(tokens.shape[1]))
+
+
+@pytest.mark.parametrize("name", MASKS)
+def test_masks_of_decoders(name):
+    """PyTorch looks whether they are causal, which is no hint that results depend on."""
+    model = Decoder(MASKS[name]).eval()
+    program = fovea.import_torch(model, torch.ones(2, 7, 16), torch.ones(2, 5, 16), dynamic={"tokens": (1,)})
+    for rows in (7, 12):
+        arrays = torch.randn(2, rows, 16), torch.randn(2, 5, 16)
+        np.testing.assert_allclose(program(*arrays), model(*arrays).detach(), atol=1e-5)
+
+
 def test_what_is_refused_is_named():
     with pytest.raises(fovea.FoveaError, match=r"it has no linalg for aten.erfinv, or not .*, called at .*torch_models.py:\d+"):
         fovea.import_torch(Call(torch.erfinv), torch.ones(3))
@@ -384,6 +421,9 @@ def test_what_is_refused_is_named():
     # Not of what comes before it, of which nothing was lowered.
     with pytest.raises(fovea.FoveaError, match=r"Call: it has no word for pow of extents, called at .*torch_models.py:\d+"):
         fovea.import_torch(Call(lambda x: x.permute(1, 0) * x.shape[0] ** 0.25), torch.ones(6, 3), dynamic=(0,))
+    # What torch.export says, and not the place that it says behind "error:".
+    with pytest.raises(fovea.FoveaError, match=r"does not trace it: Could not guard on data-dependent expression|GuardOnDataDependent"):
+        fovea.import_torch(Call(lambda x: x if x.sum() > 0 else -x), torch.ones(3))
     # Of an operation that leaves no message of its own.
     with pytest.raises(fovea.FoveaError, match=r"it has no linalg for aten.nextafter, .*torch_models.py:\d+"):
         fovea.import_torch(Call(lambda x: torch.nextafter(x, x.flip(0)).split([1, 2])), torch.ones(3))

@@ -9,7 +9,7 @@ import math
 import os
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -193,22 +193,52 @@ def _fold(model: Any, onnx: Any) -> bool:
     return True
 
 
+class _Expansion:
+    """Nodes that stand for one, the last of which gives its result."""
+
+    def __init__(self, graph: Any, node: Any, version: int, onnx: Any):
+        self.graph, self.result, self.version, self.onnx = graph, node.output[0], version, onnx
+        self.nodes: list[Any] = []
+
+    def constant(self, name: str, values: Any) -> str:
+        self.graph.initializer.append(self.onnx.numpy_helper.from_array(np.array(values), f"{self.result}.{name}"))
+        return f"{self.result}.{name}"
+
+    def add(self, operation: str, *inputs: str, **options: Any) -> str:
+        name = f"{self.result}.{len(self.nodes)}"
+        self.nodes.append(self.onnx.helper.make_node(operation, inputs, [name], **options))
+        return name
+
+    def reduce(self, operation: str, of: str, axes: Sequence[int]) -> str:
+        if self.version < 18:
+            return self.add(operation, of, axes=axes)
+        return self.add(operation, of, self.constant(f"axes{len(self.nodes)}", axes))
+
+    def end(self) -> list[Any]:
+        self.nodes[-1].output[0] = self.result
+        return self.nodes
+
+
+def _divide_by_norm(graph: Any, node: Any, type: Any, version: int, onnx: Any) -> list[Any]:
+    """`LpNormalization`, by which zeros stay zeros: torch-mlir divides them by their norm."""
+    given = {each.name: onnx.helper.get_attribute_value(each) for each in node.attribute}
+    to = _Expansion(graph, node, version, onnx)
+    divided = to.add("LpNormalization", *node.input, **given)
+    greatest = to.reduce("ReduceMax", to.add("Abs", node.input[0]), [given.get("axis", -1)])
+    zero = to.constant("zero", np.zeros((), onnx.helper.tensor_dtype_to_np_dtype(type)))
+    to.add("Where", to.add("Equal", greatest, zero), node.input[0], divided)
+    return to.end()
+
+
 def _normalize(graph: Any, node: Any, rank: int, type: Any, version: int, onnx: Any) -> list[Any]:
     """`InstanceNormalization`, and `GroupNormalization` as that of groups."""
-    nodes: list[Any] = []
-    (x, scale, bias), y = node.input, node.output[0]
+    x, scale, bias = node.input
     given = {each.name: onnx.helper.get_attribute_value(each) for each in node.attribute}
-
-    def constant(name: str, values: Any) -> str:
-        graph.initializer.append(onnx.numpy_helper.from_array(np.array(values), f"{y}.{name}"))
-        return f"{y}.{name}"
-
-    def add(operation: str, *inputs: str, **options: Any) -> str:
-        nodes.append(onnx.helper.make_node(operation, inputs, [f"{y}.{len(nodes)}"], **options))
-        return f"{y}.{len(nodes) - 1}"
+    to = _Expansion(graph, node, version, onnx)
+    add, constant = to.add, to.constant
 
     def mean(of: str) -> str:
-        return add("ReduceMean", of, constant(f"axes{len(nodes)}", axes)) if version >= 18 else add("ReduceMean", of, axes=axes)
+        return to.reduce("ReduceMean", of, axes)
 
     wide = add("Cast", x, to=onnx.TensorProto.FLOAT) if type not in (onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE) else x
     is_wide = wide == x
@@ -222,12 +252,11 @@ def _normalize(graph: Any, node: Any, rank: int, type: Any, version: int, onnx: 
     normal = normal if is_wide else add("Cast", normal, to=type)
     shape = constant("shape", [-1] + [1] * (rank - 2))
     add("Add", add("Mul", normal, add("Reshape", scale, shape)), add("Reshape", bias, shape))
-    nodes[-1].output[0] = y
-    return nodes
+    return to.end()
 
 
 def _expand_normalization(model: Any, onnx: Any) -> None:
-    """Of groups and instances: torch-mlir divides by those extents alone that it knows."""
+    """Of groups and instances, where torch-mlir divides by those extents alone that it knows, and by norms."""
     graph, nodes = model.graph, []
     version = max(each.version for each in model.opset_import if not each.domain)
     types = {each.name: each.type.tensor_type for each in (*graph.input, *graph.value_info, *graph.output)}
@@ -236,6 +265,8 @@ def _expand_normalization(model: Any, onnx: Any) -> None:
         if is_one and types[node.input[0]].HasField("shape"):
             type = types[node.input[0]]
             nodes += _normalize(graph, node, len(type.shape.dim), type.elem_type, version, onnx)
+        elif node.op_type == "LpNormalization" and not node.domain and node.input[0] in types:
+            nodes += _divide_by_norm(graph, node, types[node.input[0]].elem_type, version, onnx)
         else:
             nodes.append(node)
     _replace(graph.node, nodes)

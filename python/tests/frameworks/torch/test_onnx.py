@@ -305,6 +305,21 @@ def test_normalization_of_unknown_extents():
 
 
 @pytest.mark.parametrize("version", [17, 21])
+@pytest.mark.parametrize("p", [1, 2])
+@pytest.mark.parametrize("axis", [-1, 0])
+def test_norms_of_zeros(axis, p, version):
+    """What has no direction stays as it is, and NaN shows."""
+    x = RNG.standard_normal((3, 4)).astype(np.float32)
+    x[1], x[:, 2] = 0, 0
+    node = helper.make_node("LpNormalization", ["x"], ["y"], axis=axis, p=p)
+    program = fovea.import_onnx(make_model([node], [("x", FLOAT, ("rows", 4))], [("y", FLOAT, ("rows", 4))], version=version))
+    norm = np.linalg.norm(x, ord=p, axis=axis, keepdims=True)
+    near(program(x), x / np.where(norm == 0, 1, norm))
+    x[0, 0] = np.nan
+    assert np.isnan(program(x)[0, 0])
+
+
+@pytest.mark.parametrize("version", [17, 21])
 @pytest.mark.parametrize("type", [np.float32, np.float16], ids=["f32", "f16"])
 @pytest.mark.parametrize("name, options", [("InstanceNormalization", {}), ("GroupNormalization", {"num_groups": 2})])
 def test_normalization_of_open_images(name, options, type, version):

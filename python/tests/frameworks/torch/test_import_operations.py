@@ -386,6 +386,18 @@ def test_group_norms_of_open_extents(affine, shape):
         np.testing.assert_allclose(program(x), model(x).detach(), atol=1e-5)
 
 
+@pytest.mark.parametrize("type", [torch.float32, torch.bfloat16], ids=["f32", "bf16"])
+@pytest.mark.parametrize("sizes", [(1,), (2,), (3,), (2, 3), (7, 2), (None, 2), (2, 2, 2)])
+def test_adaptive_averages_of_open_extents(sizes, type):
+    """Windows of the example, whose extents the sizes divide, are not those of others."""
+    model = getattr(torch.nn, f"AdaptiveAvgPool{len(sizes)}d")(sizes if len(sizes) > 1 else sizes[0])
+    program = fovea.import_torch(model, torch.ones(2, 3, *[6] * len(sizes), dtype=type), dynamic=[0, *range(2, 2 + len(sizes))])
+    for extents in (6, 6, 6), (5, 12, 7), (13, 4, 6), (2, 9, 2):
+        x = torch.randn(3, 3, *extents[: len(sizes)]).to(type)
+        found = np.asarray(program(x)).astype(np.float32)
+        np.testing.assert_allclose(found, model(x.float()), rtol=1e-5 if type == torch.float32 else 2**-8, atol=1e-6)
+
+
 MASKS = {
     "causal": lambda rows: torch.nn.Transformer.generate_square_subsequent_mask(rows),
     "booleans": lambda rows: torch.ones(rows, rows, dtype=torch.bool).triu(1),

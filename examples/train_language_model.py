@@ -156,7 +156,7 @@ def save(path, model, parameters, books, step, history):
             os.fsync(file.fileno())
         os.replace(name, path)
     except BaseException:
-        os.unlink(name)
+        pathlib.Path(name).unlink(missing_ok=True)
         raise
 
 
@@ -347,9 +347,16 @@ def parse_arguments():
     parser.add_argument("--target", choices=("cpu", "reference"), default="cpu")
     parser.add_argument("--check-gradients", action="store_true", help="instead of training")
     arguments = parser.parse_args()
-    for name in ("steps", "batch", "context", "width", "heads", "layers", "every"):
-        if getattr(arguments, name) < 1:
-            parser.error(f"--{name}: found {getattr(arguments, name)}, needed at least 1")
+    least = dict.fromkeys(("steps", "batch", "context", "width", "heads", "hidden", "layers", "every", "pause"), 1)
+    for name, needed in {**least, "sample": 0, "seed": 0}.items():
+        found = getattr(arguments, name)
+        if found is not None and found < needed:
+            parser.error(f"--{name}: found {found}, needed at least {needed}")
+    if not arguments.prompt:
+        parser.error("--prompt: found none, needed a byte or more")
+    for path in arguments.text or ():
+        if not path.is_file():
+            parser.error(f"--text: found no file {path}")
     if arguments.width % arguments.heads:
         parser.error(f"--width: found {arguments.width}, needed a multiple of {arguments.heads} heads")
     if arguments.checkpoint is None:

@@ -9,9 +9,9 @@ the results of the suite conv-blocks, by least squares.
     benchmarks/fit_conv.py blocks/results.json
 """
 
+import argparse
 import json
 import math
-import sys
 
 import numpy as np
 
@@ -28,7 +28,9 @@ def terms(fields):
 
 
 def main():
-    with open(sys.argv[1]) as file:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("results", type=argparse.FileType(), help="results.json of the suite conv-blocks")
+    with parser.parse_args().results as file:
         rows = [row for row in json.load(file)["rows"] if row["passed"] and "block" in row["workload"]]
     blocks = sorted({row["workload"]["block"] for row in rows})
     left = []

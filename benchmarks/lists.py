@@ -31,7 +31,10 @@ def parse_arguments():
     parser.add_argument("--keys", type=int, default=8192, help="of a sequence in pages of 16, with 8 heads of 128 columns")
     parser.add_argument("--groups", nargs="+", type=int, default=[1, 4, 8], help="query heads of each key head")
     parser.add_argument("--rounds", type=int, default=11)
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    if arguments.chosen > arguments.rows:
+        parser.error(f"--chosen: found {arguments.chosen}, needed at most {arguments.rows}, the rows")
+    return arguments
 
 
 def fill(dtype, *shape):

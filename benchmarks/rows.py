@@ -251,6 +251,8 @@ def main():
     parser.add_argument("--only", default="", help="rows whose names begin so")
     parser.add_argument("--least", action="store_true", help="least times, not medians, of calls that are long beside a tick")
     options = parser.parse_args()
+    if not any(name.startswith(options.only) for name in ROWS):
+        parser.error(f"--only: found {options.only!r}, needed how one of these begins: {', '.join(ROWS)}")
     machine = subprocess.run([options.build / "bin/fovea-machine", "--threads=1"], check=True, capture_output=True, text=True)
     peak = json.loads(machine.stdout)["f32_gflops"]["one"]["median"]
     print(f"peak {peak:.1f} GFLOP/s\n")

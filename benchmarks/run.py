@@ -77,7 +77,11 @@ def run(arguments):
         raise ValueError(f"--torch-python: found no program {arguments.torch_python!r}")
     cpus = machine.available_cpus()
     if arguments.cpus:
-        cpus = [int(cpu) for cpu in arguments.cpus.split(",")]
+        usable = {str(cpu): cpu for cpu in cpus}
+        names = arguments.cpus.split(",")
+        if not usable.keys() >= set(names):
+            raise ValueError(f"--cpus: found {arguments.cpus}, needed some of {','.join(usable)}")
+        cpus = [usable[name] for name in names]
     all_threads = arguments.threads or len(cpus)
     machine.choose(cpus, all_threads)
     tools = backends.Tools(arguments.build, cpus, arguments.clock)

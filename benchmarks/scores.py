@@ -21,6 +21,8 @@ import numpy as np
 import fovea
 from fovea.math import minimum, tanh
 
+PARTS = ["functions", "captures", "masks", "decode"]
+
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
@@ -30,7 +32,7 @@ def parse_arguments():
     parser.add_argument("--width", type=int, default=64)
     parser.add_argument("--causal", action="store_true")
     parser.add_argument("--keys", type=int, default=8192, help="that one token is decoded behind")
-    parser.add_argument("--parts", nargs="*", default=["functions", "captures", "masks", "decode"])
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
     return parser.parse_args()
 
 

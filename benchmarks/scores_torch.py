@@ -13,6 +13,7 @@ the formula with tensors of all scores. Prints medians, and the largest differen
 
 import argparse
 import statistics
+import sys
 import time
 
 import torch
@@ -122,9 +123,12 @@ def main():
     torch.manual_seed(0)
     q, k, v, d_out = (torch.randn(1, arguments.heads, arguments.tokens, arguments.width) for _ in range(4))
     columns = ["fovea", "fovea flex", "flex", "sdpa", "formula"]
+    rows = make_rows(arguments.heads, arguments.tokens)
+    if unknown := [name for name in arguments.rows or () if name not in rows]:
+        sys.exit(f"--rows: found {', '.join(unknown)}, needed some of {', '.join(rows)}")
     print("| pass | function |", " | ".join(f"{name}, ms" for name in columns), "| largest difference |")
     print("|---" * (len(columns) + 3) + "|")
-    for name, row in make_rows(arguments.heads, arguments.tokens).items():
+    for name, row in rows.items():
         if arguments.rows and name not in arguments.rows:
             continue
         for what in ("forward", "forward and backward"):

@@ -17,3 +17,8 @@ def test_a_row_of_each_pass():
     _, _, *rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in done.stdout.splitlines()]
     assert [row[:2] for row in rows] == [["forward", "soft-cap"], ["forward and backward", "soft-cap"]]
     assert all(float(row[2]) > 0 and float(row[-1]) <= 1e-4 for row in rows)
+
+
+def test_rows_that_do_not_exist():
+    done = subprocess.run([sys.executable, SCRIPT, "--tokens=128", "--rows", "none", "hard-cap"], capture_output=True, text=True)
+    assert done.returncode == 1 and done.stderr.startswith("--rows: found hard-cap, needed some of none, soft-cap, ")

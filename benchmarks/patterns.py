@@ -30,7 +30,10 @@ def parse_arguments():
     parser.add_argument("--block", type=int, default=64, help="global tokens, and those of a block of BigBird")
     parser.add_argument("--window", type=int, default=256, help="of Longformer, to either side")
     parser.add_argument("--random", type=int, default=3, help="blocks that a query of BigBird reads at random")
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    if arguments.tokens % arguments.block:
+        parser.error(f"--tokens: found {arguments.tokens}, needed a multiple of the block of {arguments.block}")
+    return arguments
 
 
 def make_longformer(k, v, window, g):

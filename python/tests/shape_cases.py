@@ -547,8 +547,8 @@ NEED_TOKENS = {
     commitment_loss, commitment_loss_mask, commitment_loss_backward, conv, conv_mask, conv_toeplitz, conv_backward,
     conv_backward_mask, conv_recover, tree_score, tree_score_exponential, tree_score_backward,
 }  # fmt: skip
-#: Which sum over several sources, or all queries, in tiles that are chosen by the length.
-SUM_OTHERWISE = {stream, stream_backward, hca_backward, selected_backward}
+#: Which sum over several sources, all queries, or all keys at once, in tiles and vectors that are chosen by the length.
+SUM_OTHERWISE = {stream, stream_backward, hca_backward, selected_backward, commitment_loss, commitment_loss_mask}
 
 #: Where it is not one, how many kernels there are for a hundred lengths. A window that reaches everything is none; a list for
 #: one block of queries is for all of them, and rows of one token have no strides. A choice scores and fetches candidates, and

@@ -186,6 +186,30 @@ TEST_F(GPUTest, CopiesUnalignedMemoryOfTheDevice) {
   EXPECT_EQ(fovea_rt_gpu_release(kKind, pointer), FOVEA_RT_OK);
 }
 
+/// Kernels load and store four numbers of 16 bits at once, or two of 32.
+TEST_F(GPUTest, CopiesShortMemoryOfTheDeviceThatIsUnaligned) {
+  static char *memory;
+  void *pointer;
+  ASSERT_EQ(fovea_rt_gpu_acquire(kKind, 256, &pointer), FOVEA_RT_OK);
+  memory = static_cast<char *>(pointer);
+  EXPECT_EQ(invoke([] {
+              fovea_rt_gpu_queue *queue = fovea_rt_gpu_begin(kKind);
+              auto isItself = [&](int64_t offset, int64_t bytes) {
+                return fovea_rt_gpu_map(queue, memory + offset, bytes,
+                                        FOVEA_RT_GPU_READ) == memory + offset;
+              };
+              if (isItself(20, 8) || isItself(34, 8) || isItself(50, 12))
+                fovea_rt_fail(10, "unaligned");
+              if (!isItself(64, 8) || !isItself(84, 12) || !isItself(98, 2) ||
+                  !isItself(101, 1) || !isItself(110, 6))
+                fovea_rt_fail(11, "aligned");
+              fovea_rt_gpu_end(queue);
+            }),
+            FOVEA_RT_OK)
+      << error();
+  EXPECT_EQ(fovea_rt_gpu_release(kKind, pointer), FOVEA_RT_OK);
+}
+
 //===----------------------------------------------------------------------===//
 // Copies of arrays
 //===----------------------------------------------------------------------===//

@@ -143,9 +143,10 @@ enum {
  * The caller's memory [pointer, pointer + bytes) as the device sees it, until
  * the queue ends: the pointer itself if it is memory of the queue's device,
  * without a copy; else a block of the device, filled from it for READ and
- * copied back at the end for WRITE. Device memory of 16 bytes or more that is
- * not aligned to 16 has such a block, too. A range that is mapped already, with
- * the same start and size, gives the same block.
+ * copied back at the end for WRITE. Device memory that is not aligned to 16
+ * or, of fewer bytes, to the greatest power of two that divides them, has such
+ * a block, too. A range that is mapped already, with the same start and size,
+ * gives the same block.
  *
  * Fails: memory of another device (FOVEA_RT_INVALID_ARGUMENT); a null pointer
  * to more than 0 bytes.

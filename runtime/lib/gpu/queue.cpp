@@ -21,6 +21,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <numeric>
 
 using namespace fovea::rt;
 
@@ -422,7 +423,9 @@ void *fovea_rt_gpu_map(fovea_rt_gpu_queue *queue, void *pointer, int64_t bytes,
   rows.extents[0] = bytes;
   rows.strides[0] = 1;
   // Kernels copy 16 bytes at a time, and tensor maps begin at such.
-  return map(queue, pointer, rows, /*alignment=*/bytes < 16 ? 1 : 16, access);
+  // Kernels load a short array at once, if its length allows it.
+  int64_t alignment = bytes < 16 ? std::gcd(bytes, 16) : 16;
+  return map(queue, pointer, rows, alignment, access);
 }
 
 void *fovea_rt_gpu_map_rows(fovea_rt_gpu_queue *queue, void *pointer,

@@ -548,7 +548,7 @@ NEED_TOKENS = {
     conv_backward_mask, conv_recover, tree_score, tree_score_exponential, tree_score_backward,
 }  # fmt: skip
 #: Which sum over several sources, all queries, or all keys at once, in tiles and vectors that are chosen by the length.
-SUM_OTHERWISE = {stream, stream_backward, hca_backward, selected_backward, commitment_loss, commitment_loss_mask}
+SUM_OTHERWISE = {stream, stream_backward, hca, hca_backward, selected_backward, commitment_loss, commitment_loss_mask}
 
 #: Where it is not one, how many kernels there are for a hundred lengths. A window that reaches everything is none; a list for
 #: one block of queries is for all of them, and rows of one token have no strides. A choice scores and fetches candidates, and

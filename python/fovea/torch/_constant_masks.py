@@ -8,6 +8,7 @@ They are evaluated, not matched: each way to write a causal mask is one.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -30,21 +31,26 @@ _MOST_ELEMENTS = 1 << 26
 _RANDOM = ("bernoulli", "dropout", "empty", "multinomial", "normal", "poisson", "rand", "uniform")
 
 
+#: Of who changes a function of PyTorch and puts it back.
+_CHANGES = threading.RLock()
+
+
 @contextmanager
 def masks_as_given() -> Iterator[None]:
     """`nn.TransformerEncoder` and `nn.TransformerDecoder` without a look at whether their mask is the causal one, which is a hint and
     no number of a graph: it is added to scores either way."""
     module = torch.nn.modules.transformer
     name = "_detect_is_causal_mask"
-    detect = getattr(module, name, None)
-    if detect is None:
-        yield
-        return
-    setattr(module, name, lambda mask, is_causal=None, size=None: is_causal is True)
-    try:
-        yield
-    finally:
-        setattr(module, name, detect)
+    with _CHANGES:
+        detect = getattr(module, name, None)
+        if detect is None:
+            yield
+            return
+        setattr(module, name, lambda mask, is_causal=None, size=None: is_causal is True)
+        try:
+            yield
+        finally:
+            setattr(module, name, detect)
 
 
 class Admitted(NamedTuple):

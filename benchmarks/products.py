@@ -36,6 +36,13 @@ func.func @product(%x: tensor<{m}x{k}xf32>, %w: tensor<{w}xf32>) -> tensor<{m}x{
 """
 
 
+# Rows, columns and depth; columns and depth of one row.
+SHAPES = (
+    (256, 256, 256), (512, 512, 512), (1024, 1024, 1024), (64, 256, 256), (64, 768, 768), (64, 1024, 1024), (64, 3072, 768),
+    (64, 768, 3072), (64, 4096, 1024), (197, 256, 768),
+)  # fmt: skip
+ROW_SHAPES = (256, 256), (1024, 256), (768, 768), (1024, 1024), (4096, 4096), (8192, 4096)
+
 CONSTANT = """  %w = arith.constant dense_resource<weights> : tensor<{w}xf32>
 """
 RESOURCE = """
@@ -131,15 +138,14 @@ def main():
     parser.add_argument("--seconds", type=float, default=0.5, help="of each row")
     parser.add_argument("--largest", type=int, default=1 << 30, help="leave out shapes with a larger extent")
     options = parser.parse_args()
+    if options.largest < (least := min(map(max, SHAPES + ROW_SHAPES))):
+        parser.error(f"--largest: found {options.largest}, needed at least {least}, the extents of the smallest shape")
     fovea.set_num_threads(1)
     measure_peak = compile_peak()
     rng = np.random.default_rng(0)
     layouts = [(name, name == "transposed") for name in ("transposed", "plain")]
     print("| rows x columns x depth | weights | peak, GFLOP/s | constants | arguments | NumPy |\n|---|---|---|---|---|---|")
-    for m, n, k in [
-        (256, 256, 256), (512, 512, 512), (1024, 1024, 1024), (64, 256, 256), (64, 768, 768), (64, 1024, 1024), (64, 3072, 768),
-        (64, 768, 3072), (64, 4096, 1024), (197, 256, 768),
-    ]:  # fmt: skip
+    for m, n, k in SHAPES:
         if max(m, n, k) > options.largest:
             continue
         for name, transposed in layouts:
@@ -153,7 +159,7 @@ def main():
             low, *_, high = statistics.quantiles([1e-9 * peak for peak in peaks], n=10)
             print(f"| {m} x {n} x {k} | {name} | {low:.0f} to {high:.0f} | {cells} |", flush=True)
     print("\n| one row: columns x depth | weights | ms | GB/s | of reading as much |\n|---|---|---|---|---|")
-    for n, k in [(256, 256), (1024, 256), (768, 768), (1024, 1024), (4096, 4096), (8192, 4096)]:
+    for n, k in ROW_SHAPES:
         if max(n, k) > options.largest:
             continue
         for name, transposed in layouts:

@@ -225,6 +225,8 @@ ROWS = {
     "RoPE of a quarter, of neighbours": (2, 0.5, rotary(16, OF_NEIGHBOURS)),
 }  # fmt: skip
 
+SHAPES = (256, 256), (512, 1024), (8192, 1024), (8192, 4096)
+
 FOOTER = """
   return %out : tensor<{m}x{n}xf32>
 }}
@@ -253,6 +255,8 @@ def main():
     options = parser.parse_args()
     if not any(name.startswith(options.only) for name in ROWS):
         parser.error(f"--only: found {options.only!r}, needed how one of these begins: {', '.join(ROWS)}")
+    if options.largest < (least := min(map(max, SHAPES))):
+        parser.error(f"--largest: found {options.largest}, needed at least {least}, the extents of the smallest shape")
     machine = subprocess.run([options.build / "bin/fovea-machine", "--threads=1"], check=True, capture_output=True, text=True)
     peak = json.loads(machine.stdout)["f32_gflops"]["one"]["median"]
     print(f"peak {peak:.1f} GFLOP/s\n")
@@ -268,7 +272,7 @@ def main():
             result = subprocess.run(command, check=True, capture_output=True, text=True)
             return json.loads(result.stdout)["bench"]["min_seconds" if options.least else "median_seconds"]
 
-        for shape in (256, 256), (512, 1024), (8192, 1024), (8192, 4096):
+        for shape in SHAPES:
             if max(shape) > options.largest:
                 continue
             arrays = [rng.standard_normal(shape, np.float32), rng.standard_normal(shape, np.float32),

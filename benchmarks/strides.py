@@ -43,7 +43,10 @@ def parse_arguments():
     parser.add_argument("--shapes", choices=("auto", "static", "dynamic"), default="auto", help="of the kernels")
     parser.add_argument("--at-most-slower", type=float, default=10.0, metavar="PERCENT",
                         help="what the exit status allows (default: 10)")  # fmt: skip
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    if arguments.longest < (least := min(row[1] for row in ROWS)):
+        parser.error(f"--longest: found {arguments.longest}, needed at least {least}, the keys of the shortest row")
+    return arguments
 
 
 def make_calls(queries, keys, heads, width, causal):

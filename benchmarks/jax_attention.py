@@ -20,13 +20,18 @@ parser.add_argument("--threads", type=int, default=1)
 parser.add_argument("--seconds", type=float, default=1.0, help="of every row, for each of the two")
 parser.add_argument("--longest", type=int, default=4096, help="leaves out rows of more tokens")
 options = parser.parse_args()
+if options.longest < 64:
+    parser.error(f"--longest: found {options.longest}, needed at least 64")
 # Read when the libraries start.
 os.environ["FOVEA_NUM_THREADS"] = str(options.threads)
 os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: options.threads])
 
-import jax  # noqa: E402
-import jax.numpy as jnp  # noqa: E402
 import numpy as np  # noqa: E402
+from fovea_bench.packages import needed  # noqa: E402
+
+with needed("jax"):
+    import jax
+    import jax.numpy as jnp
 
 import fovea.jax  # noqa: E402
 

@@ -21,9 +21,12 @@ import os
 import statistics
 import time
 
-import plain_models
-import torch
-import transformers
+from fovea_bench.packages import needed
+
+with needed("torch", "transformers"):
+    import plain_models
+    import torch
+    import transformers
 
 import fovea
 import fovea.torch

@@ -22,9 +22,12 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-import torch
-from torch.nn.attention.flex_attention import create_block_mask, flex_attention
-from torch.nn.functional import scaled_dot_product_attention
+from fovea_bench.packages import needed
+
+with needed("torch"):
+    import torch
+    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+    from torch.nn.functional import scaled_dot_product_attention
 
 import fovea
 import fovea.torch
@@ -37,6 +40,7 @@ EAGER_LIMIT = 4096
 SERVED_LIMIT = 4096
 #: FlexAttention compiles for each shape, some ten seconds.
 FLEX_TOKENS, FLEX_WIDTH = 1024, 64
+LENGTHS = 64, 256, 1024, 4096, 16384
 TABLES = ["calls", "decode", "forward", "training"]
 #: What one measurement takes at least.
 SLICE = 0.02
@@ -256,6 +260,8 @@ def main() -> None:
     parser.add_argument("--ratios", action="store_true", help="only one table of ratios to SDPA, of few shapes")
     parser.add_argument("--tables", nargs="+", choices=TABLES, default=TABLES, help="only these of the long tables")
     arguments = parser.parse_args()
+    if arguments.longest < LENGTHS[0]:
+        parser.error(f"--longest: found {arguments.longest}, needed at least {LENGTHS[0]}")
     torch.set_num_threads(arguments.threads)
     fovea.set_num_threads(arguments.threads)
     effort = Effort(
@@ -267,7 +273,7 @@ def main() -> None:
         f"{effort.rounds} rounds or {effort.seconds:g} s a row"
     )
 
-    lengths = [N for N in (64, 256, 1024, 4096, 16384) if N <= arguments.longest]
+    lengths = [N for N in LENGTHS if N <= arguments.longest]
 
     def rows(trains: bool) -> list[Row]:
         return [

@@ -16,8 +16,11 @@ import statistics
 import sys
 import time
 
-import torch
-from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+from fovea_bench.packages import needed
+
+with needed("torch"):
+    import torch
+    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 import fovea
 import fovea.torch

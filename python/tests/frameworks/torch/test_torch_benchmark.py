@@ -36,3 +36,8 @@ def test_prints_tables():
     tables = [[line.strip("| ").split(" | ") for line in each.splitlines() if line.startswith("| ")] for each in (decode, training)]
     assert [len(each) for each in tables] == [1 + 4, 1 + 8]
     assert all("x" in row[6] for each in tables for row in each[1:])
+
+
+def test_lengths_that_are_too_short():
+    done = subprocess.run([sys.executable, SCRIPT, "--longest=63"], capture_output=True, text=True)
+    assert done.returncode == 2 and done.stderr.endswith("error: --longest: found 63, needed at least 64\n")

@@ -31,7 +31,7 @@ from .._trace import NO_SCORE, ScoreFunction
 from .._weights import hierarchical_weights, key_weights_from_conv1d
 from ._operator import NO_COUNT, OPTIONAL_COUNTS
 from ._tape import check_tensor, make_call, refuse_gradients
-from ._vq import StraightThrough, VQState
+from ._vq import VQState, pass_straight_through
 
 __all__ = [
     "Causal",
@@ -395,7 +395,7 @@ def quantize(
     if not (torch.is_grad_enabled() and getattr(k, "requires_grad", False)):
         return _quantize_call(k, codebook, mask, lengths, target)
     k_hat, codes = _quantize_call(k.detach(), codebook, mask, lengths, target)
-    return StraightThrough.apply(k, k_hat, codes), codes
+    return pass_straight_through(k, k_hat, codes), codes
 
 
 _codebook_update = make_call("codebook_update")

@@ -275,6 +275,33 @@ def _make_nodes(name: str) -> _Nodes:
     )
 
 
+_library = torch.library.Library("fovea", "FRAGMENT")
+
+
+def _register(name: str) -> None:
+    """A tape for those who call the operator itself, as programs of torch.export do."""
+    declaration, operator = FUNCTIONS[name], FORWARD[name]
+    packing = _Packing(declaration.values)
+
+    def call(keys: Any, *values: Any) -> Any:
+        if torch.is_grad_enabled():
+            named = {declaration.values[index].name: values[index] for index in packing.arrays}
+            refuse_gradients(name, {argument: each for argument, each in named.items() if argument not in declaration.gradients})
+            if any(_requires_gradient(each) for value in named.values() for each in _tensors(value)):
+                if _is_transformed():
+                    raise NotImplementedError(f"{name}: found a call of its operator under torch.func, needed fovea.torch.{name}")
+                rest, tensors = packing.split(values)
+                return _make_nodes(name).traced.apply(rest, *tensors)
+        with torch._C._AutoDispatchBelowAutograd():
+            return operator.redispatch(keys & torch._C._after_autograd_keyset, *values)
+
+    _library.impl(operator.name(), call, "Autograd", with_keyset=True)
+
+
+for _name in FUNCTIONS:
+    _register(_name)
+
+
 def make_call(name: str, *, is_first: bool = False) -> Callable[..., Any]:
     """Calls the operator `name` with values of all arguments of its declaration and the
     target, with a tape where one of them requires a gradient.  If `is_first`, callers take the
@@ -312,6 +339,9 @@ def make_call(name: str, *, is_first: bool = False) -> Callable[..., Any]:
         if not torch.is_grad_enabled():
             return operator(*values)
         refuse_gradients(name, {argument: values[index] for argument, index in constants.items()})
+        if torch.compiler.is_exporting() or torch.jit.is_tracing():
+            # Programs have no nodes of autograd.
+            return operator(*values)
         if torch.compiler.is_dynamo_compiling() and _is_transformed():
             # Within torch.vmap it does not know what requires a gradient outside, and leaves nodes out.
             return dispatch_eagerly(values)

@@ -68,7 +68,7 @@ def _to_tensor(array: Any) -> Tensor:
     return tensor.view(torch.bfloat16) if is_narrow else tensor
 
 
-class StraightThrough(torch.autograd.Function):
+class _StraightThrough(torch.autograd.Function):
     """Codewords, which pass their gradient to the keys that are present."""
 
     generate_vmap_rule = True
@@ -85,6 +85,14 @@ class StraightThrough(torch.autograd.Function):
     def backward(ctx: Any, d_k_hat: Tensor) -> Any:
         (codes,) = ctx.saved_tensors
         return torch.where(codes[..., None] >= 0, d_k_hat, 0), None, None
+
+
+def pass_straight_through(k: Tensor, k_hat: Tensor, codes: Tensor) -> Tensor:
+    """Codewords `k_hat` whose gradient is that of the keys."""
+    if torch.compiler.is_exporting():
+        # Programs have no nodes of autograd.
+        return k_hat + torch.where(codes[..., None] >= 0, k - k.detach(), 0)
+    return _StraightThrough.apply(k, k_hat, codes)
 
 
 #: Those of the compiled functions.

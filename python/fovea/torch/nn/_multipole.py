@@ -103,8 +103,10 @@ class FastMultipole(Pattern):
             causal=causal, scale=scale, multiplicity=self.multiplicity, mask=present,
         )  # fmt: skip
         unread = [each for each in (*self.key_weights[levels:], *self.value_weights[levels:]) if each.requires_grad]
+        if not unread or not torch.is_grad_enabled() or torch.compiler.is_exporting():
+            return out
         # Who gathers gradients of several processes waits for those of all parameters.
-        return _Beside.apply(out, *unread) if unread and torch.is_grad_enabled() else out
+        return _Beside.apply(out, *unread)
 
 
 class FastMultipoleAttention(Multihead):

@@ -14,7 +14,7 @@ import torch
 from conftest import OF_NO_FRAMEWORK, compare_with_package
 from torch.library import opcheck
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch_cases import CASES
+from torch_cases import CASES, Case
 
 import fovea
 import fovea.torch
@@ -195,6 +195,42 @@ def test_export_with_any_number_of_tokens(case):
     other = case.arguments(13)
     for found, expected in zip(results(program.module()(other)), results(case(**other)), strict=True):
         near(found, expected, 1e-6)
+
+
+@EVERY
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.filterwarnings("error:.*autograd kernel was not registered")
+def test_programs_of_export_have_gradients(case, strict):
+    if not case.gradients:
+        pytest.skip("has no gradient")
+    torch.compiler.reset()
+    arguments = case.arguments(gradients=True)
+    program = torch.export.export(Module(case), (arguments,), strict=strict).module()
+    wrapped = Case(lambda **given: program(given), case.make, case.gradients)
+    for found, expected in zip(pull(wrapped, arguments), pull(case, arguments), strict=True):
+        assert torch.equal(found, expected)
+
+
+@pytest.mark.filterwarnings("error:.*autograd kernel was not registered")
+@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
+def test_who_calls_the_operator_has_gradients():
+    q = torch.randn(1, 2, 5, 8, requires_grad=True)
+
+    def attend(q):
+        return fovea.torch.dense(q, 2 * q, 3 * q, causal=True)
+
+    def operate(q):
+        return torch.ops.fovea.dense(q, 2 * q, 3 * q, None, True, *[None] * 10)[0]
+
+    (expected,) = torch.autograd.grad(attend(q).sin().sum(), q)
+    for function in (operate, torch.jit.trace(attend, q)):
+        assert torch.equal(torch.autograd.grad(function(q).sin().sum(), q)[0], expected)
+    near(torch.autograd.grad(torch.compile(operate, backend="aot_eager")(q).sin().sum(), q)[0], expected, 1e-5)
+    with pytest.raises(NotImplementedError, match="^dense: found a call of its operator under torch.func, needed fovea.torch.dense$"):
+        torch.func.grad(lambda q: operate(q).sum())(q.detach())
+    table, lengths = torch.zeros(1, 1, dtype=torch.int32), torch.ones(1, dtype=torch.int32)
+    with pytest.raises(RuntimeError, match="^paged: q requires a gradient, but paged has none for it"):
+        torch.ops.fovea.paged(q, q, q, table, lengths, None, None, True, *[None] * 4)
 
 
 @EVERY

@@ -30,8 +30,9 @@ from .._stream import Source, SourceArrays, pass_call
 from .._trace import NO_SCORE, ScoreFunction
 from .._weights import hierarchical_weights, key_weights_from_conv1d
 from ._operator import NO_COUNT, OPTIONAL_COUNTS
+from ._shortcut import writes_program
 from ._tape import check_tensor, make_call, refuse_gradients
-from ._vq import VQState, pass_straight_through
+from ._vq import VQState, quantize_straight_through
 
 __all__ = [
     "Causal",
@@ -392,10 +393,10 @@ _quantize_call = make_call("quantize")
 def quantize(
     k: Tensor, codebook: Tensor, *, mask: Tensor | None = None, lengths: Tensor | None = None, target: str | None = None
 ) -> tuple[Tensor, Tensor]:
-    if not (torch.is_grad_enabled() and getattr(k, "requires_grad", False)):
-        return _quantize_call(k, codebook, mask, lengths, target)
-    k_hat, codes = _quantize_call(k.detach(), codebook, mask, lengths, target)
-    return pass_straight_through(k, k_hat, codes), codes
+    values = k, codebook, mask, lengths, target
+    if writes_program() or not (torch.is_grad_enabled() and getattr(k, "requires_grad", False)):
+        return _quantize_call(*values)
+    return quantize_straight_through(_quantize_call, *values)
 
 
 _codebook_update = make_call("codebook_update")

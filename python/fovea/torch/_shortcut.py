@@ -33,6 +33,11 @@ _WATCHERS = (
 )
 
 
+def writes_program() -> bool:
+    """Whether the caller is one of torch.export or torch.jit.trace, whose programs have operators but no nodes of autograd."""
+    return torch.compiler.is_exporting() or torch.jit.is_tracing()
+
+
 def make_look(inputs: Sequence[tuple[int, bool]]) -> Callable[[tuple[Any, ...]], tuple[Any, ...] | None]:
     """What a node of autograd takes for a call, by its values: nothing where it needs none,
     None where the call must not be cut short.  `inputs` are the numbers of values that are

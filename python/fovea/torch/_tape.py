@@ -16,7 +16,8 @@ from torch.autograd import forward_ad
 from .._declarations import ASKS, FUNCTIONS, Argument, has_gradient
 from ._autocast import make_autocast
 from ._operator import BACKWARD, FIRST, FORWARD, KERNELS, TARGET, name_entries
-from ._shortcut import make_look
+from ._shortcut import make_look, writes_program
+from ._vq import quantize_straight_through
 
 _is_autocast_enabled = torch._C._is_any_autocast_enabled
 _is_compiling = torch.compiler.is_compiling
@@ -282,16 +283,22 @@ def _register(name: str) -> None:
     """A tape for those who call the operator itself, as programs of torch.export do."""
     declaration, operator = FUNCTIONS[name], FORWARD[name]
     packing = _Packing(declaration.values)
+    gradients = ["k"] if name == "quantize" else declaration.gradients
+
+    def record(values: Sequence[Any]) -> Any:
+        if name == "quantize":
+            return quantize_straight_through(operator, *values)
+        rest, tensors = packing.split(values)
+        return _make_nodes(name).traced.apply(rest, *tensors)
 
     def call(keys: Any, *values: Any) -> Any:
         if torch.is_grad_enabled():
             named = {declaration.values[index].name: values[index] for index in packing.arrays}
-            refuse_gradients(name, {argument: each for argument, each in named.items() if argument not in declaration.gradients})
+            refuse_gradients(name, {argument: each for argument, each in named.items() if argument not in gradients})
             if any(_requires_gradient(each) for value in named.values() for each in _tensors(value)):
                 if _is_transformed():
                     raise NotImplementedError(f"{name}: found a call of its operator under torch.func, needed fovea.torch.{name}")
-                rest, tensors = packing.split(values)
-                return _make_nodes(name).traced.apply(rest, *tensors)
+                return record(values)
         with torch._C._AutoDispatchBelowAutograd():
             return operator.redispatch(keys & torch._C._after_autograd_keyset, *values)
 
@@ -336,12 +343,9 @@ def make_call(name: str, *, is_first: bool = False) -> Callable[..., Any]:
             values = spread(values)
         if forward_ad._current_level >= 0:
             _refuse_tangents(name, {argument: values[index] for argument, index in arrays.items()})
-        if not torch.is_grad_enabled():
+        if not torch.is_grad_enabled() or writes_program():
             return operator(*values)
         refuse_gradients(name, {argument: values[index] for argument, index in constants.items()})
-        if torch.compiler.is_exporting() or torch.jit.is_tracing():
-            # Programs have no nodes of autograd.
-            return operator(*values)
         if torch.compiler.is_dynamo_compiling() and _is_transformed():
             # Within torch.vmap it does not know what requires a gradient outside, and leaves nodes out.
             return dispatch_eagerly(values)

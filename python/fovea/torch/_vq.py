@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -87,12 +88,10 @@ class _StraightThrough(torch.autograd.Function):
         return torch.where(codes[..., None] >= 0, d_k_hat, 0), None, None
 
 
-def pass_straight_through(k: Tensor, k_hat: Tensor, codes: Tensor) -> Tensor:
-    """Codewords `k_hat` whose gradient is that of the keys."""
-    if torch.compiler.is_exporting():
-        # Programs have no nodes of autograd.
-        return k_hat + torch.where(codes[..., None] >= 0, k - k.detach(), 0)
-    return _StraightThrough.apply(k, k_hat, codes)
+def quantize_straight_through(quantize: Callable[..., tuple[Tensor, Tensor]], k: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
+    """Codewords whose gradient is that of the keys, and codes."""
+    k_hat, codes = quantize(k.detach(), *rest)
+    return _StraightThrough.apply(k, k_hat, codes), codes
 
 
 #: Those of the compiled functions.

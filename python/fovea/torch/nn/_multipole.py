@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from ... import _arguments as check
 from .._functions import fast_multipole
+from .._shortcut import writes_program
 from ._multihead import Multihead, Pattern
 
 __all__ = ["FastMultipoleAttention"]
@@ -103,7 +104,7 @@ class FastMultipole(Pattern):
             causal=causal, scale=scale, multiplicity=self.multiplicity, mask=present,
         )  # fmt: skip
         unread = [each for each in (*self.key_weights[levels:], *self.value_weights[levels:]) if each.requires_grad]
-        if not unread or not torch.is_grad_enabled() or torch.compiler.is_exporting():
+        if not unread or not torch.is_grad_enabled() or writes_program():
             return out
         # Who gathers gradients of several processes waits for those of all parameters.
         return _Beside.apply(out, *unread)

@@ -402,15 +402,32 @@ def test_compile(name):
     check_gradients(gradients(module, found), expected)
 
 
-@pytest.mark.parametrize("strict", [False, True])
+class Causal(torch.nn.Module):
+    def __init__(self, module):
+        super().__init__()
+        self.module = module
+
+    def forward(self, x):
+        return self.module(x, is_causal=True)[0]
+
+
+PROGRAMS = {
+    "export": lambda model, x: torch.export.export(model, (x,)).module(),
+    "strict export": lambda model, x: torch.export.export(model, (x,), strict=True).module(),
+    "trace": torch.jit.trace,
+}
+
+
+@pytest.mark.parametrize("write", PROGRAMS.values(), ids=PROGRAMS)
 @pytest.mark.parametrize("name", OPTIONS)
-def test_programs_have_gradients(name, strict):
-    module, x = make(name), normal(2, 29, 16)
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::torch.jit.TracerWarning")
+def test_programs_have_gradients(name, write):
+    module, x = Causal(make(name)), normal(2, 29, 16)
     module.train(name != "quantized")
     torch._dynamo.reset()
-    program = torch.export.export(module, (x,), {"is_causal": True}, strict=strict).module()
-    expected = gradients(module, module(x, is_causal=True)[0])
-    found = gradients(program, program(x, is_causal=True)[0])
+    program = write(module, x)
+    expected = gradients(module, module(x))
+    found = gradients(program, program(x))
     # Levels beyond these tokens have zeros in the module.
     assert all(name in found or not each.any() for name, each in expected.items())
     check_gradients(found, {name: each for name, each in expected.items() if name in found})

@@ -253,3 +253,20 @@ def test_no_keys_have_no_commitment_loss():
     loss = fovea.torch.commitment_loss(k, k.detach())
     loss.backward()
     assert loss == 0 and k.grad.shape == k.shape
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+def test_codewords_of_programs_pass_gradients_to_keys():
+    k, codebook = torch.randn(2, 2, 9, 4, requires_grad=True), torch.randn(1, 5, 4)
+    lengths = torch.tensor([9, 4])
+
+    class Quantize(torch.nn.Module):
+        def forward(self, k):
+            return fovea.torch.quantize(k, codebook.clone(), lengths=lengths)[0]
+
+    expected = Quantize()(k)
+    (gradient,) = torch.autograd.grad(expected.sin().sum(), k)
+    assert not gradient[1, :, 4:].any() and gradient[0].any()
+    for program in (torch.export.export(Quantize(), (k,)).module(), torch.jit.trace(Quantize(), k)):
+        found = program(k)
+        assert torch.equal(found, expected) and torch.equal(torch.autograd.grad(found.sin().sum(), k)[0], gradient)

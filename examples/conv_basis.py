@@ -13,6 +13,7 @@ queries and keys do not change but for their positions: one convolution is all.
 
 import argparse
 import pathlib
+import signal
 import time
 
 import numpy as np
@@ -130,4 +131,6 @@ def main():
 
 
 if __name__ == "__main__":
+    # Who reads the output may close it.
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     main()

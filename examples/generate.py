@@ -17,6 +17,7 @@ import argparse
 import json
 import math
 import pathlib
+import signal
 import sys
 import time
 from dataclasses import replace
@@ -239,4 +240,6 @@ def main():
 
 
 if __name__ == "__main__":
+    # Who reads the output may close it.
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     main()

@@ -20,6 +20,7 @@ import json
 import math
 import os
 import pathlib
+import signal
 import sys
 import tempfile
 import time
@@ -145,7 +146,6 @@ def batch_of(text, model, seed, step):
 
 def save(path, model, parameters, books, step, history):
     """Replaces the checkpoint at once: it is whole, or the one before."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, suffix=".npz")
     try:
         with os.fdopen(handle, "wb") as file:
@@ -158,6 +158,15 @@ def save(path, model, parameters, books, step, history):
     except BaseException:
         pathlib.Path(name).unlink(missing_ok=True)
         raise
+
+
+def check_writable(path):
+    """Before there is anything to lose."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=path.parent).close()
+    except OSError as failure:
+        raise SystemExit(f"--checkpoint: cannot write {path}: {failure.strerror}") from None
 
 
 def resume(path, model, parameters, books):
@@ -274,6 +283,7 @@ def check_gradients(model, seed, target):
 
 
 def train(model, arguments):
+    check_writable(arguments.checkpoint)
     text = load_texts(arguments.text)
     known, held_out = split(text, model.context)
     parameters, books = Parameters(model, arguments.seed), Codebooks(model, arguments.seed)
@@ -378,4 +388,6 @@ def main():
 
 
 if __name__ == "__main__":
+    # Who reads the output may close it.
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     main()

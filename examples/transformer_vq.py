@@ -14,6 +14,7 @@ nothing; that the three ways give the same ones, and what each costs, does.
 
 import argparse
 import pathlib
+import signal
 import time
 
 import numpy as np
@@ -121,4 +122,6 @@ def main():
 
 
 if __name__ == "__main__":
+    # Who reads the output may close it.
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     main()

@@ -19,6 +19,7 @@ nodes, and with dense attention.
 import argparse
 import math
 import pathlib
+import signal
 import sys
 import time
 
@@ -230,4 +231,6 @@ def main():
 
 
 if __name__ == "__main__":
+    # Who reads the output may close it.
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     sys.exit(main())

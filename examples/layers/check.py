@@ -14,6 +14,7 @@ and of the target in f32 against these.
 import argparse
 import pathlib
 import re
+import signal
 import sys
 
 import numpy as np
@@ -100,4 +101,6 @@ def main():
 
 
 if __name__ == "__main__":
+    # Who reads the output may close it.
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     main()

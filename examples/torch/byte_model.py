@@ -4,6 +4,7 @@
 """A small model of bytes, its text and its training, which the examples share."""
 
 import pathlib
+import signal
 import time
 
 import torch
@@ -26,6 +27,29 @@ PATTERNS = {
 }
 
 
+#: What options are at least.
+LEAST = dict.fromkeys(("batch", "context", "steps", "bytes", "group", "rank"), 1) | {"tuning": 3}
+
+
+def parse(parser, parts=1):
+    """The options of a program, and the bytes of its text, of which each of `parts` is longer than the context."""
+    options = parser.parse_args()
+    for name, least in LEAST.items():
+        if (found := getattr(options, name, least)) < least:
+            parser.error(f"--{name}: found {found}, needed at least {least}")
+    if "rank" in options and options.group % options.rank:
+        parser.error(f"--rank: found {options.rank}, needed a divisor of the group of {options.group}")
+    try:
+        text = load_text(options.text)
+    except OSError as failure:
+        parser.error(f"--text: cannot read {options.text}: {failure.strerror}")
+    if len(text) < (needed := parts * (options.context + 1)):
+        parser.error(f"--text: found {len(text)} bytes, needed at least {needed} for a context of {options.context}")
+    # Who reads the output may close it.
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    return options, text
+
+
 def load_text(path=None):
     """Bytes of a file or, by default, of the help texts that come with Python, 0.7 MB of English."""
     if path is None:
@@ -34,7 +58,7 @@ def load_text(path=None):
         data = "\n".join(topics[name] for name in sorted(topics)).encode()
     else:
         data = pathlib.Path(path).read_bytes()
-    return torch.frombuffer(bytearray(data), dtype=torch.uint8)
+    return torch.tensor(bytearray(data), dtype=torch.uint8)
 
 
 class Block(nn.Module):
@@ -100,6 +124,10 @@ def evaluate(model, text, batch=8):
     return loss_of(model.eval(), rows)[0].item()
 
 
+#: Of a text, one of which is to evaluate.
+PARTS = 10
+
+
 def split(text):
     """To train with, and to evaluate."""
-    return text[: len(text) * 9 // 10], text[len(text) * 9 // 10 :]
+    return text[: len(text) * (PARTS - 1) // PARTS], text[len(text) * (PARTS - 1) // PARTS :]

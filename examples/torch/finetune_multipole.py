@@ -14,7 +14,7 @@ import argparse
 import copy
 
 import torch
-from byte_model import ByteModel, evaluate, load_text, split, train
+from byte_model import PARTS, ByteModel, evaluate, parse, split, train
 from torch import nn
 
 import fovea.torch
@@ -39,8 +39,8 @@ def main():
     parser.add_argument("--context", type=int, default=256)
     parser.add_argument("--group", type=int, default=1, help="tokens that are known one by one with those of the next groups")
     parser.add_argument("--rank", type=int, default=1, help="summaries of an interval")
-    options = parser.parse_args()
-    seen, unseen = split(load_text(options.text))
+    options, text = parse(parser, PARTS)
+    seen, unseen = split(text)
     torch.manual_seed(0)
     dense = ByteModel("dense", options.context)
     train(dense, seen, options.steps, options.batch, "dense")

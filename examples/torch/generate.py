@@ -13,7 +13,7 @@ import argparse
 
 import torch
 import transformers
-from byte_model import load_text, sample
+from byte_model import parse, sample
 from tqdm import tqdm
 
 import fovea.torch
@@ -36,10 +36,12 @@ def main():
     parser.add_argument("--context", type=int, default=256)
     parser.add_argument("--prompt", default="The ")
     parser.add_argument("--bytes", type=int, default=300, help="to write")
-    options = parser.parse_args()
+    options, text = parse(parser)
+    if not options.prompt:
+        parser.error("--prompt: found none, needed a byte or more")
     fovea.torch.register_transformers()
     torch.manual_seed(0)
-    text, model = load_text(options.text), make_model(options.context)
+    model = make_model(options.context)
     optimizer, generator = torch.optim.AdamW(model.parameters(), 1e-3), torch.Generator().manual_seed(0)
     bar = tqdm(range(options.steps), "training")
     for _ in bar:

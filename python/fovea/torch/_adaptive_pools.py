@@ -18,6 +18,7 @@ def _are_counts(x: Tensor, sizes: Sequence[Any]) -> bool:
 
 
 def _are_even(x: Tensor, sizes: Sequence[Any]) -> bool:
+    """Whether windows do not overlap, and have one size that is known."""
     extents = x.shape[x.dim() - len(sizes) :]
     return all(isinstance(extent, int) and extent % size == 0 for extent, size in zip(extents, sizes))
 
@@ -28,7 +29,9 @@ def _windows(extent: Any, size: int) -> list[tuple[Any, Any]]:
 
 
 def adaptive_average(x: Tensor, sizes: Sequence[Any]) -> Tensor:
-    if _are_even(x, sizes) or not _are_counts(x, sizes):
+    # Of one axis, or without a batch, torch-mlir has none.
+    is_batch = x.dim() == 2 + len(sizes) > 3
+    if (is_batch and _are_even(x, sizes)) or not _are_counts(x, sizes):
         return NotImplemented
     wide = x.to(torch.promote_types(x.dtype, torch.float32))
     for dim, size in enumerate(sizes, x.dim() - len(sizes)):

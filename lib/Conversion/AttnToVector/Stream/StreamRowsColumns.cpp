@@ -68,13 +68,16 @@ int64_t StreamRowsKernel::getMaxGap() { return getLine(b); }
 /// No even number of cache lines: a slice of the rows lies in all sets of the
 /// first cache level.
 StreamRowsKernel::Value StreamRowsKernel::getRowPitch() {
-  Value isEven = b.equal(b.rem(paddedRows, 2 * getLine(b)), b.index(0));
-  return b.add(paddedRows, b.select(isEven, b.index(getLine(b)), b.index(0)));
+  int64_t rows = getRowCapacity(), line = getLine(b);
+  return b.index(rows % (2 * line) == 0 ? rows + line : rows);
 }
 
 void StreamRowsKernel::clearColumns() {
-  b.loop(b.index(0), columnAt(b.index(paddedValueWidth), b.index(0)), lanes,
-         [&](Value at) { b.storeVector(b.splat(0.0), outputColumns, at); });
+  b.loop(b.index(0), b.index(paddedValueWidth), 1, [&](Value column) {
+    b.loop(b.index(0), paddedRows, lanes, [&](Value row) {
+      b.storeVector(b.splat(0.0), outputColumns, columnAt(column, row));
+    });
+  });
 }
 
 /// Outputs of a vector of rows times their factors.
@@ -165,27 +168,17 @@ void StreamRowsKernel::accumulatePanel(const Rows &values, const Rows &asked,
     return next;
   };
   // The first panel reads a line of every row: all rows of the next tile are
-  // asked for, in order, or of listed rows by each panel its part.
+  // asked for, in order.
+  Value isFirst = b.both(b.equal(panel.row, b.index(0)), hasNextTile);
+  NextRows next = {asked, asked.count, asked.count, isFirst};
   bool asks = getAhead(asked, lanes) != 0;
-  int64_t lines = getLinesPerRow(asked.memref);
   auto askAhead = [&](Value key) {
-    if (!asks)
-      return;
-    Value isFirst = b.both(b.equal(panel.row, b.index(0)), hasNextTile);
-    if (asked.numbers) {
-      int64_t perKey = llvm::divideCeil(lines, panel.numPanels);
-      Value line = b.mul(panel.number, perKey);
-      b.ifThen(b.both(isFirst, b.less(line, b.index(lines))), [&] {
-        for (int64_t i = 0; i < kUnroll; ++i)
-          askRow(asked, b.add(b.add(key, i), asked.count), line, perKey);
+    if (asks)
+      b.ifThen(next.asks, [&] {
+        Value turn =
+            b.div(b.add(b.mul(panel.number, asked.count), key), kUnroll);
+        askShare(next, turn, {panel.numPanels, kUnroll});
       });
-      return;
-    }
-    int64_t perTurn = llvm::divideCeil(kUnroll * lines, panel.numPanels);
-    b.ifThen(isFirst, [&] {
-      Value turn = b.div(b.add(b.mul(panel.number, asked.count), key), kUnroll);
-      ask(asked, asked.count, b.mul(turn, perTurn), perTurn);
-    });
   };
   Values totals = b.unrolledLoop(b.index(0), values.count, kUnroll, initial,
                                  addKey, askAhead);

@@ -26,6 +26,7 @@
 
 #include "StreamRowsKernel.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
 using namespace fovea::attn;
@@ -148,6 +149,37 @@ StreamRowsKernel::Values StreamRowsKernel::addColumns(ValueRange sums,
     totals.push_back(b.fadd(even, odd));
   }
   return totals;
+}
+
+/// Pairs of columns in turns, each of which asks for one of the next rows: its
+/// place is computed once, and its lines are asked for one by one. What asks
+/// for nothing names the lines of `key`, which are there. LLVM would move what
+/// a written-out turn broadcasts far ahead of the products.
+StreamRowsKernel::Values StreamRowsKernel::loopOverPairs(
+    const NextRows &next, Value key, int64_t numKeys, ValueRange inits,
+    function_ref<Values(Value, ValueRange)> addPair) {
+  int64_t pairs = llvm::divideCeil(width, 2);
+  int64_t perTurn = std::max<int64_t>(1, pairs / numKeys);
+  int64_t perPair = llvm::divideCeil(getLinesPerRow(next.rows.memref), perTurn);
+  return b.loop(
+      b.index(0), b.index(pairs), perTurn, inits,
+      [&](Value first, ValueRange running) -> Values {
+        Value row;
+        if (next.asks) {
+          Value turn = b.div(first, perTurn);
+          Value asks = b.both(next.asks, b.less(turn, next.count));
+          row = b.select(asks, next.rows.atAhead(b, b.add(next.first, turn)),
+                         rowOf(next.rows, key));
+        }
+        Value end = b.min(b.add(first, perTurn), b.index(pairs));
+        return b.loop(first, end, 1, running,
+                      [&](Value pair, ValueRange running) -> Values {
+                        Value line = b.mul(b.sub(pair, first), perPair);
+                        for (int64_t i = 0; row && i < perPair; ++i)
+                          askLine(next.rows, row, b.add(line, i));
+                        return addPair(pair, running);
+                      });
+      });
 }
 
 /// Makes vectors of two columns of the packed rows.

@@ -250,6 +250,17 @@ private:
   }
   /// Asks for lines `firstLine ...` of the rows from `key` on.
   void ask(const Rows &rows, Value key, Value firstLine, int64_t count);
+  /// Rows that a loop asks for: `count` of them from the `first` on, if `asks`,
+  /// which is null where nothing is asked for.
+  struct NextRows {
+    const Rows &rows;
+    Value first, count, asks;
+  };
+  /// How many turns of a loop there are for so many rows.
+  struct TurnsOfRows {
+    int64_t turns, rows;
+  };
+  void askShare(const NextRows &next, Value turn, TurnsOfRows ratio);
 
   void scoreKeys(const Rows &keys, const Plane &target);
   void scoreAlongColumns(const Rows &keys, const Plane &target, int64_t rows);
@@ -272,6 +283,9 @@ private:
   void scoreAlongRows(const Rows &keys, const Rows &asked, const Plane &target,
                       Value key, Value row, int64_t numKeys,
                       RowVectors vectors);
+  Values loopOverColumns(
+      const NextRows &next, int64_t numKeys, mlir::ValueRange inits,
+      llvm::function_ref<Values(Value, mlir::ValueRange)> addColumn);
   void scoreTables(llvm::ArrayRef<SourceView> views);
   Plane getTableScores(const KeyTable &table);
   /// Rows of the scores of a table, with those that whole tiles write.
@@ -398,6 +412,10 @@ private:
   Value ofVector(Value rows, int64_t vector, int64_t columns);
   Value loadWeights(Value key, Value row, int64_t vector, int64_t columns);
   Value broadcastColumns(Value memref, mlir::ValueRange at, int64_t columns);
+  Values
+  loopOverPairs(const NextRows &next, Value key, int64_t numKeys,
+                mlir::ValueRange inits,
+                llvm::function_ref<Values(Value, mlir::ValueRange)> addPair);
   Values addColumns(mlir::ValueRange sums, int64_t columns);
   void pairColumns();
   void turnPairs(Value memref, int64_t width);

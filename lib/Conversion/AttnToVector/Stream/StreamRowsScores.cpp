@@ -175,6 +175,34 @@ void StreamRowsKernel::ask(const Rows &rows, Value key, Value firstLine,
     askNext(b.add(firstLine, i));
 }
 
+/// Asks in a turn of a loop for its share of the next rows: for some lines of
+/// one row, whose place is computed once, or for whole rows. Turns that are
+/// left ask for nothing; if they were a third, all ask evenly for lines.
+void StreamRowsKernel::askShare(const NextRows &next, Value turn,
+                                TurnsOfRows ratio) {
+  int64_t lines = getLinesPerRow(next.rows.memref);
+  int64_t parts = std::clamp<int64_t>(ratio.turns / ratio.rows, 1, lines);
+  int64_t perPart = llvm::divideCeil(lines, parts);
+  parts = llvm::divideCeil(lines, perPart);
+  if (3 * parts * ratio.rows <= 2 * ratio.turns) {
+    int64_t count = llvm::divideCeil(ratio.rows * lines, ratio.turns);
+    return ask(next.rows, next.first, b.mul(turn, count), count);
+  }
+  int64_t perTurn =
+      std::max<int64_t>(1, llvm::divideCeil(ratio.rows, ratio.turns));
+  Value number = b.mul(b.div(turn, parts), perTurn);
+  Value first =
+      b.min(b.mul(b.rem(turn, parts), perPart), b.index(lines - perPart));
+  auto askPart = [&] {
+    for (int64_t i = 0; i < perTurn; ++i) {
+      Value row = next.rows.atAhead(b, b.add(b.add(next.first, number), i));
+      for (int64_t line = 0; line < perPart; ++line)
+        askLine(next.rows, row, b.add(first, line));
+    }
+  };
+  b.ifThen(b.less(number, next.count), askPart);
+}
+
 //===----------------------------------------------------------------------===//
 // Scores
 //===----------------------------------------------------------------------===//
@@ -379,6 +407,22 @@ void StreamRowsKernel::scoreAlongRows(const Rows &keys, const Rows &asked,
   });
 }
 
+/// Four columns at a time, which ask for their share of the next rows.
+StreamRowsKernel::Values StreamRowsKernel::loopOverColumns(
+    const NextRows &next, int64_t numKeys, ValueRange inits,
+    function_ref<Values(Value, ValueRange)> addColumn) {
+  constexpr int64_t kUnroll = 4;
+  auto askAhead = [&](Value column) {
+    if (next.asks)
+      b.ifThen(next.asks, [&] {
+        int64_t turns = llvm::divideCeil(width, kUnroll);
+        askShare(next, b.div(column, kUnroll), {turns, numKeys});
+      });
+  };
+  return b.unrolledLoop(b.index(0), b.index(width), kUnroll, inits, addColumn,
+                        askAhead);
+}
+
 /// Scores of a register tile of keys and vectors of rows. The first rows ask
 /// for keys.
 void StreamRowsKernel::scoreAlongRows(const Rows &keys, const Rows &asked,
@@ -386,47 +430,33 @@ void StreamRowsKernel::scoreAlongRows(const Rows &keys, const Rows &asked,
                                       int64_t numKeys, RowVectors vectors) {
   int64_t numVectors = vectors.number, columns = vectors.columns;
   int64_t ahead = getAhead(asked, lanes);
+  Value isFirst = b.equal(row, b.index(0));
   // A tile is copied whole, and the next one asked for meanwhile.
-  Value asks = b.equal(row, b.index(0));
   if (keys.isStaged && !asked.isStaged) {
     ahead = ahead ? rowTile : 0;
-    asks = b.both(asks, hasNextTile);
+    isFirst = b.both(isFirst, hasNextTile);
   }
-  // Steps of a turn.
-  int64_t unroll = columns == 1 ? 4 : 1, turnColumns = unroll * columns;
+  NextRows next = {asked, b.add(key, ahead), b.index(numKeys),
+                   ahead ? isFirst : Value()};
   Values at;
   for (int64_t i = 0; i < numKeys; ++i)
     at.push_back(rowOf(keys, b.add(key, i)));
-  Values zeros(numKeys * numVectors, b.splat(0.0));
-  auto askAhead = [&](Value step) {
+  auto addStep = [&](Value step, ValueRange running) {
     Value column = b.mul(step, columns);
-    int64_t turns = llvm::divideCeil(width, turnColumns);
-    int64_t perTurn =
-        llvm::divideCeil(numKeys * getLinesPerRow(asked.memref), turns);
-    if (ahead)
-      b.ifThen(asks, [&] {
-        ask(asked, b.add(key, ahead),
-            b.mul(b.div(column, turnColumns), perTurn), perTurn);
-      });
+    Values parts, sums;
+    for (int64_t v = 0; v < numVectors; ++v)
+      parts.push_back(b.loadVector(packed, vectorAt(column, row, v, columns)));
+    for (int64_t i = 0; i < numKeys; ++i) {
+      Value element = broadcastColumns(keys.memref, {at[i], column}, columns);
+      for (Value part : parts)
+        sums.push_back(b.fma(element, part, running[sums.size()]));
+    }
+    return sums;
   };
-  Values sums = b.unrolledLoop(
-      b.index(0), b.index(llvm::divideCeil(width, columns)), unroll, zeros,
-      [&](Value step, ValueRange running) {
-        Value column = b.mul(step, columns);
-        Values parts, next;
-        for (int64_t v = 0; v < numVectors; ++v)
-          parts.push_back(
-              b.loadVector(packed, vectorAt(column, row, v, columns)));
-        for (int64_t i = 0; i < numKeys; ++i) {
-          Value element =
-              broadcastColumns(keys.memref, {at[i], column}, columns);
-          for (int64_t v = 0; v < numVectors; ++v)
-            next.push_back(
-                b.fma(element, parts[v], running[i * numVectors + v]));
-        }
-        return next;
-      },
-      askAhead);
+  Values zeros(numKeys * numVectors, b.splat(0.0));
+  Values sums = columns == 1
+                    ? loopOverColumns(next, numKeys, zeros, addStep)
+                    : loopOverPairs(next, key, numKeys, zeros, addStep);
   for (int64_t i = 0; i < numKeys; ++i) {
     Values own =
         addColumns(ValueRange(sums).slice(i * numVectors, numVectors), columns);

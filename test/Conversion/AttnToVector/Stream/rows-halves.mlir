@@ -31,12 +31,21 @@ func.func @half(%q: memref<1x4x6x128xf32>, %k: memref<1x1x512x128xf32>, %o: memr
 }
 
 // 16 rows are two such vectors: eight keys, and eleven pairs of columns, the
-// last of which are nine.
+// last of which are nine. Of 64 pairs of columns each eighth finds a row of keys
+// to ask for, and all ask for one of its lines. Values of two keys in six panels
+// ask for three lines of one row.
 // CHECK-LABEL: func.func @one(
 // CHECK: scf.for %{{.+}} step %c8 {
-// CHECK: :16 = scf.for
+// CHECK: :16 = scf.for %[[FIRST:.+]] = %c0 to %c64 step %c8
+// CHECK: %[[NEXT:.+]] = arith.select
+// CHECK: :16 = scf.for %{{.+}} = %[[FIRST]] to %{{.+}} step %c1
+// CHECK: memref.prefetch %{{.+}}[%[[NEXT]], %{{.+}}]
+// CHECK-NOT: memref.prefetch
 // CHECK: scf.for %{{.+}} = %c0 to %c55 step %c11 {
 // CHECK: :22 = scf.for
+// CHECK: memref.prefetch %{{.+}}[%[[ROW:.+]], %{{.+}}]
+// CHECK-COUNT-2: memref.prefetch %{{.+}}[%[[ROW]], %{{.+}}]
+// CHECK-NOT: memref.prefetch
 // CHECK: :18 = scf.for
 // CHECK: return
 func.func @one(%q: memref<1x4x4x128xf32>, %k: memref<1x1x512x128xf32>, %o: memref<1x4x4x128xf32>) {

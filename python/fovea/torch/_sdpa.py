@@ -119,6 +119,9 @@ class _Provider:
         tensors, options = _arguments(query, key, value, is_causal, attn_mask, scale)
         place = None if query.is_contiguous() else (torch.empty_like(query), None)
         out, rows = _fovea.tensors.dense(*tensors, *options, True, "cpu", out=place)
+        if attn_mask is not None:
+            # Of a row that reads no key PyTorch has 0, which its gradients need where they run.
+            rows = torch.where(rows == -torch.inf, 0, rows)
         # In memory, heads lie within queries: with one query or one head they do already.
         return out, rows.mT.contiguous().mT
 

@@ -294,3 +294,25 @@ def test_nested_tensors_are_left():
         found = scaled_dot_product_attention(tensors, tensors, tensors)
     assert all(map(torch.equal, found.unbind(), expected.unbind()))
     assert "nested" in fovea.torch.explain_fallbacks()[0].reason
+
+
+@pytest.mark.parametrize("kind", [torch.bool, torch.float32])
+def test_gradients_behind_it(kind):
+    """What a step of training calls behind the context, of rows that read no key as well."""
+    q, k, v = (torch.randn(2, 3, 5, 8, requires_grad=True) for _ in range(3))
+    mask = torch.rand(2, 1, 5, 5) > 0.4
+    mask[0, :, 2], mask[1] = False, False
+    mask = mask if kind == torch.bool else torch.where(mask, 0.5, -torch.inf)
+
+    def attend():
+        return scaled_dot_product_attention(q, k, v, attn_mask=mask)
+
+    with fovea.torch.sdpa():
+        out = attend()
+        within = torch.autograd.grad(out.sin().sum(), (q, k, v), retain_graph=True)
+    behind = torch.autograd.grad(out.sin().sum(), (q, k, v))
+    expected = attend()
+    torch.testing.assert_close(out, expected)
+    for one, other, known in zip(within, behind, torch.autograd.grad(expected.sin().sum(), (q, k, v)), strict=True):
+        torch.testing.assert_close(one, known)
+        torch.testing.assert_close(other, known)

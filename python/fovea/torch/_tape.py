@@ -285,6 +285,9 @@ def _register(name: str) -> None:
     packing = _Packing(declaration.values)
     gradients = ["k"] if name == "quantize" else declaration.gradients
 
+    def name_arrays(values: Sequence[Any]) -> dict[str, Any]:
+        return {declaration.values[index].name: values[index] for index in packing.arrays}
+
     def record(values: Sequence[Any]) -> Any:
         if name == "quantize":
             return quantize_straight_through(operator, *values)
@@ -292,15 +295,15 @@ def _register(name: str) -> None:
         return _make_nodes(name).traced.apply(rest, *tensors)
 
     def call(keys: Any, *values: Any) -> Any:
-        if torch.is_grad_enabled():
-            named = {declaration.values[index].name: values[index] for index in packing.arrays}
+        if forward_ad._current_level >= 0:
+            _refuse_tangents(name, name_arrays(values))
+        if torch.is_grad_enabled() and torch._C._any_requires_grad(*packing.split(values)[1]):
+            named = name_arrays(values)
             refuse_gradients(name, {argument: each for argument, each in named.items() if argument not in gradients})
-            if any(_requires_gradient(each) for value in named.values() for each in _tensors(value)):
-                if _is_transformed():
-                    raise NotImplementedError(f"{name}: found a call of its operator under torch.func, needed fovea.torch.{name}")
-                return record(values)
-        with torch._C._AutoDispatchBelowAutograd():
-            return operator.redispatch(keys & torch._C._after_autograd_keyset, *values)
+            if _is_transformed():
+                raise NotImplementedError(f"{name}: found a call of its operator under torch.func, needed fovea.torch.{name}")
+            return record(values)
+        return operator.redispatch(keys & torch._C._after_autograd_keyset, *values)
 
     _library.impl(operator.name(), call, "Autograd", with_keyset=True)
 

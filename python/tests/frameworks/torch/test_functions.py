@@ -228,6 +228,10 @@ def test_who_calls_the_operator_has_gradients():
     near(torch.autograd.grad(torch.compile(operate, backend="aot_eager")(q).sin().sum(), q)[0], expected, 1e-5)
     with pytest.raises(NotImplementedError, match="^dense: found a call of its operator under torch.func, needed fovea.torch.dense$"):
         torch.func.grad(lambda q: operate(q).sum())(q.detach())
+    with torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(q.detach(), torch.ones_like(q))
+        with pytest.raises(NotImplementedError, match="^dense: q has a tangent, but dense has no derivatives in forward mode"):
+            operate(dual)
     table, lengths = torch.zeros(1, 1, dtype=torch.int32), torch.ones(1, dtype=torch.int32)
     with pytest.raises(RuntimeError, match="^paged: q requires a gradient, but paged has none for it"):
         torch.ops.fovea.paged(q, q, q, table, lengths, None, None, True, *[None] * 4)

@@ -38,6 +38,8 @@ _MOST_CONSTANT = 1 << 20
 _NOT_FOLDED = {
     "Bernoulli", "Dropout", "If", "Loop", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Scan",
 }  # fmt: skip
+#: Of older operations torch-mlir knows few.
+_LEAST_OPSET = 15
 #: How often shapes are looked at again, of which others follow.
 _MOST_ROUNDS = 8
 #: A number that hides a score.
@@ -296,6 +298,43 @@ def _merge_first(graph: Any, onnx: Any) -> None:
     _replace(graph.node, nodes)
 
 
+def _convert_opset(model: Any, onnx: Any) -> Any:
+    """An old model by newer operations, where ONNX converts it."""
+    from onnx import version_converter
+
+    version = max((each.version for each in model.opset_import if not each.domain), default=_LEAST_OPSET)
+    # Of graphs within operations it converts none.
+    if version >= _LEAST_OPSET or any(each.HasField("g") for node in model.graph.node for each in node.attribute):
+        return model
+    nodes = []
+    for node in model.graph.node:
+        if node.op_type == "Hardmax" and not node.domain and version < 13:
+            # Of the last axes as one, as Softmax was, which alone is converted.
+            axis = next((each.i for each in node.attribute if each.name == "axis"), 1)
+            names = [f"{node.output[0]}.{name}" for name in ("flat", "hard", "shape")]
+            nodes += [
+                onnx.helper.make_node("Flatten", node.input, names[:1], axis=axis),
+                onnx.helper.make_node("Hardmax", names[:1], names[1:2], axis=1),
+                onnx.helper.make_node("Shape", node.input, names[2:]),
+                onnx.helper.make_node("Reshape", names[1:], node.output),
+            ]
+        else:
+            nodes.append(node)
+    _replace(model.graph.node, nodes)
+    try:
+        converted = version_converter.convert_version(model, _LEAST_OPSET)
+    except Exception:
+        # torch-mlir may know its operations.
+        return model
+    for node in converted.graph.node:
+        if node.op_type == "Resize" and version < 11:
+            # There was this way only.
+            _replace(node.attribute, [each for each in node.attribute if each.name == "mode"])
+            given = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+            node.attribute.extend(onnx.helper.make_attribute(name, value) for name, value in given.items())
+    return converted
+
+
 def _find_wrong(node: Any, shapes: Mapping[str, Any], types: Mapping[str, int], onnx: Any) -> str | None:
     """What torch-mlir leaves out, or gets wrong, in an operation that it imports."""
     given = {each.name: onnx.helper.get_attribute_value(each) for each in node.attribute}
@@ -417,10 +456,13 @@ def import_model(
     constants = _take_constants(model.graph, onnx, place)
     _fix_extents(model.graph, extents, place)
     model.graph.name = "main"
+    # Before, constants had to be inputs, too.
+    model.ir_version = max(model.ir_version, 4)
     try:
         onnx.checker.check_model(model)
         if model.functions:
             model = onnx.inliner.inline_local_functions(model)
+        model = _convert_opset(model, onnx)
         model = _simplify(model, onnx)
         # What has been computed from constants may be large, too.
         constants = {**_take_constants(model.graph, onnx, place), **constants}

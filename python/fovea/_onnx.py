@@ -9,7 +9,7 @@ import math
 import os
 import re
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,8 @@ _MOST_CONSTANT = 1 << 20
 _NOT_FOLDED = {
     "Bernoulli", "Dropout", "If", "Loop", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Scan",
 }  # fmt: skip
+#: Whose operations torch-mlir knows; it looks at their names alone.
+_DOMAINS = {"", "ai.onnx", "com.microsoft"}
 #: Of older operations torch-mlir knows few.
 _LEAST_OPSET = 15
 #: How often shapes are looked at again, of which others follow.
@@ -135,10 +137,22 @@ def _replace(field: Any, items: list[Any]) -> None:
     field.extend(copies)
 
 
-def _get_shape(graph: Any) -> dict[str, tuple[int, ...]]:
+def _visit(graph: Any, onnx: Any, outer: Mapping[str, Any] | None = None) -> Iterator[tuple[Any, dict[str, Any]]]:
+    """The graph and those within its operations, each with the values that are seen there."""
+    constants = {each.name: onnx.helper.make_tensor_value_info(each.name, each.data_type, each.dims) for each in graph.initializer}
+    values = {each.name: each for each in (*graph.input, *graph.value_info, *graph.output)}
+    seen = {**(outer or {}), **constants, **values}
+    yield graph, seen
+    for node in graph.node:
+        for each in node.attribute:
+            if each.HasField("g"):
+                yield from _visit(each.g, onnx, seen)
+
+
+def _get_shape(values: Iterable[Any]) -> dict[str, tuple[int, ...]]:
     """The shapes that are known."""
     shapes = {}
-    for value in (*graph.input, *graph.value_info, *graph.output):
+    for value in values:
         tensor = value.type.tensor_type
         if tensor.HasField("shape") and all(dim.HasField("dim_value") for dim in tensor.shape.dim):
             shapes[value.name] = tuple(dim.dim_value for dim in tensor.shape.dim)
@@ -167,7 +181,8 @@ def _evaluate(node: Any, known: Mapping[str, np.ndarray], model: Any, onnx: Any)
 
 def _fold(model: Any, onnx: Any) -> bool:
     """Computes what depends on constants and on extents that are known; whether there was something."""
-    graph, shapes, kept, known = model.graph, _get_shape(model.graph), [], {}
+    graph, kept, known = model.graph, [], {}
+    shapes = _get_shape((*graph.input, *graph.value_info, *graph.output))
     initial = {each.name: onnx.numpy_helper.to_array(each) for each in graph.initializer}
     known.update(initial)
     for node in graph.node:
@@ -257,11 +272,10 @@ def _normalize(graph: Any, node: Any, rank: int, type: Any, version: int, onnx: 
     return to.end()
 
 
-def _expand_normalization(model: Any, onnx: Any) -> None:
+def _expand_normalization(graph: Any, values: Mapping[str, Any], version: int, onnx: Any) -> None:
     """Of groups and instances, where torch-mlir divides by those extents alone that it knows, and by norms."""
-    graph, nodes = model.graph, []
-    version = max(each.version for each in model.opset_import if not each.domain)
-    types = {each.name: each.type.tensor_type for each in (*graph.input, *graph.value_info, *graph.output)}
+    nodes: list[Any] = []
+    types = {name: each.type.tensor_type for name, each in values.items()}
     for node in graph.node:
         is_one = node.op_type in ("GroupNormalization", "InstanceNormalization") and not node.domain
         if is_one and types[node.input[0]].HasField("shape"):
@@ -351,6 +365,9 @@ def _find_wrong(node: Any, shapes: Mapping[str, Any], types: Mapping[str, int], 
         case "DequantizeLinear":
             by_axis = shapes.get(operands.get(1, "")) not in ((), (1,))
             return "unsigned integers and scales along an axis" if is_unsigned and by_axis else None
+        case "FusedMatMul":
+            usual = {"alpha": 1, "transBatchA": 0, "transBatchB": 0}
+            return next((name for name, value in usual.items() if given.get(name, value) != value), None)
         case "GridSample":
             return "the mode nearest" if given.get("mode") == b"nearest" else None
         case "SpaceToDepth":
@@ -361,14 +378,15 @@ def _find_wrong(node: Any, shapes: Mapping[str, Any], types: Mapping[str, int], 
 
 
 def _refuse_wrong(graph: Any, onnx: Any, place: str) -> None:
-    values = (*graph.input, *graph.value_info, *graph.output)
-    types = {each.name: each.type.tensor_type.elem_type for each in values}
-    types.update((each.name, each.data_type) for each in graph.initializer)
-    shapes = {**_get_shape(graph), **{each.name: tuple(each.dims) for each in graph.initializer}}
-    for node in graph.node:
-        wrong = None if node.domain else _find_wrong(node, shapes, types, onnx)
-        if wrong:
-            raise _fovea.FoveaError(f"{place}: torch-mlir has no right linalg for {node.op_type} with {wrong}")
+    for inner, values in _visit(graph, onnx):
+        types, shapes = {name: each.type.tensor_type.elem_type for name, each in values.items()}, _get_shape(values.values())
+        for node in inner.node:
+            if node.domain not in _DOMAINS:
+                found = f"found {node.op_type} of domain {node.domain!r}"
+                raise _fovea.FoveaError(f"{place}: {found}, needed an operation of ONNX or a function of the model")
+            wrong = _find_wrong(node, shapes, types, onnx)
+            if wrong:
+                raise _fovea.FoveaError(f"{place}: torch-mlir has no right linalg for {node.op_type} with {wrong}")
 
 
 def _simplify(model: Any, onnx: Any) -> Any:
@@ -395,7 +413,9 @@ def _simplify(model: Any, onnx: Any) -> Any:
     except Exception:
         # The importer expands what cannot be inlined.
         pass
-    _expand_normalization(model, onnx)
+    version = max(each.version for each in model.opset_import if not each.domain)
+    for graph, values in _visit(model.graph, onnx):
+        _expand_normalization(graph, values, version, onnx)
     model = infer(model)
     for _ in range(_MOST_ROUNDS):
         if not _fold(model, onnx):

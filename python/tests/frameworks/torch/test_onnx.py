@@ -423,6 +423,38 @@ def test_what_torch_mlir_gets_wrong(node, type, message):
         fovea.import_onnx(make_model([node], inputs, [("y", result, ["a", "b", "c", "d"])], given, version=version))
 
 
+@pytest.mark.parametrize("options", [{"alpha": 0.5}, {"transBatchA": 1}], ids=str)
+def test_products_of_onnx_runtime(options):
+    """By factors and ways that torch-mlir leaves out."""
+    nodes = [helper.make_node("FusedMatMul", ["x", "x"], ["y"], domain="com.microsoft", transB=1, **each) for each in ({}, options)]
+    models = [make_model([each], [("x", FLOAT, (2, 3, 4))], [("y", FLOAT, "abc")]) for each in nodes]
+    for model in models:
+        model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    x = RNG.standard_normal((2, 3, 4), np.float32)
+    near(fovea.import_onnx(models[0])(x), x @ x.swapaxes(1, 2))
+    with pytest.raises(fovea.FoveaError, match=f"torch-mlir has no right linalg for FusedMatMul with {[*options][0]}"):
+        fovea.import_onnx(models[1])
+
+
+def make_branches(nodes, type):
+    """`nodes`, which compute `t` of `x`, if `c`, else `x`."""
+    result = [helper.make_tensor_value_info("t", type, (1, 4))]
+    branches = {"then_branch": helper.make_graph(nodes, "then", [], result)}
+    branches["else_branch"] = helper.make_graph([helper.make_node("Identity", ["x"], ["t"])], "else", [], result)
+    inputs = [("c", onnx.TensorProto.BOOL, ()), ("x", type, (1, 4))]
+    return make_model([helper.make_node("If", ["c"], ["y"], **branches)], inputs, [("y", type, (1, 4))])
+
+
+def test_graphs_within_operations():
+    """What torch-mlir gets wrong is looked for there, too."""
+    double = helper.make_node("Add", ["x", "x"], ["d"])
+    with pytest.raises(fovea.FoveaError, match="^model: torch-mlir has no right linalg for Div with unsigned integers"):
+        fovea.import_onnx(make_branches([double, helper.make_node("Div", ["d", "x"], ["t"])], onnx.TensorProto.UINT8))
+    program = fovea.import_onnx(make_branches([helper.make_node("LpNormalization", ["x"], ["t"])], FLOAT))
+    for x, expected in ((np.zeros((1, 4), np.float32), 0), (np.ones((1, 4), np.float32), 0.5)):
+        near(program(np.array(True), x), np.full((1, 4), expected, np.float32))
+
+
 def test_what_is_computed_from_constants():
     """Weights of 8 bits are floating point when importing, and no text either."""
     w, e = RNG.integers(-100, 100, (40, 30)).astype(np.int8), RNG.standard_normal((30, 20), np.float32)
@@ -516,7 +548,7 @@ def test_hostile(small):
         (helper.make_node("Add", ["x"], ["y"]), "not valid: .*Add"),
         (helper.make_node("StringNormalizer", ["x"], ["y"]), "StringNormalizer"),
         (helper.make_node("Unique", ["x"], ["y"]), "torch-mlir has no linalg for"),
-        (helper.make_node("Own", ["x"], ["y"], domain="ours"), "Own"),
+        (helper.make_node("Relu", ["x"], ["y"], domain="ours"), "found Relu of domain 'ours', needed an operation of ONNX or a function"),
     ],
 )
 def test_invalid(node, message):

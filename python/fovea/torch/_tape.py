@@ -91,13 +91,19 @@ def _check_tensors(function: str, arguments: Sequence[Argument], values: Sequenc
                 check_tensor(name, entry)
 
 
-def refuse_gradients(name: str, values: Mapping[str, Any]) -> None:
-    """For arguments that have none in the function `name`."""
+def _explain_gradients(name: str, values: Mapping[str, Any]) -> str | None:
+    """What is wrong with arguments that have none in the function `name`, if anything."""
     for argument, value in values.items():
         for index, each in enumerate(_tensors(value)):
             if _requires_gradient(each):
                 which = f"{argument}[{index}]" if isinstance(value, (list, tuple)) else argument
-                raise RuntimeError(f"{name}: {which} requires a gradient, but {name} has none for it: pass {which}.detach()")
+                return f"{name}: {which} requires a gradient, but {name} has none for it: pass {which}.detach()"
+    return None
+
+
+def refuse_gradients(name: str, values: Mapping[str, Any]) -> None:
+    if text := _explain_gradients(name, values):
+        raise RuntimeError(text)
 
 
 def _refuse_tangents(name: str, values: Mapping[str, Any]) -> None:
@@ -144,22 +150,22 @@ class _Packing:
         return range(first, first + (rest[index] or 0))
 
 
-class _Once(torch.autograd.Function):
-    """Gradients, which depend on tensors in ways that have no gradient."""
+class _Refusal(torch.autograd.Function):
+    """The first of tensors, which depend on others in ways that have no gradient: who asks for one gets an error."""
 
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(name: str, count: int, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    def forward(text: str, count: int, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
         return tuple(tensor.view_as(tensor) for tensor in tensors[:count])
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        ctx.name = inputs[0]
+        ctx.text = inputs[0]
 
     @staticmethod
     def backward(ctx: Any, *d_gradients: Any) -> Any:
-        raise RuntimeError(f"{ctx.name}: gradients of its gradients (double backward) do not exist")
+        raise RuntimeError(ctx.text)
 
 
 class _Nodes(NamedTuple):
@@ -237,7 +243,8 @@ def _make_nodes(name: str) -> _Nodes:
         gradients = (backward_operator if is_watched else backward_kernel)(*given)
         if torch.is_grad_enabled():
             of_results = [each for each in d_outputs if each is not None]
-            gradients = _Once.apply(name, len(gradients), *gradients, *tensors, *of_results)
+            text = f"{name}: gradients of its gradients (double backward) do not exist"
+            gradients = _Refusal.apply(text, len(gradients), *gradients, *tensors, *of_results)
         found = iter(gradients)
         of_inputs = {
             index: [next(found) if has_gradient(names[index], each) else None for each in _tensors(values[index])]
@@ -288,22 +295,23 @@ def _register(name: str) -> None:
     def name_arrays(values: Sequence[Any]) -> dict[str, Any]:
         return {declaration.values[index].name: values[index] for index in packing.arrays}
 
-    def record(values: Sequence[Any]) -> Any:
-        if name == "quantize":
-            return quantize_straight_through(operator, *values)
-        rest, tensors = packing.split(values)
-        return _make_nodes(name).traced.apply(rest, *tensors)
-
     def call(keys: Any, *values: Any) -> Any:
         if forward_ad._current_level >= 0:
             _refuse_tangents(name, name_arrays(values))
-        if torch.is_grad_enabled() and torch._C._any_requires_grad(*packing.split(values)[1]):
-            named = name_arrays(values)
-            refuse_gradients(name, {argument: each for argument, each in named.items() if argument not in gradients})
-            if _is_transformed():
-                raise NotImplementedError(f"{name}: found a call of its operator under torch.func, needed fovea.torch.{name}")
-            return record(values)
-        return operator.redispatch(keys & torch._C._after_autograd_keyset, *values)
+        rest, tensors = packing.split(values) if torch.is_grad_enabled() else ((), [])
+        if not torch._C._any_requires_grad(*tensors):
+            return operator.redispatch(keys & torch._C._after_autograd_keyset, *values)
+        if _is_transformed():
+            raise NotImplementedError(f"{name}: found a call of its operator under torch.func, needed fovea.torch.{name}")
+        constants = {argument: each for argument, each in name_arrays(values).items() if argument not in gradients}
+        if text := _explain_gradients(name, constants):
+            # Programs that PyTorch made ready for inference detach nothing.
+            with torch.no_grad():
+                found = operator(*values)
+            several = found if isinstance(found, tuple) else (found,)
+            marked = _Refusal.apply(text, len(several), *several, *tensors)
+            return marked if isinstance(found, tuple) else marked[0]
+        return quantize_straight_through(operator, *values) if name == "quantize" else _make_nodes(name).traced.apply(rest, *tensors)
 
     _library.impl(operator.name(), call, "Autograd", with_keyset=True)
 

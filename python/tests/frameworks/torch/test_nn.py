@@ -433,6 +433,15 @@ def test_programs_have_gradients(name, write):
     check_gradients(found, {name: each for name, each in expected.items() if name in found})
 
 
+def test_programs_for_inference_run_where_gradients_are_on():
+    """They have no `detach` of the keys that a codebook follows."""
+    module, x = Causal(make("quantized")).train(), normal(2, 29, 16)
+    program = torch.export.export(copy.deepcopy(module), (x,)).run_decompositions().module()
+    for _ in range(2):
+        near(program(x).detach(), module(x).double())
+    near(program.get_buffer("module.pattern.codebook").detach(), module.module.pattern.codebook.double())
+
+
 def test_compile_in_training():
     """The codebook moves as it does without a compiler."""
     module, x = make("quantized").train(), normal(2, 29, 16)

@@ -173,7 +173,9 @@ void StreamRowsKernel::accumulatePanel(const Rows &values, Value firstKey,
   if (splitVectors && manageCache && readsMemory && isWide)
     for (int64_t r = 1; r < numRows; ++r)
       columns[r] = b.hide(columns[r - 1]);
-  int64_t numKeys = asksEvenly(values) ? 1 : 2;
+  // Where asking takes as many instructions as the products of a key, four keys
+  // of narrow elements do it together, which have the lines of two.
+  int64_t numKeys = asksEvenly(values) ? 1 : hasFewRegisters && !isWide ? 4 : 2;
   Values initial;
   for (int64_t r = 0; r < numRows; ++r)
     for (int64_t v = 0; v < numVectors; ++v)

@@ -1,12 +1,13 @@
 // RUN: fovea-opt %s --attn-set-target="vector-bits=256 num-registers=16" --convert-attn-to-vector --canonicalize --cse | FileCheck %s
 
 // A panel of outputs has 16 columns, half a line of a row of values in bf16:
-// two panels ask for each line once, in blocks of 32 rows of four lines.
+// two panels ask for each line once, in blocks of 32 rows of four lines. Four
+// keys ask together, for two lines.
 // CHECK-LABEL: func.func @narrow(
 // CHECK: scf.for %{{.+}} = %c0 to %{{.+}} step %c32 {
 // CHECK: scf.for %{{.+}} = %c0 to %c128 step %c16 {
-// CHECK: :8 = scf.for %{{.+}} step %c2 iter_args
-// CHECK: memref.prefetch
+// CHECK: :8 = scf.for %{{.+}} step %c4 iter_args
+// CHECK-COUNT-2: memref.prefetch
 // CHECK-NOT: memref.prefetch
 // CHECK: :8 = scf.for %{{.+}} step %c1 iter_args
 // CHECK: return
@@ -22,11 +23,11 @@ func.func @narrow(%q: memref<1x4x1x128xbf16>, %k: memref<1x1x512x128xbf16>, %o: 
 // others for none.
 // CHECK-LABEL: func.func @listed(
 // CHECK: scf.for %{{.+}} = %c0 to %c128 step %c16 {
-// CHECK: :8 = scf.for %{{.+}} step %c2 iter_args
+// CHECK: :8 = scf.for %{{.+}} step %c4 iter_args
 // CHECK: %[[PANEL:.+]] = arith.divui %{{.+}}, %c16
 // CHECK: %[[HAS_LINE:.+]] = arith.cmpi {{[us]lt}}, %[[PANEL]], %c4
 // CHECK: scf.if
-// CHECK-COUNT-2: memref.prefetch
+// CHECK-COUNT-4: memref.prefetch
 // CHECK-NOT: memref.prefetch
 // CHECK: :8 = scf.for %{{.+}} step %c1 iter_args
 // CHECK: return

@@ -272,19 +272,53 @@ def _normalize(graph: Any, node: Any, rank: int, type: Any, version: int, onnx: 
     return to.end()
 
 
-def _expand_normalization(graph: Any, values: Mapping[str, Any], version: int, onnx: Any) -> None:
-    """Of groups and instances, where torch-mlir divides by those extents alone that it knows, and by norms."""
+def _normalize_channels(graph: Any, node: Any, rank: int, type: Any, version: int, onnx: Any) -> list[Any]:
+    """`LRN`: torch-mlir has one channel too many before, if their number is even, and other extents have to be known."""
+    given = {"alpha": 1e-4, "beta": 0.75, "bias": 1.0, **{each.name: onnx.helper.get_attribute_value(each) for each in node.attribute}}
+    size, number = given["size"], onnx.helper.tensor_dtype_to_np_dtype(type)
+    to = _Expansion(graph, node, version, onnx)
+    before = [0, (size - 1) // 2] + [0] * (rank - 2)
+    after = [0, size // 2] + [0] * (rank - 2)
+    squares = to.add("Pad", to.add("Mul", node.input[0], node.input[0]), to.constant("pads", before + after))
+    total, axis = "", to.constant("axis", [1])
+    for first in range(size):
+        last = first - size + 1 or np.iinfo(np.int64).max
+        part = to.add("Slice", squares, to.constant(f"first{first}", [first]), to.constant(f"last{first}", [last]), axis)
+        total = to.add("Add", total, part) if total else part
+    numbers = {"factor": given["alpha"] / size, "bias": given["bias"], "beta": given["beta"]}
+    factor, bias, beta = (to.constant(name, np.array(value, number)) for name, value in numbers.items())
+    to.add("Div", node.input[0], to.add("Pow", to.add("Add", to.add("Mul", total, factor), bias), beta))
+    return to.end()
+
+
+def _shift(graph: Any, node: Any, type: Any, version: int, onnx: Any) -> list[Any]:
+    """`BitShift`, by which nothing is left from the width on: CPUs take the rest of the distance."""
+    number = onnx.helper.tensor_dtype_to_np_dtype(type)
+    to = _Expansion(graph, node, version, onnx)
+    is_less = to.add("Less", node.input[1], to.constant("width", np.array(number.itemsize * 8, number)))
+    given = {each.name: onnx.helper.get_attribute_value(each) for each in node.attribute}
+    to.add("Where", is_less, to.add("BitShift", *node.input, **given), to.constant("zero", np.zeros((), number)))
+    return to.end()
+
+
+def _expand_wrong(graph: Any, values: Mapping[str, Any], version: int, onnx: Any) -> None:
+    """Operations that torch-mlir gets wrong by others, as normalization by extents that are open."""
     nodes: list[Any] = []
     types = {name: each.type.tensor_type for name, each in values.items()}
     for node in graph.node:
-        is_one = node.op_type in ("GroupNormalization", "InstanceNormalization") and not node.domain
-        if is_one and types[node.input[0]].HasField("shape"):
-            type = types[node.input[0]]
-            nodes += _normalize(graph, node, len(type.shape.dim), type.elem_type, version, onnx)
-        elif node.op_type == "LpNormalization" and not node.domain and node.input[0] in types:
-            nodes += _divide_by_norm(graph, node, types[node.input[0]].elem_type, version, onnx)
-        else:
-            nodes.append(node)
+        type: Any = types.get(node.input[0]) if node.input and not node.domain else None
+        rank = len(type.shape.dim) if type is not None and type.HasField("shape") else None
+        match node.op_type:
+            case "GroupNormalization" | "InstanceNormalization" if rank is not None:
+                nodes += _normalize(graph, node, rank, type.elem_type, version, onnx)
+            case "LpNormalization" if type is not None:
+                nodes += _divide_by_norm(graph, node, type.elem_type, version, onnx)
+            case "LRN" if rank is not None and version >= 13:
+                nodes += _normalize_channels(graph, node, rank, type.elem_type, version, onnx)
+            case "BitShift" if type is not None:
+                nodes += _shift(graph, node, type.elem_type, version, onnx)
+            case _:
+                nodes.append(node)
     _replace(graph.node, nodes)
 
 
@@ -415,7 +449,7 @@ def _simplify(model: Any, onnx: Any) -> Any:
         pass
     version = max(each.version for each in model.opset_import if not each.domain)
     for graph, values in _visit(model.graph, onnx):
-        _expand_normalization(graph, values, version, onnx)
+        _expand_wrong(graph, values, version, onnx)
     model = infer(model)
     for _ in range(_MOST_ROUNDS):
         if not _fold(model, onnx):

@@ -398,6 +398,28 @@ def test_normalization_of_open_images(name, options, type, version):
         near(program(x).astype(np.float32), expected.astype(np.float32), 1e-5 if type == np.float32 else 3e-3)
 
 
+@pytest.mark.parametrize("extents", [(2, 6, 5, 7), ("n", 6, "h", "w"), ("n", "c", "h", "w"), ("n", "c", "h")], ids=str)
+@pytest.mark.parametrize("size", [1, 4, 5])
+def test_normalization_of_channels(size, extents):
+    """Of an even number there is one more after than before."""
+    node = helper.make_node("LRN", ["x"], ["y"], size=size, alpha=0.1, beta=0.7, bias=1.2)
+    model = make_model([node], [("x", FLOAT, extents)], [("y", FLOAT, extents)])
+    x = RNG.standard_normal((2, 6, 5, 7)[: len(extents)], np.float32)
+    squares = [(x[:, max(0, at - (size - 1) // 2) : at + size // 2 + 1] ** 2).sum(1) for at in range(6)]
+    near(fovea.import_onnx(model)(x), (x / (1.2 + 0.1 / size * np.stack(squares, 1)) ** 0.7).astype(np.float32))
+
+
+@pytest.mark.parametrize("type", [np.uint8, np.uint16, np.uint32, np.uint64])
+@pytest.mark.parametrize("direction", ["LEFT", "RIGHT"])
+def test_shifts_by_the_width(direction, type):
+    element, width = helper.np_dtype_to_tensor_dtype(np.dtype(type)), 8 * np.dtype(type).itemsize
+    x, by = np.array([7, 200, 255, 255, 255], type), np.array([1, width - 1, width, width + 1, -1 & (2**width - 1)], type)
+    node = helper.make_node("BitShift", ["x", "by"], ["y"], direction=direction)
+    program = fovea.import_onnx(make_model([node], [("x", element, (5,)), ("by", element, (5,))], [("y", element, (5,))]))
+    expected = {"LEFT": [14, 0, 0, 0, 0], "RIGHT": [3, 200 >> width - 1, 0, 0, 0]}[direction]
+    assert program(x, by).tolist() == expected
+
+
 @pytest.mark.parametrize(
     "node, type, message",
     [

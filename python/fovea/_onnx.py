@@ -210,6 +210,25 @@ def _fold(model: Any, onnx: Any) -> bool:
     return True
 
 
+def _keep_extents(graph: Any, onnx: Any) -> bool:
+    """Gives slices by bounds that are not known the extents of all axes but theirs, which ONNX forgets; whether there was one."""
+    values = {each.name: each.type.tensor_type.shape.dim for each in (*graph.input, *graph.value_info, *graph.output)}
+    constants = {each.name: each for each in graph.initializer}
+    values.update(
+        (each.name, onnx.helper.make_tensor_value_info("", 1, each.dims).type.tensor_type.shape.dim) for each in graph.initializer
+    )
+    is_changed = False
+    for node in graph.node:
+        if node.op_type == "Slice" and not node.domain and len(node.input) > 3 and node.input[3] in constants:
+            before, after = values.get(node.input[0], ()), values.get(node.output[0], ())
+            axes = onnx.numpy_helper.to_array(constants[node.input[3]]) % max(len(before), 1)
+            for axis in {*range(min(len(before), len(after)))} - {*axes.tolist()}:
+                if before[axis].HasField("dim_value") and not after[axis].HasField("dim_value"):
+                    after[axis].dim_value = before[axis].dim_value
+                    is_changed = True
+    return is_changed
+
+
 class _Expansion:
     """Nodes that stand for one, the last of which gives its result."""
 
@@ -452,7 +471,8 @@ def _simplify(model: Any, onnx: Any) -> Any:
         _expand_wrong(graph, values, version, onnx)
     model = infer(model)
     for _ in range(_MOST_ROUNDS):
-        if not _fold(model, onnx):
+        is_sliced = _keep_extents(model.graph, onnx)
+        if not _fold(model, onnx) and not is_sliced:
             break
         model = infer(model)
     _merge_first(model.graph, onnx)

@@ -352,6 +352,23 @@ def test_reshapes_of_unknown_extents(last, sizes, is_computed):
         np.testing.assert_array_equal(program(array), array.reshape(-1, *sizes))
 
 
+def test_slices_by_unknown_bounds():
+    """Other axes keep their extents, as that of 1 which is expanded to a batch, like positions of BERT."""
+    nodes = [
+        helper.make_node("Shape", ["x"], ["batch"], start=0, end=1), helper.make_node("Shape", ["x"], ["length"], start=1, end=2),
+        helper.make_node("Slice", ["all", "zero", "length", "one"], ["some"]),
+        helper.make_node("Concat", ["batch", "length"], ["s"], axis=0), helper.make_node("Expand", ["some", "s"], ["each"]),
+        helper.make_node("Add", ["x", "each"], ["y"]),
+    ]  # fmt: skip
+    everything = RNG.standard_normal((1, 80), np.float32)
+    extents = ("batch", "length")
+    constants = [("all", everything), ("zero", np.array([0])), ("one", np.array([-1]))]
+    program = fovea.import_onnx(make_model(nodes, [("x", FLOAT, extents)], [("y", FLOAT, extents)], constants))
+    for shape in ((3, 7), (1, 80)):
+        x = RNG.standard_normal(shape, np.float32)
+        near(program(x), x + everything[:, : shape[1]])
+
+
 def test_normalization_of_unknown_extents():
     """Its axes depend on how many there are, which is known."""
     w = RNG.standard_normal(5, np.float32)

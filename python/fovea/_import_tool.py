@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from . import _fovea
-from ._program import import_onnx, import_torch, read_module
-from ._stablehlo import to_linalg
+from ._program import has_types_alone, import_onnx, import_torch, list_left_out, read_module, write_types
+from ._stablehlo import list_result_types, to_linalg
 
 
 def _read_dims(text: str) -> tuple[int, ...]:
@@ -56,12 +56,14 @@ def _import_module(source: Path, output: Path) -> None:
     if output.exists() and output.samefile(source):
         raise ValueError(f"--output: found {str(output)!r}, which is the source, needed another file")
     beside = output.with_suffix(".safetensors")
-    if beside.exists():
+    if beside.exists() and not has_types_alone(beside):
         raise ValueError(f"--output: found {str(beside)!r} of another module, whose arguments fovea.load would take, needed another name")
     text = to_linalg(str(source))
     if "func.func" not in text:
         raise ValueError(f"{source}: found no function, needed one")
+    types = list_left_out(list_result_types(str(source)))
     output.write_text(text)
+    write_types(beside, types)
 
 
 def _import_function(source: Path, name: str, output: Path, dynamic: tuple[int, ...]) -> None:

@@ -156,6 +156,22 @@ def write_constants(path: Path, constants: Mapping[str, Any], names: Sequence[st
             file.write(np.ascontiguousarray(array).tobytes())
 
 
+def has_types_alone(path: Path) -> bool:
+    """Whether a file beside a module has types of results and nothing else."""
+    try:
+        constants, names, _ = _read_constants(path)
+    except ValueError:
+        return False
+    return not constants and not names
+
+
+def write_types(path: Path, types: Sequence[str]) -> None:
+    """Those of results, where a module leaves out any; otherwise there is no file."""
+    path.unlink(missing_ok=True)
+    if not {*types} <= {_STATED}:
+        write_constants(path, {}, [], types)
+
+
 def read_module(path: Path) -> str:
     """The text of a file that has to be a module."""
     try:

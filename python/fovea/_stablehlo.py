@@ -52,6 +52,15 @@ def _run(passes: Sequence[str], source: str = "-", text: str | None = None) -> s
     return run_passes(["--allow-unregistered-dialect", *passes], "StableHLO", source, text)
 
 
+def list_result_types(source: str) -> list[str]:
+    """The element types of the results of a file's public function, by NumPy's names if they are unsigned; none of several functions."""
+    headers = re.findall(r'"func\.func"\(\) <\{.*', _run([_GENERIC], source))
+    public = [each for each in headers if 'sym_visibility = "private"' not in each]
+    results = re.search(r"function_type = \([^()]*\) -> (\([^()]*\)|tensor<\S*>)", public[0]) if len(public) == 1 else None
+    types = re.findall(r"tensor<(?:[?\d]+x)*([^>,]*)", results[1]) if results else []
+    return [each.replace("ui", "uint") for each in types]
+
+
 def to_linalg(source: str = "-", text: str | None = None) -> str:
     """The module of a file, or of a text, in linalg."""
     found = _run(_SIMPLIFICATION, source, text)

@@ -286,6 +286,25 @@ def test_command_with_stablehlo(tmp_path):
     assert count_raised(program.text, tmp_path) == 1
 
 
+def test_command_with_unsigned_results(tmp_path):
+    """StableHLO says of results that they have no sign, what becomes of it does not."""
+    jax = pytest.importorskip("jax")
+    source, output, beside = (tmp_path / name for name in ("source.mlir", "model.mlir", "model.safetensors"))
+    x = np.array([1, 100, 200], np.uint8)
+
+    def write(function):
+        source.write_text(jax.export.export(jax.jit(function))(x).mlir_module())
+        assert main([str(source), "-o", str(output)]) == 0
+        return fovea.load(output)(x)
+
+    found = write(lambda x: (x + np.uint8(55), x.astype(np.float32), x.sum(dtype=np.uint32)))
+    assert [each.dtype for each in found] == [np.uint8, np.float32, np.uint32]
+    assert [each.tolist() for each in found] == [[56, 155, 255], [1, 100, 200], 301]
+    assert write(lambda x: x ^ np.uint8(255)).tolist() == [254, 155, 55] and beside.exists()
+    # Of what is there of another module nothing is left.
+    assert write(lambda x: x.astype(np.int32)).tolist() == [1, 100, 200] and not beside.exists()
+
+
 class Attend(torch.nn.Module):
     def __init__(self, **options):
         super().__init__()

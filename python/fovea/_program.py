@@ -167,8 +167,9 @@ def has_types_alone(path: Path) -> bool:
 
 def write_types(path: Path, types: Sequence[str]) -> None:
     """Those of results, where a module leaves out any; otherwise there is no file."""
-    path.unlink(missing_ok=True)
-    if not {*types} <= {_STATED}:
+    if {*types} <= {_STATED}:
+        path.unlink(missing_ok=True)
+    else:
         write_constants(path, {}, [], types)
 
 

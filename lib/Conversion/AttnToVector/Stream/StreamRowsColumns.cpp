@@ -63,13 +63,11 @@ static int64_t getLine(KernelBuilder &b) {
   return 512 / b.getStateType().getIntOrFloatBitWidth();
 }
 
-int64_t StreamRowsKernel::getMaxGap() { return getLine(b); }
-
 /// No even number of cache lines: a slice of the rows lies in all sets of the
 /// first cache level.
-StreamRowsKernel::Value StreamRowsKernel::getRowPitch() {
+int64_t StreamRowsKernel::getRowPitch() {
   int64_t rows = getRowCapacity(), line = getLine(b);
-  return b.index(rows % (2 * line) == 0 ? rows + line : rows);
+  return rows % (2 * line) == 0 ? rows + line : rows;
 }
 
 void StreamRowsKernel::clearColumns() {

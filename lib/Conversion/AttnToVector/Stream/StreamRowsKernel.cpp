@@ -501,7 +501,7 @@ void StreamRowsKernel::emitSet(Value part, Value numParts) {
         alongColumns = false;
         int64_t step = std::max<int64_t>(lanes, 4);
         paddedRows = b.mul(b.ceilDiv(setRows, step), step);
-        rowPitch = getRowPitch();
+        rowPitch = b.index(getRowPitch());
         layOutSlots();
         attend();
         if (usesColumns())

@@ -206,9 +206,8 @@ private:
 
   // The state of a set (StreamRowsState.cpp).
   int64_t getRowCapacity();
-  /// Elements that vectors of rows are further apart than rows are, at most.
-  int64_t getMaxGap();
-  Value getRowPitch();
+  /// Elements from a vector of rows to the next one in buffers of columns.
+  int64_t getRowPitch();
   void allocateState();
   void allocateScratch();
   void startState(Value isFirstPart);

@@ -36,7 +36,7 @@ void StreamRowsKernel::allocateScratch() {
   Type state = b.getStateType();
   int64_t rows = getRowCapacity();
   bool hasManyRows = maxRows > columnRows;
-  int64_t pitch = hasManyRows ? rows + getMaxGap() : rows;
+  int64_t pitch = hasManyRows ? getRowPitch() : rows;
   int64_t planes = isPaged ? 1 : headBlock;
   int64_t tile =
       std::max(kColumnTile * std::max(planes * kColumnRows, columnRows),

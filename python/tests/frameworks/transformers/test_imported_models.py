@@ -303,6 +303,12 @@ def test_command_with_unsigned_results(tmp_path):
     assert write(lambda x: x ^ np.uint8(255)).tolist() == [254, 155, 55] and beside.exists()
     # Of what is there of another module nothing is left.
     assert write(lambda x: x.astype(np.int32)).tolist() == [1, 100, 200] and not beside.exists()
+    # One list of types is for one function: those of several are signed.
+    body = "%0 = stablehlo.add %x, %x : tensor<3xui8> return %0 : tensor<3xui8>"
+    one = "func.func public @{0}(%x: tensor<3xui8>) -> tensor<3xui8> {{ " + body + " }}"
+    source.write_text("module {" + one.format("f") + one.format("g") + "}")
+    assert main([str(source), "-o", str(output)]) == 0 and not beside.exists()
+    assert fovea.load(output, entry="g")(x).tolist() == [2, -56, -112]
 
 
 class Attend(torch.nn.Module):

@@ -106,7 +106,7 @@ func.func @listed(%q: memref<1x1x1x32xf32>, %k: memref<1x1x?x32xf32>, %v: memref
 // keys at a time, and outputs of six columns, the last of which are four; both
 // with vectors of rows. The outputs are transposed behind the last key.
 // CHECK-LABEL: func @columns(
-// CHECK: memref.alloc() {{.*}}: memref<3072xf32>
+// CHECK: memref.alloc() {{.*}}: memref<1536xf32>
 // CHECK: scf.for %{{.+}} step %c6 {
 // CHECK-COUNT-3: :12 = scf.for
 // CHECK: :8 = scf.for

@@ -14,6 +14,8 @@ looks at what a mask is made of and returns the first of these that says the sam
 - The boolean mask [B,1,N,M]: for masks of another making, such as packed sequences,
   chunks and functions of the user, and while a graph is traced.  One query, N = 1, has no
   more than keys, too.
+
+Models that know eager attention alone get its mask of numbers, always.
 """
 
 from __future__ import annotations
@@ -22,8 +24,9 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch import Tensor
-from transformers import masking_utils
+from transformers import PreTrainedModel, masking_utils
 from transformers.utils.import_utils import is_tracing
 
 from ._masks import Pattern, PatternMask
@@ -92,18 +95,36 @@ def _read_pattern(
     return Pattern(causal, None if window is None or window >= last else window, keys, offset)
 
 
+def _classes(module: Any) -> list[type[PreTrainedModel]]:
+    """Of models, that a module makes."""
+    found = [each for each in vars(module).values() if isinstance(each, type) and issubclass(each, PreTrainedModel)]
+    return [each for each in found if each.__module__ == module.__name__]
+
+
+def _module(kind: type) -> Any:
+    """That of the models of a configuration, if it is known."""
+    return sys.modules.get(kind.__module__.replace(".configuration_", ".modeling_"))
+
+
 def _check_model(kind: type) -> None:
     """A model of which transformers does not compute the attention would add a mask to scores, or miss one that is None."""
-    name = kind.__module__.replace(".configuration_", ".modeling_")
-    module = sys.modules.get(name)
-    if module is None or name == kind.__module__ or hasattr(module, "ALL_ATTENTION_FUNCTIONS"):
+    module = _module(kind)
+    if module is None or module.__name__ == kind.__module__ or hasattr(module, "ALL_ATTENTION_FUNCTIONS"):
         return
-    classes = [each for each in vars(module).values() if isinstance(each, type) and each.__module__ == name]
-    if not any(getattr(each, "_supports_attention_backend", False) for each in classes):
+    if not any(each._supports_attention_backend for each in _classes(module)):
         raise ValueError(
             f'attn_implementation: models of {kind.__name__} compute their attention themselves, needed "eager": '
             'torch.compile(model, backend="fovea") finds it'
         )
+
+
+@torch.compiler.assume_constant_result
+def _has_eager_alone(kind: type) -> bool:
+    """Whether models know no attention but eager.  Their layers need not say whether they are causal, and some
+    add the mask to scores of their own."""
+    module = _module(kind)
+    models = [] if module is None else _classes(module)
+    return bool(models) and not any(each._supports_sdpa or each._supports_attention_backend for each in models)
 
 
 def make_mask(
@@ -123,6 +144,11 @@ def make_mask(
     """The mask function of transformers for Fovea; see the top of this file."""
     if options.get("config") is not None:
         _check_model(type(options["config"]))
+        if _has_eager_alone(type(options["config"])):
+            return masking_utils.eager_mask(
+                batch_size, q_length, kv_length, q_offset, kv_offset, mask_function, attention_mask, use_vmap=use_vmap,
+                device=device, **options,
+            )  # fmt: skip
     pattern = None
     if q_length > 1 and not use_vmap and not is_tracing(attention_mask) and not is_tracing(q_offset):
         pattern = _read_pattern(q_length, kv_length, q_offset, kv_offset, mask_function, attention_mask)

@@ -217,3 +217,38 @@ def test_compile_lists_of_keys(share, fallbacks):
     found = torch.compile(model, backend="aot_eager", fullgraph=True)(**inputs).logits
     near(found[0], expected[0])
     assert not fallbacks()
+
+
+# ----------------------------------------------------------------------------
+# Models that know eager attention alone
+# ----------------------------------------------------------------------------
+
+_PAIR = dict(
+    vocab_size=97, d_model=32, encoder_layers=1, decoder_layers=1, encoder_attention_heads=4, decoder_attention_heads=4,
+    encoder_ffn_dim=48, decoder_ffn_dim=48, pad_token_id=0, decoder_start_token_id=2,
+)  # fmt: skip
+_SINGLE = dict(vocab_size=97, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=48, pad_token_id=0)
+EAGER_ALONE = {
+    "PegasusX": _PAIR,  # whose decoders do not say that they are causal
+    "NllbMoe": dict(_PAIR, num_experts=2, encoder_sparse_step=0, decoder_sparse_step=0),
+    "BigBirdPegasus": dict(_PAIR, attention_type="original_full"),  # whose encoders add masks themselves
+    "Splinter": _SINGLE,  # whose layers do not say that they are not causal
+    "Git": dict(_SINGLE, vision_config=dict(hidden_size=32, num_hidden_layers=1, num_attention_heads=4, image_size=32)),
+}
+
+
+@pytest.mark.parametrize("is_compiled", [False, True])
+@pytest.mark.parametrize("padding", [None, "right"])
+@pytest.mark.parametrize("name", EAGER_ALONE)
+@torch.no_grad()
+def test_eager_alone(name, padding, is_compiled, fallbacks):
+    torch.manual_seed(0)
+    configuration = getattr(transformers, name + "Config")(**EAGER_ALONE[name])
+    model = getattr(transformers, name + "Model")._from_config(configuration, attn_implementation="eager").eval()
+    inputs, present = make_inputs("t5" if "d_model" in EAGER_ALONE[name] else "bert", padding)
+    expected = model(**inputs)[0][present.bool()]
+    model.set_attn_implementation("fovea")
+    torch._dynamo.reset()
+    run = torch.compile(model, backend="aot_eager") if is_compiled else model
+    near(run(**inputs)[0][present.bool()], expected)
+    assert not fallbacks()

@@ -60,9 +60,9 @@ void StreamKernel::allocateForAMX(int64_t rows) {
     return;
   }
   // Tiles reach beyond the last row.
-  Value numKeys = b.extent(op.getKeys().front(), 2);
   Value numRows = b.add(
-      b.mul(b.ceilDiv(b.add(numKeys, kDepth), 2 * kDepth), 2 * kDepth), kDepth);
+      b.mul(b.ceilDiv(b.add(getNumCopies(), kDepth), 2 * kDepth), 2 * kDepth),
+      kDepth);
   packed = {b.scratch(numRows, {paddedWidth}, bf16),
             b.scratch({b.index(columns), numRows}, {}, bf16),
             b.scratch({1}, b.getIndexType())};
@@ -124,8 +124,9 @@ StreamKernel::Segment StreamKernel::stageForAMX(Segment segment) {
     AMXRows rows = {source.spreadKeys, source.spreadValues, packed.keys,
                     packed.values};
     b.loop(begin, end, kDepth, [&](Value row) {
-      Value count = b.clamp(b.sub(source.rows, row), zero, b.index(kDepth));
-      packForAMX(rows, [&](Value i) { return b.add(row, i); }, count, row);
+      Value first = b.add(row, window->shift);
+      Value count = b.clamp(b.sub(source.rows, first), zero, b.index(kDepth));
+      packForAMX(rows, [&](Value i) { return b.add(first, i); }, count, row);
     });
     Value length = b.max(b.sub(end, begin), zero);
     end = b.max(copied, b.add(begin, alignToDepth(b, length)));

@@ -50,60 +50,6 @@ StreamKernel::StreamKernel(StreamOp op, OpBuilder &builder, Options options)
   usesAMX = usesPairs && options.amx;
 }
 
-/// Whether rows are copied when a block of queries first reads them, for the
-/// blocks that follow: blocks go up, and so do the rows of one range that they
-/// read. Every block takes longer to read rows with gaps, and a copy for itself
-/// alone would take as long. Whether they are all copied depends on the call,
-/// too (`isWorthPacking`).
-bool StreamKernel::packsRows() {
-  if (padsRows)
-    return false;
-  SmallVector<StreamOp::Source> list = op.getSourceList();
-  if (op.getBlock() != 0 || tiles.getQuery() <= tiles.getQueryLanes() ||
-      list.size() != 1 || list.front().codes)
-    return false;
-  return list.front().attr.getRanges().size() == 1 &&
-         ranges.getKind(0, 0) == RangeKind::Long &&
-         (hasRowGaps(list.front().keys) || hasRowGaps(list.front().values) ||
-          (usesAMX && hasPairs(list.front())));
-}
-
-/// Whether copies of all rows are worth their memory and their time: many
-/// blocks of queries share them, and the rows of others lie between them. Rows
-/// that are a part of longer ones are read as fast where they lie.
-Value StreamKernel::isWorthPacking() {
-  constexpr int64_t kMaxFew = 256, kMinSpread = 2;
-  Value queries =
-      op.getNumRows() ? Value(op.getNumRows()) : b.extent(op.getQuery(), 2);
-  auto areSpread = [&](Value rows, int64_t width) {
-    Value pitch =
-        memref::ExtractStridedMetadataOp::create(b, rows).getStrides()[2];
-    return b.less(b.index(kMinSpread * width - 1), pitch);
-  };
-  StreamOp::Source source = op.getSourceList().front();
-  return b.both(b.less(b.index(kMaxFew), queries),
-                b.either(areSpread(source.keys, width),
-                         areSpread(source.values, valueWidth)));
-}
-
-bool StreamKernel::areNarrow(const StreamOp::Source &source) {
-  return getElementTypeOrSelf(source.keys) != b.getStateType() ||
-         getElementTypeOrSelf(source.values) != b.getStateType();
-}
-
-/// The copies of all rows, or the rows themselves without such copies.
-Value StreamKernel::choosePacked(Value copies, Value rows) {
-  auto type = MemRefType::get(
-      {ShapedType::kDynamic, cast<MemRefType>(copies.getType()).getDimSize(1)},
-      b.getStateType(),
-      StridedLayoutAttr::get(b.getContext(), ShapedType::kDynamic,
-                             {ShapedType::kDynamic, 1}));
-  return b.select(
-      packed.areAll, type,
-      [&]() -> Value { return memref::CastOp::create(b, type, copies); },
-      [&]() -> Value { return memref::CastOp::create(b, type, rows); });
-}
-
 bool StreamKernel::hasPairs(const StreamOp::Source &source) {
   return allowsPairs && getElementTypeOrSelf(source.keys).isBF16() &&
          getElementTypeOrSelf(source.values).isBF16();
@@ -150,12 +96,15 @@ void StreamKernel::allocateScratch() {
   rows += ranges.getNumShortRanges() * (getRowUnit() - 1);
   rows = llvm::alignTo(std::max<int64_t>(rows, 2), getRowUnit());
 
+  if (packsRows())
+    allocateWindows();
+  else
+    outputs = b.scratch({paddedValueWidth, queries}, state);
   packedQueries = b.scratch({paddedWidth, queries}, state);
   stagedQueries = b.scratch({queries, paddedWidth}, state);
   scores = b.scratch({rows, queries}, state);
   if (ranges.getMaxShortRows())
     chunkWeights = b.scratch({getChunkRows(), queries}, state);
-  outputs = b.scratch({paddedValueWidth, queries}, state);
   outputRows = b.scratch({queries, paddedValueWidth}, state);
   factors = b.scratch({queries}, state);
   if (usesPairs) {
@@ -163,7 +112,8 @@ void StreamKernel::allocateScratch() {
     int64_t pairRows = rows / 2;
     int64_t pairWidth = llvm::alignTo(width, 2 * lanes);
     stagedPairs = b.scratch({queries, pairWidth}, bf16);
-    queryPairs = b.scratch({pairWidth / 2, 2 * queries}, bf16);
+    if (!packsRows())
+      queryPairs = b.scratch({pairWidth / 2, 2 * queries}, bf16);
     weightPairs = b.scratch({pairRows, 2 * queries}, bf16);
     if (usesAMX)
       allocateForAMX(rows);
@@ -173,7 +123,7 @@ void StreamKernel::allocateScratch() {
   if (isAny(Arithmetic::Packed)) {
     Value isShared = isWorthPacking();
     Value numRows =
-        b.select(isShared, b.extent(op.getKeys().front(), 2),
+        b.select(isShared, getNumCopies(),
                  b.index(areNarrow(op.getSourceList().front()) ? rows : 0));
     packed = {b.scratch(numRows, {width}, state),
               b.scratch(numRows, {valueWidth}, state),
@@ -255,7 +205,6 @@ void StreamKernel::viewHead(Value batch, Value head) {
         (view.arithmetic == Arithmetic::AMX && packsRows())) {
       view.spreadKeys = std::exchange(view.keys, packed.keys);
       view.spreadValues = std::exchange(view.values, packed.values);
-      memref::StoreOp::create(b, b.index(0), packed.end, b.index(0));
       if (view.arithmetic == Arithmetic::Packed && !areNarrow(source)) {
         view.keys = choosePacked(view.keys, view.spreadKeys);
         view.values = choosePacked(view.values, view.spreadValues);
@@ -305,10 +254,12 @@ void StreamKernel::emitHead(Value batch, Value head) {
   viewHead(batch, head);
   streamsOutput = canStream(outputView);
   Value rows = b.extent(op.getQuery(), 2), end = findEnd(b.index(0), rows);
-  forEachQueryBlock(b.index(0), end,
-                    [&](Value query, Value numQueries, Value blockIndex) {
-                      emitQueryBlock(query, numQueries, blockIndex);
-                    });
+  forEachWindow(end, [&] {
+    forEachQueryBlock(b.index(0), end,
+                      [&](Value query, Value numQueries, Value blockIndex) {
+                        emitQueryBlock(query, numQueries, blockIndex);
+                      });
+  });
   if (!op.getQueryLengths())
     return;
   Value none = b.scalar(-std::numeric_limits<double>::infinity());
@@ -349,11 +300,18 @@ void StreamKernel::emitQueryBlock(Value query, Value numQueries,
                                   Value blockIndex) {
   blockQuery = query;
   blockQueries = numQueries;
-  if (usesPairs)
-    packPairs({queryRows, stagedPairs, queryPairs, width}, query, numQueries);
-  if (isAny(Arithmetic::InPlace) || isAny(Arithmetic::Packed) ||
-      isAny(Arithmetic::Converted))
-    packQueries(query, numQueries);
+  State state = startState();
+  auto packFactors = [&] {
+    if (usesPairs)
+      packPairs({queryRows, stagedPairs, queryPairs, width}, query, numQueries);
+    if (isAny(Arithmetic::InPlace) || isAny(Arithmetic::Packed) ||
+        isAny(Arithmetic::Converted))
+      packQueries(query, numQueries);
+  };
+  if (window)
+    resume(query, state, packFactors);
+  else
+    packFactors();
   for (SourceView &source : sources) {
     if (source.valueBlocks)
       source.values = b.rowView(source.valueBlocks, blockIndex);
@@ -365,7 +323,6 @@ void StreamKernel::emitQueryBlock(Value query, Value numQueries,
   enterAdmission();
   SmallVector<Segment> longs, shorts;
   collectSegments(blockIndex, longs, shorts);
-  State state = startState();
   SmallVector<Segment> all(longs);
   llvm::append_range(all, shorts);
   Values start = state.maximum;
@@ -377,13 +334,10 @@ void StreamKernel::emitQueryBlock(Value query, Value numQueries,
           state.sum[v], softmax::exp2(b, b.fsub(start[v], state.maximum[v])));
   auto attend = [&]() -> State {
     State next = state;
-    if (!startsWithDiagonal(shorts)) {
-      Value zero = b.splat(0.0);
-      b.loop(b.index(0), b.index(valueWidth), 1, [&](Value column) {
-        for (int64_t v = 0; v < vectors; ++v)
-          b.storeVector(zero, outputs, {column, b.index(v * lanes)});
-      });
-    }
+    if (window && isRepeated)
+      rewindOutputs();
+    else if (!window && !startsWithDiagonal(shorts))
+      clearOutputs();
     streamLongRanges(longs, next);
     if (!shorts.empty()) {
       lookAhead(shorts);
@@ -395,7 +349,20 @@ void StreamKernel::emitQueryBlock(Value query, Value numQueries,
     return mayHide(segment) && arithmeticOf(segment) != Arithmetic::AMX;
   });
   state = hides ? repeatUnlessFinite(attend) : attend();
-  finish(query, numQueries, state);
+  if (window)
+    b.ifThenElse(
+        window->isLast, [&] { finish(query, numQueries, state); },
+        [&] { suspend(state); });
+  else
+    finish(query, numQueries, state);
+}
+
+void StreamKernel::clearOutputs() {
+  Value zero = b.splat(0.0);
+  b.loop(b.index(0), b.index(valueWidth), 1, [&](Value column) {
+    for (int64_t v = 0; v < vectors; ++v)
+      b.storeVector(zero, outputs, {column, b.index(v * lanes)});
+  });
 }
 
 StreamKernel::State StreamKernel::startState() {

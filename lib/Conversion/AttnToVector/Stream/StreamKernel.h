@@ -151,10 +151,25 @@ protected:
     /// Scratch [rows][width] in the state's type; for AMX in bf16, widths
     /// filled up, and values transposed.
     Value keys, values;
-    Value end; // scratch [1]: one past the last row copied
+    Value end; // scratch [1]: one past the last row copied of the window
     /// Whether all rows are: else those of the state's type are read in place,
     /// and narrower ones are copied for each tile. Null for AMX.
     Value areAll = {};
+  };
+
+  /// Rows that are copied while all blocks of queries read them.
+  struct Window {
+    Value begin, end;
+    Value shift; // by how much a row's copy comes before the row
+    Value isFirst, isLast;
+  };
+
+  /// What blocks of queries keep from one window to the next.
+  struct SuspendedBlocks {
+    Value queries; // scratch [block][..], packed
+    Value outputs; // scratch [block][E][L]
+    Value state;   // scratch [block][2][L]: maxima and sums
+    Value before;  // scratch [E][L]: outputs before the present window
   };
 
   /// Rows and their copies for AMX.
@@ -291,12 +306,30 @@ protected:
   Segment stage(Segment segment);
   /// Copies the rows of a segment to rows of the state's type.
   Segment convert(Segment segment);
+  void packBias(const Segment &segment);
+
+  // Rows that are copied, a window at a time (StreamWindows.cpp).
   bool packsRows();
   Value isWorthPacking();
   bool areNarrow(const StreamOp::Source &source);
   Value choosePacked(Value copies, Value rows);
   Segment pack(Segment segment);
-  void packBias(const Segment &segment);
+  int64_t getWindowRows();
+  int64_t getMaxWindowRows();
+  /// How many rows there are copies of.
+  Value getNumCopies();
+  void allocateWindows();
+  /// Calls `body` for each window of the rows that the first `numQueries` read;
+  /// once, without a window, where rows are not copied.
+  void forEachWindow(Value numQueries, llvm::function_ref<void()> body);
+  void clipToWindow(Segment &segment);
+  /// Goes on with a block of queries where the last window left it, or with
+  /// `state` and what `packFactors` packs.
+  void resume(Value query, State &state,
+              llvm::function_ref<void()> packFactors);
+  void suspend(const State &state);
+  void rewindOutputs();
+  void clearOutputs();
 
   // Prefetching and streaming stores (StreamPrefetch.cpp).
   void lookAhead(Segment &tile);
@@ -513,6 +546,9 @@ protected:
   // The present head and query block.
   llvm::SmallVector<SourceView> sources;
   PackedRows packed;
+  SuspendedBlocks suspended;
+  std::optional<Window> window; // none where rows are not copied
+  Value blockState;             // of the present block
   llvm::SmallVector<KeyTable, 1> keyTables;
   llvm::SmallVector<DistanceTerms, 1> distanceTerms;
   Value queryRows, outputView, lseView;

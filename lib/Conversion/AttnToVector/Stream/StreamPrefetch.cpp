@@ -59,7 +59,7 @@ void StreamKernel::lookAhead(Segment &tile) {
     tile.nextBias = b.add(tile.biasColumn, getLookupTile());
   if (source.keyTable)
     return;
-  Value next = b.add(tile.row, tiles.getKey());
+  Value next = b.add(tile.base, tiles.getKey());
   tile.lookahead = {{source.keys, next, 3}, {source.values, next, 2}};
 }
 

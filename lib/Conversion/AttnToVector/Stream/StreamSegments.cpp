@@ -37,6 +37,8 @@ void StreamKernel::collectSegments(Value blockIndex,
             segment.biasColumn = b.sub(begin, biasBegin);
             segment.count = b.max(b.sub(end, begin), b.index(0));
             segment.skip = skip;
+            if (window)
+              clipToWindow(segment);
             (kind == RangeKind::Short ? shorts : longs).push_back(segment);
           });
     };
@@ -214,38 +216,6 @@ StreamKernel::Segment StreamKernel::convert(Segment segment) {
   segment.keys = stagedKeys;
   segment.values = stagedValues;
   segment.base = segment.scoreRow;
-  return segment;
-}
-
-/// Copies those of a segment's rows that no block has read before, or narrower
-/// rows for this block alone.
-StreamKernel::Segment StreamKernel::pack(Segment segment) {
-  const SourceView &source = sources[segment.source];
-  Value zero = b.index(0);
-  auto copyRow = [&](Value row, Value copy) {
-    b.copyRow(source.spreadKeys, row, packed.keys, copy, width);
-    b.copyRow(source.spreadValues, row, packed.values, copy, valueWidth);
-  };
-  auto copyNew = [&] {
-    Value copied = memref::LoadOp::create(b, packed.end, zero);
-    // A later block may read the rows of tiles that this one skips.
-    Value begin = skipsTiles()
-                      ? copied
-                      : b.max(copied, b.add(segment.base, segment.skip));
-    Value end = b.add(segment.base, segment.count);
-    b.loop(begin, end, 1, [&](Value row) { copyRow(row, row); });
-    memref::StoreOp::create(b, b.max(copied, end), packed.end, zero);
-  };
-  if (!areNarrow(op.getSourceList()[segment.source])) {
-    b.ifThen(packed.areAll, copyNew);
-    return segment;
-  }
-  b.ifThenElse(packed.areAll, copyNew, [&] {
-    b.loop(segment.skip, segment.count, 1, [&](Value offset) {
-      copyRow(b.add(segment.base, offset), b.add(segment.scoreRow, offset));
-    });
-  });
-  segment.base = b.select(packed.areAll, segment.base, segment.scoreRow);
   return segment;
 }
 

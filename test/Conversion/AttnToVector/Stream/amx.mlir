@@ -29,6 +29,28 @@ func.func @attend(%q: memref<1x2x256x64xbf16>, %k: memref<1x2x256x64xbf16>, %v: 
   return
 }
 
+// Copies of 1024 keys at a time, or of up to 1536, and what 16 blocks of queries keep in between.
+// CHECK-LABEL: func @windows
+// CHECK-DAG: %[[PAIRS:.+]] = memref.alloc() {{.+}} : memref<16x64x128xbf16>
+// CHECK-DAG: %[[OUTPUTS:.+]] = memref.alloc() {{.+}} : memref<16x128x64xf32>
+// CHECK-DAG: memref.alloc() {{.+}} : memref<1632x128xbf16>
+// CHECK-DAG: memref.alloc() {{.+}} : memref<128x1632xbf16>
+// CHECK: memref.alloc() {{.+}} : memref<1xindex>
+// CHECK-NOT: memref.alloc
+// CHECK: scf.for %[[WINDOW:.+]] = %{{.+}} to %c4{{.*}} step
+// CHECK: %[[BEGIN:.+]] = arith.muli %[[WINDOW]], %c1024
+// CHECK: scf.for %[[QUERY:.+]] = %{{.+}} to %c1024{{.*}} step %c64
+// CHECK: memref.subview %[[OUTPUTS]][
+// CHECK: %[[RIGHT:.+]] = memref.subview %[[PAIRS]][
+// CHECK: amx.tile_load %[[RIGHT]]
+// CHECK: amx.tile_mulf
+func.func @windows(%q: memref<1x2x1024x128xbf16>, %k: memref<1x2x4096x128xbf16>, %v: memref<1x2x4096x128xbf16>, %out: memref<1x2x1024x128xbf16>) {
+  attn.stream query(%q : memref<1x2x1024x128xbf16>)
+      source(%k, %v : memref<1x2x4096x128xbf16>, memref<1x2x4096x128xbf16>) ranges [affine_map<(b)[rows, n] -> (0, rows)>]
+      outs(%out : memref<1x2x1024x128xbf16>) {scale = 1.0 : f64}
+  return
+}
+
 // CHECK-LABEL: func @unrounded
 // CHECK-NOT: amx.
 func.func @unrounded(%q: memref<1x2x256x64xbf16>, %k: memref<1x2x256x64xbf16>, %v: memref<1x2x256x64xbf16>, %out: memref<1x2x256x64xf32>) {

@@ -24,6 +24,22 @@ func.func @strided(%q: !rows, %k: !rows {bufferization.buffer_layout = strided<[
   return %out : !rows
 }
 
+// Copies of 512 keys at a time, or of up to 768, while eight blocks of queries are suspended.
+!wide = tensor<1x2x2000x128xf32>
+// PACK-LABEL: func.func @windows
+// PACK: %[[ROWS:.+]] = arith.select %{{.+}}, %c768{{[_0-9]*}}, %c0
+// PACK: %[[COPIES:.+]] = memref.alloc(%[[ROWS]]) {alignment = 64 : i64} : memref<?x128xf32>
+// PACK: scf.for %[[WINDOW:.+]] = %c0{{.*}} to %c4{{.*}} step
+// PACK: %[[BEGIN:.+]] = arith.muli %[[WINDOW]], %c512
+// PACK: %[[SHIFT:.+]] = arith.select %{{.+}}, %[[BEGIN]], %c0
+// PACK: scf.for
+// PACK: memref.subview %{{.+}}[%{{.+}}, 0, 0] [1, 128, 64]
+func.func @windows(%q: !wide, %k: !wide {bufferization.buffer_layout = strided<[?, ?, ?, 1]>}, %init: !wide) -> !wide {
+  %out = attn.stream query(%q : !wide) source(%k, %k : !wide, !wide) ranges [affine_map<(b)[rows, n] -> (0, rows)>]
+      outs(%init : !wide) {scale = 1.0 : f64} -> !wide
+  return %out : !wide
+}
+
 // Heads apart from each other, but no gaps within one.
 // TILES-LABEL: func @rows_side_by_side
 // TILES: scf.forall {{.+}} step (1, 64)

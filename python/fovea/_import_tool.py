@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from . import _fovea
-from ._program import has_types_alone, import_onnx, import_torch, list_left_out, read_module, write_types
+from ._program import check_folder, has_types_alone, import_onnx, import_torch, list_left_out, read_module, write_types
 from ._stablehlo import list_result_types, to_linalg
 
 
@@ -95,6 +95,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         if options.output.suffix != ".mlir":
             raise ValueError(f"--output: found {str(options.output)!r}, needed a file that ends in .mlir")
+        check_folder(options.output, "--output")
         dynamic = _read_dims(options.dynamic)
         extents = _read_extents(options.extent)
         if extents and not options.source.endswith(".onnx"):

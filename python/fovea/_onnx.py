@@ -9,13 +9,14 @@ import math
 import os
 import re
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from . import _fovea
+from ._onnx_expansions import LEAST_OPSET, expand_wrong, replace
 from ._program import CONSTANT_TYPES, list_left_out
 from ._tm_tensor import lower_tm_tensor
 from ._torch_mlir import run_passes
@@ -39,9 +40,9 @@ _NOT_FOLDED = {
     "Bernoulli", "Dropout", "If", "Loop", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Scan",
 }  # fmt: skip
 #: Whose operations torch-mlir knows; it looks at their names alone.
-_DOMAINS = {"", "ai.onnx", "com.microsoft"}
-#: Of older operations torch-mlir knows few.
-_LEAST_OPSET = 15
+_DOMAINS = {"", "com.microsoft"}
+#: Another name of the first of these.
+_ONNX = "ai.onnx"
 #: How often shapes are looked at again, of which others follow.
 _MOST_ROUNDS = 8
 #: A number that hides a score.
@@ -69,6 +70,39 @@ def _read(source: Any, onnx: Any) -> tuple[Any, str]:
     if not model.graph.node:
         raise ValueError(f"{path}: found a model of ONNX without operations")
     return model, str(path)
+
+
+def _name_domains(model: Any) -> None:
+    """ONNX's own domain has a name, too, of which its tools know little."""
+    graphs = [each.node for each in (model.graph, *model.functions)]
+    while graphs:
+        for node in graphs.pop():
+            node.domain = "" if node.domain == _ONNX else node.domain
+            graphs += [graph.node for each in node.attribute for graph in (each.g, *each.graphs)]
+    for each in (model, *model.functions):
+        versions = {"" if item.domain == _ONNX else item.domain: item.version for item in reversed(each.opset_import)}
+        del each.opset_import[:]
+        for domain, version in versions.items():
+            each.opset_import.add(domain=domain, version=version)
+
+
+def _find_shapes(model: Any, onnx: Any) -> None:
+    """Outputs may leave out what follows from operations."""
+
+    def list_unknown(values: Iterable[Any]) -> list[str]:
+        kinds = (None, "tensor_type")
+        return [each.name for each in values if each.type.WhichOneof("value") in kinds and not each.type.tensor_type.HasField("shape")]
+
+    found = list_unknown(model.graph.input)
+    if found:
+        raise ValueError(f"input {found[0]} has no shape, needed one, whose extents may have names")
+    if not list_unknown(model.graph.output):
+        return
+    outputs = onnx.shape_inference.infer_shapes(model, data_prop=True).graph.output
+    found = list_unknown(outputs)
+    if found:
+        raise ValueError(f"output {found[0]} has no shape, and none follows from what it is computed of")
+    replace(model.graph.output, list(outputs))
 
 
 def _fix_extents(graph: Any, extents: Mapping[str, int], place: str) -> None:
@@ -110,10 +144,10 @@ def _take_constants(graph: Any, onnx: Any, place: str) -> dict[str, np.ndarray]:
             continue
         graph.initializer.add().CopyFrom(values[0])
         graph.initializer[-1].name = node.output[0]
-    _replace(graph.node, kept)
+    replace(graph.node, kept)
     # Old models list constants as inputs, too.
     names = {each.name for each in graph.initializer}
-    _replace(graph.input, [each for each in graph.input if each.name not in names])
+    replace(graph.input, [each for each in graph.input if each.name not in names])
     arguments, constants, inputs = {}, [], []
     for tensor in graph.initializer:
         try:
@@ -126,15 +160,9 @@ def _take_constants(graph: Any, onnx: Any, place: str) -> dict[str, np.ndarray]:
         else:
             # The importer reads no other fields of all types.
             constants.append(onnx.numpy_helper.from_array(array, tensor.name))
-    _replace(graph.initializer, constants)
-    _replace(graph.input, [*inputs, *graph.input])
+    replace(graph.initializer, constants)
+    replace(graph.input, [*inputs, *graph.input])
     return arguments
-
-
-def _replace(field: Any, items: list[Any]) -> None:
-    copies = [type(each).FromString(each.SerializeToString()) for each in items]
-    del field[:]
-    field.extend(copies)
 
 
 def _visit(graph: Any, onnx: Any, outer: Mapping[str, Any] | None = None) -> Iterator[tuple[Any, dict[str, Any]]]:
@@ -205,8 +233,8 @@ def _fold(model: Any, onnx: Any) -> bool:
     # Graphs within operations may read anything.
     if any(each.HasField("g") for node in kept for each in node.attribute):
         used = {*known}
-    _replace(graph.initializer, [onnx.numpy_helper.from_array(array, name) for name, array in known.items() if name in used])
-    _replace(graph.node, kept)
+    replace(graph.initializer, [onnx.numpy_helper.from_array(array, name) for name, array in known.items() if name in used])
+    replace(graph.node, kept)
     return True
 
 
@@ -227,118 +255,6 @@ def _keep_extents(graph: Any, onnx: Any) -> bool:
                     after[axis].dim_value = before[axis].dim_value
                     is_changed = True
     return is_changed
-
-
-class _Expansion:
-    """Nodes that stand for one, the last of which gives its result."""
-
-    def __init__(self, graph: Any, node: Any, version: int, onnx: Any):
-        self.graph, self.result, self.version, self.onnx = graph, node.output[0], version, onnx
-        self.nodes: list[Any] = []
-
-    def constant(self, name: str, values: Any) -> str:
-        self.graph.initializer.append(self.onnx.numpy_helper.from_array(np.array(values), f"{self.result}.{name}"))
-        return f"{self.result}.{name}"
-
-    def add(self, operation: str, *inputs: str, **options: Any) -> str:
-        name = f"{self.result}.{len(self.nodes)}"
-        self.nodes.append(self.onnx.helper.make_node(operation, inputs, [name], **options))
-        return name
-
-    def reduce(self, operation: str, of: str, axes: Sequence[int]) -> str:
-        if self.version < 18:
-            return self.add(operation, of, axes=axes)
-        return self.add(operation, of, self.constant(f"axes{len(self.nodes)}", axes))
-
-    def end(self) -> list[Any]:
-        self.nodes[-1].output[0] = self.result
-        return self.nodes
-
-
-def _divide_by_norm(graph: Any, node: Any, type: Any, version: int, onnx: Any) -> list[Any]:
-    """`LpNormalization`, by which zeros stay zeros: torch-mlir divides them by their norm."""
-    given = {each.name: onnx.helper.get_attribute_value(each) for each in node.attribute}
-    to = _Expansion(graph, node, version, onnx)
-    divided = to.add("LpNormalization", *node.input, **given)
-    greatest = to.reduce("ReduceMax", to.add("Abs", node.input[0]), [given.get("axis", -1)])
-    zero = to.constant("zero", np.zeros((), onnx.helper.tensor_dtype_to_np_dtype(type)))
-    to.add("Where", to.add("Equal", greatest, zero), node.input[0], divided)
-    return to.end()
-
-
-def _normalize(graph: Any, node: Any, rank: int, type: Any, version: int, onnx: Any) -> list[Any]:
-    """`InstanceNormalization`, and `GroupNormalization` as that of groups."""
-    x, scale, bias = node.input
-    given = {each.name: onnx.helper.get_attribute_value(each) for each in node.attribute}
-    to = _Expansion(graph, node, version, onnx)
-    add, constant = to.add, to.constant
-
-    def mean(of: str) -> str:
-        return to.reduce("ReduceMean", of, axes)
-
-    wide = add("Cast", x, to=onnx.TensorProto.FLOAT) if type not in (onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE) else x
-    is_wide = wide == x
-    is_grouped, axes = node.op_type == "GroupNormalization", [*range(2, rank)]
-    if is_grouped:
-        wide, axes = add("Reshape", wide, constant("groups", [0, given["num_groups"], -1])), [2]
-    rest = add("Sub", wide, mean(wide))
-    epsilon = constant("epsilon", np.array(given.get("epsilon", 1e-5), np.float64 if type == onnx.TensorProto.DOUBLE else np.float32))
-    normal = add("Div", rest, add("Sqrt", add("Add", mean(add("Mul", rest, rest)), epsilon)))
-    normal = add("Reshape", normal, add("Shape", x)) if is_grouped else normal
-    normal = normal if is_wide else add("Cast", normal, to=type)
-    shape = constant("shape", [-1] + [1] * (rank - 2))
-    add("Add", add("Mul", normal, add("Reshape", scale, shape)), add("Reshape", bias, shape))
-    return to.end()
-
-
-def _normalize_channels(graph: Any, node: Any, rank: int, type: Any, version: int, onnx: Any) -> list[Any]:
-    """`LRN`: torch-mlir has one channel too many before, if their number is even, and other extents have to be known."""
-    given = {"alpha": 1e-4, "beta": 0.75, "bias": 1.0, **{each.name: onnx.helper.get_attribute_value(each) for each in node.attribute}}
-    size, number = given["size"], onnx.helper.tensor_dtype_to_np_dtype(type)
-    to = _Expansion(graph, node, version, onnx)
-    before = [0, (size - 1) // 2] + [0] * (rank - 2)
-    after = [0, size // 2] + [0] * (rank - 2)
-    squares = to.add("Pad", to.add("Mul", node.input[0], node.input[0]), to.constant("pads", before + after))
-    total, axis = "", to.constant("axis", [1])
-    for first in range(size):
-        last = first - size + 1 or np.iinfo(np.int64).max
-        part = to.add("Slice", squares, to.constant(f"first{first}", [first]), to.constant(f"last{first}", [last]), axis)
-        total = to.add("Add", total, part) if total else part
-    numbers = {"factor": given["alpha"] / size, "bias": given["bias"], "beta": given["beta"]}
-    factor, bias, beta = (to.constant(name, np.array(value, number)) for name, value in numbers.items())
-    to.add("Div", node.input[0], to.add("Pow", to.add("Add", to.add("Mul", total, factor), bias), beta))
-    return to.end()
-
-
-def _shift(graph: Any, node: Any, type: Any, version: int, onnx: Any) -> list[Any]:
-    """`BitShift`, by which nothing is left from the width on: CPUs take the rest of the distance."""
-    number = onnx.helper.tensor_dtype_to_np_dtype(type)
-    to = _Expansion(graph, node, version, onnx)
-    is_less = to.add("Less", node.input[1], to.constant("width", np.array(number.itemsize * 8, number)))
-    given = {each.name: onnx.helper.get_attribute_value(each) for each in node.attribute}
-    to.add("Where", is_less, to.add("BitShift", *node.input, **given), to.constant("zero", np.zeros((), number)))
-    return to.end()
-
-
-def _expand_wrong(graph: Any, values: Mapping[str, Any], version: int, onnx: Any) -> None:
-    """Operations that torch-mlir gets wrong by others, as normalization by extents that are open."""
-    nodes: list[Any] = []
-    types = {name: each.type.tensor_type for name, each in values.items()}
-    for node in graph.node:
-        type: Any = types.get(node.input[0]) if node.input and not node.domain else None
-        rank = len(type.shape.dim) if type is not None and type.HasField("shape") else None
-        match node.op_type:
-            case "GroupNormalization" | "InstanceNormalization" if rank is not None:
-                nodes += _normalize(graph, node, rank, type.elem_type, version, onnx)
-            case "LpNormalization" if type is not None:
-                nodes += _divide_by_norm(graph, node, type.elem_type, version, onnx)
-            case "LRN" if rank is not None and version >= 13:
-                nodes += _normalize_channels(graph, node, rank, type.elem_type, version, onnx)
-            case "BitShift" if type is not None:
-                nodes += _shift(graph, node, type.elem_type, version, onnx)
-            case _:
-                nodes.append(node)
-    _replace(graph.node, nodes)
 
 
 def _merge_first(graph: Any, onnx: Any) -> None:
@@ -362,16 +278,16 @@ def _merge_first(graph: Any, onnx: Any) -> None:
                 graph.initializer.append(onnx.numpy_helper.from_array(np.array(sizes, np.int64), shape))
                 node.input[:] = [merged, shape]
         nodes.append(node)
-    _replace(graph.node, nodes)
+    replace(graph.node, nodes)
 
 
 def _convert_opset(model: Any, onnx: Any) -> Any:
     """An old model by newer operations, where ONNX converts it."""
     from onnx import version_converter
 
-    version = max((each.version for each in model.opset_import if not each.domain), default=_LEAST_OPSET)
+    version = max((each.version for each in model.opset_import if not each.domain), default=LEAST_OPSET)
     # Of graphs within operations it converts none.
-    if version >= _LEAST_OPSET or any(each.HasField("g") for node in model.graph.node for each in node.attribute):
+    if version >= LEAST_OPSET or any(each.HasField("g") for node in model.graph.node for each in node.attribute):
         return model
     nodes = []
     for node in model.graph.node:
@@ -387,16 +303,16 @@ def _convert_opset(model: Any, onnx: Any) -> Any:
             ]
         else:
             nodes.append(node)
-    _replace(model.graph.node, nodes)
+    replace(model.graph.node, nodes)
     try:
-        converted = version_converter.convert_version(model, _LEAST_OPSET)
+        converted = version_converter.convert_version(model, LEAST_OPSET)
     except Exception:
         # torch-mlir may know its operations.
         return model
     for node in converted.graph.node:
         if node.op_type == "Resize" and version < 11:
             # There was this way only.
-            _replace(node.attribute, [each for each in node.attribute if each.name == "mode"])
+            replace(node.attribute, [each for each in node.attribute if each.name == "mode"])
             given = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
             node.attribute.extend(onnx.helper.make_attribute(name, value) for name, value in given.items())
     return converted
@@ -412,6 +328,8 @@ def _find_wrong(node: Any, shapes: Mapping[str, Any], types: Mapping[str, int], 
         case "GRU" | "LSTM" | "RNN":
             if operands.get(4):
                 return "sequence_lens"
+            if node.op_type == "GRU" and operands[0] not in shapes:
+                return "unknown extents"
             return "peepholes" if operands.get(7) else "clip" if given.get("clip") else None
         case "Abs" | "Clip" | "Div" | "MaxPool" | "Mod" | "TopK":
             return "unsigned integers" if is_unsigned else None
@@ -461,14 +379,14 @@ def _simplify(model: Any, onnx: Any) -> Any:
     )
     try:
         typed = onnx.inliner.inline_selected_functions(typed, [("", each) for each in sorted(_EXPANDED)], inline_schema_functions=True)
-        _replace(typed.graph.value_info, [each for each in typed.graph.value_info if each.name])
+        replace(typed.graph.value_info, [each for each in typed.graph.value_info if each.name])
         model = infer(typed)
     except Exception:
         # The importer expands what cannot be inlined.
         pass
-    version = max(each.version for each in model.opset_import if not each.domain)
+    version = max((each.version for each in model.opset_import if not each.domain), default=LEAST_OPSET)
     for graph, values in _visit(model.graph, onnx):
-        _expand_wrong(graph, values, version, onnx)
+        expand_wrong(graph, values, version, onnx)
     model = infer(model)
     for _ in range(_MOST_ROUNDS):
         is_sliced = _keep_extents(model.graph, onnx)
@@ -527,12 +445,14 @@ def import_model(
     except ImportError:
         raise ValueError("ONNX needs the packages onnx and torch-mlir: pip install onnx torch-mlir") from None
     model, place = _read(source, onnx)
+    _name_domains(model)
     constants = _take_constants(model.graph, onnx, place)
     _fix_extents(model.graph, extents, place)
     model.graph.name = "main"
     # Before, constants had to be inputs, too.
     model.ir_version = max(model.ir_version, 4)
     try:
+        _find_shapes(model, onnx)
         onnx.checker.check_model(model)
         if model.functions:
             model = onnx.inliner.inline_local_functions(model)

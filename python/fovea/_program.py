@@ -230,10 +230,20 @@ def _check_constants(
             raise ValueError(f"{path}: found {name} of shape {list(array.shape)}, {needed}")
 
 
+def check_folder(path: Path, argument: str) -> None:
+    """That of a file to write has to exist before there is work for it."""
+    if not path.parent.is_dir():
+        raise ValueError(f"{argument}: found {str(path)!r}, needed a file in a folder that exists")
+
+
 def _module_path(path: str | os.PathLike[str] | None) -> Path | None:
-    if path is not None and Path(path).suffix != ".mlir":
+    if path is None:
+        return None
+    path = Path(path)
+    if path.suffix != ".mlir":
         raise ValueError(f"path: found {str(path)!r}, needed one that ends in .mlir")
-    return None if path is None else Path(path)
+    check_folder(path, "path")
+    return path
 
 
 def import_torch(

@@ -321,64 +321,6 @@ def test_normalization_of_unknown_extents():
     near(program(x), x / np.sqrt((x * x).mean(-1, keepdims=True) + np.float32(1e-5)) * w)
 
 
-@pytest.mark.parametrize("version", [17, 21])
-@pytest.mark.parametrize("p", [1, 2])
-@pytest.mark.parametrize("axis", [-1, 0])
-def test_norms_of_zeros(axis, p, version):
-    """What has no direction stays as it is, and NaN shows."""
-    x = RNG.standard_normal((3, 4)).astype(np.float32)
-    x[1], x[:, 2] = 0, 0
-    node = helper.make_node("LpNormalization", ["x"], ["y"], axis=axis, p=p)
-    program = fovea.import_onnx(make_model([node], [("x", FLOAT, ("rows", 4))], [("y", FLOAT, ("rows", 4))], version=version))
-    norm = np.linalg.norm(x, ord=p, axis=axis, keepdims=True)
-    near(program(x), x / np.where(norm == 0, 1, norm))
-    x[0, 0] = np.nan
-    assert np.isnan(program(x)[0, 0])
-
-
-@pytest.mark.parametrize("version", [17, 21])
-@pytest.mark.parametrize("type", [np.float32, np.float16], ids=["f32", "f16"])
-@pytest.mark.parametrize("name, options", [("InstanceNormalization", {}), ("GroupNormalization", {"num_groups": 2})])
-def test_normalization_of_open_images(name, options, type, version):
-    """Means are of all elements, whatever is known of their number: `nn.GroupNorm` is exported as either."""
-    if name == "GroupNormalization" and version < 21:
-        pytest.skip("it had other operands")
-    x = (RNG.standard_normal((2, 6, 5, 4)) + 3).astype(type)
-    scale, bias = (RNG.standard_normal(6).astype(type) for _ in range(2))
-    element = helper.np_dtype_to_tensor_dtype(np.dtype(type))
-    node = helper.make_node(name, ["x", "scale", "bias"], ["y"], epsilon=1e-3, **options)
-    for extents in (2, 6, 5, 4), ("batch", 6, "height", "width"), (2, 6, "height", 4), ("batch", "channels", "height", "width"):
-        values = [("x", element, extents)], [("y", element, extents)]
-        program = fovea.import_onnx(make_model([node], *values, [("scale", scale), ("bias", bias)], version=version))
-        groups = x.astype(np.float32).reshape(2, options.get("num_groups", 6), -1)
-        variance = groups.var(-1, keepdims=True)
-        expected = ((groups - groups.mean(-1, keepdims=True)) / np.sqrt(variance + 1e-3)).reshape(x.shape)
-        expected = expected * scale[:, None, None].astype(np.float32) + bias[:, None, None]
-        near(program(x).astype(np.float32), expected.astype(np.float32), 1e-5 if type == np.float32 else 3e-3)
-
-
-@pytest.mark.parametrize("extents", [(2, 6, 5, 7), ("n", 6, "h", "w"), ("n", "c", "h", "w"), ("n", "c", "h")], ids=str)
-@pytest.mark.parametrize("size", [1, 4, 5])
-def test_normalization_of_channels(size, extents):
-    """Of an even number there is one more after than before."""
-    node = helper.make_node("LRN", ["x"], ["y"], size=size, alpha=0.1, beta=0.7, bias=1.2)
-    model = make_model([node], [("x", FLOAT, extents)], [("y", FLOAT, extents)])
-    x = RNG.standard_normal((2, 6, 5, 7)[: len(extents)], np.float32)
-    squares = [(x[:, max(0, at - (size - 1) // 2) : at + size // 2 + 1] ** 2).sum(1) for at in range(6)]
-    near(fovea.import_onnx(model)(x), (x / (1.2 + 0.1 / size * np.stack(squares, 1)) ** 0.7).astype(np.float32))
-
-
-@pytest.mark.parametrize("type", [np.uint8, np.uint16, np.uint32, np.uint64])
-@pytest.mark.parametrize("direction", ["LEFT", "RIGHT"])
-def test_shifts_by_the_width(direction, type):
-    element, width = helper.np_dtype_to_tensor_dtype(np.dtype(type)), 8 * np.dtype(type).itemsize
-    x, by = np.array([7, 200, 255, 255, 255], type), np.array([1, width - 1, width, width + 1, -1 & (2**width - 1)], type)
-    node = helper.make_node("BitShift", ["x", "by"], ["y"], direction=direction)
-    program = fovea.import_onnx(make_model([node], [("x", element, (5,)), ("by", element, (5,))], [("y", element, (5,))]))
-    expected = {"LEFT": [14, 0, 0, 0, 0], "RIGHT": [3, 200 >> width - 1, 0, 0, 0]}[direction]
-    assert program(x, by).tolist() == expected
-
-
 @pytest.mark.parametrize(
     "node, type, message",
     [
@@ -387,13 +329,14 @@ def test_shifts_by_the_width(direction, type):
         (helper.make_node("ArgMax", ["x"], ["y"], select_last_index=1), np.float32, "ArgMax with select_last_index of unknown extents"),
         (helper.make_node("RNN", ["s", "w", "w", "", "n"], ["y"], hidden_size=4), np.float32, "RNN with sequence_lens"),
         (helper.make_node("RNN", ["s", "w", "w"], ["y"], hidden_size=4, clip=1.0), np.float32, "RNN with clip"),
+        (helper.make_node("GRU", ["u", "w", "w"], ["y"], hidden_size=4), np.float32, "GRU with unknown extents"),
         (helper.make_node("GridSample", ["x", "g"], ["y"], mode="nearest"), np.float32, "GridSample with the mode nearest"),
         (helper.make_node("DequantizeLinear", ["q", "steps", "zeros"], ["y"]), np.uint8, "DequantizeLinear with unsigned integers"),
     ],
 )  # fmt: skip
 def test_what_torch_mlir_gets_wrong(node, type, message):
     element = helper.np_dtype_to_tensor_dtype(np.dtype(type))
-    extents = {"x": ("batch", 4, 4, 4), "s": (3, 2, 4), "g": (1, 4, 4, 2), "q": (3, 4, 1, 1)}
+    extents = {"x": ("batch", 4, 4, 4), "s": (3, 2, 4), "u": (3, "batch", 4), "g": (1, 4, 4, 2), "q": (3, 4, 1, 1)}
     ones = np.ones((1, 4, 4), np.float32)
     constants = {"w": ones, "n": np.array([3, 2], np.int32), "steps": ones[0, 0], "zeros": np.ones(4, np.uint8)}
     inputs = [(name, element if name != "g" else FLOAT, extents[name]) for name in dict.fromkeys(node.input) if name in extents]
@@ -521,6 +464,38 @@ def test_hostile(small):
             assert str(small) in str(error)
 
 
+@pytest.mark.parametrize("version", [18, 20])
+def test_the_name_of_the_domain(version):
+    """Operations are of ONNX by no domain, or by its name, in branches as well."""
+    result = helper.make_tensor_value_info("t", FLOAT, (2,))
+    then, otherwise = (
+        helper.make_graph([helper.make_node(name, ["x"], ["t"], domain="ai.onnx")], name, [], [result])
+        for name in ("Neg", "Abs")
+    )
+    node = helper.make_node("If", ["is"], ["y"], domain="ai.onnx", then_branch=then, else_branch=otherwise)
+    model = make_model([node], [("x", FLOAT, (2,)), ("is", BOOL, ())], [("y", FLOAT, (2,))])
+    del model.opset_import[:]
+    model.opset_import.add(domain="ai.onnx", version=version)
+    x = np.float32([1, -2])
+    for whether in (True, False):
+        near(fovea.import_onnx(model)(x, np.array(whether)), -x if whether else np.abs(x))
+
+
+def test_outputs_without_shapes():
+    model = make_model([helper.make_node("Relu", ["x"], ["y"])], [("x", FLOAT, ("n", 3))], [("y", FLOAT, None)])
+    near(fovea.import_onnx(model)(np.float32([[1, -2, 3]])), np.float32([[1, 0, 3]]))
+    del model.graph.output[0].type.tensor_type.shape.dim[:]
+    model.graph.output[0].ClearField("type")
+    near(fovea.import_onnx(model)(np.float32([[1, -2, 3]])), np.float32([[1, 0, 3]]))
+    node = helper.make_node("Reshape", ["x", "s"], ["y"])
+    model = make_model([node], [("x", FLOAT, (4,)), ("s", INT64, ("rank",))], [("y", FLOAT, None)])
+    with pytest.raises(ValueError, match="output y has no shape, and none follows from what it is computed of"):
+        fovea.import_onnx(model)
+    model = make_model([helper.make_node("Relu", ["x"], ["y"])], [("x", FLOAT, None)], [("y", FLOAT, None)])
+    with pytest.raises(ValueError, match="input x has no shape, needed one"):
+        fovea.import_onnx(model)
+
+
 @pytest.mark.parametrize(
     "node, message",
     [
@@ -551,7 +526,11 @@ def test_arguments(small, tmp_path, capsys):
     with pytest.raises(ValueError, match="none.onnx: found no file"):
         fovea.load(tmp_path / "none.onnx")
     out = ["-o", str(tmp_path / "model.mlir")]
+    nowhere = str(tmp_path / "none" / "model.mlir")
+    with pytest.raises(ValueError, match=f"path: found '{nowhere}', needed a file in a folder that exists"):
+        fovea.import_onnx(small, path=nowhere)
     for arguments, message in (
+        ([str(small), "-o", nowhere], f"--output: found '{nowhere}', needed a file in a folder that exists"),
         ([str(small), *out, "--extent=rows"], "--extent: found 'rows', needed a name and a number"),
         ([str(small), *out, "--dynamic=0"], "--dynamic: found a module"),
         (["model.py:make", *out, "--extent=rows=2"], "--extent: found none with a name, needed FILE.onnx"),

@@ -71,3 +71,10 @@ def test_old_ways_of_resizing(mode, name, version):
         rest = (places - first if mode == "linear" else 0 * places).reshape((-1,) + (1,) * (3 - axis))
         expected = expected.take(first, axis) * (1 - rest) + expected.take(first + 1, axis, mode="clip") * rest
     near(fovea.import_onnx(model)(x), expected.astype(np.float32))
+
+
+@pytest.mark.parametrize("version", [8, 13, 17, 20])
+def test_operations_that_became_functions(version):
+    model = make_model([helper.make_node("Softsign", ["x"], ["y"])], [("x", FLOAT, "n")], [("y", FLOAT, "n")], version=version)
+    x = RNG.standard_normal(7, np.float32)
+    near(fovea.import_onnx(model)(x), x / (1 + np.abs(x)))

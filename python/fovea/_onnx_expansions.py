@@ -1,0 +1,209 @@
+# Part of the Fovea Project, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Operations of ONNX that torch-mlir gets wrong, or does not know, by others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+__all__ = ["LEAST_OPSET", "expand_wrong", "replace"]
+
+#: Of older operations torch-mlir knows few.
+LEAST_OPSET = 15
+
+
+def replace(field: Any, items: list[Any]) -> None:
+    """Makes these the items of a field."""
+    copies = [type(each).FromString(each.SerializeToString()) for each in items]
+    del field[:]
+    field.extend(copies)
+
+
+class _Expansion:
+    """Nodes that stand for one, the last of which gives its result."""
+
+    def __init__(self, graph: Any, node: Any, version: int, onnx: Any):
+        self.graph, self.result, self.version, self.onnx = graph, next(filter(None, node.output)), version, onnx
+        self.nodes: list[Any] = []
+
+    def constant(self, name: str, values: Any) -> str:
+        self.graph.initializer.append(self.onnx.numpy_helper.from_array(np.array(values), f"{self.result}.{name}"))
+        return f"{self.result}.{name}"
+
+    def add(self, operation: str, *inputs: str, **options: Any) -> str:
+        name = f"{self.result}.{len(self.nodes)}"
+        self.nodes.append(self.onnx.helper.make_node(operation, inputs, [name], **options))
+        return name
+
+    def reduce(self, operation: str, of: str, axes: Sequence[int]) -> str:
+        if self.version < 18:
+            return self.add(operation, of, axes=axes)
+        return self.add(operation, of, self.constant(f"axes{len(self.nodes)}", axes))
+
+    def end(self) -> list[Any]:
+        self.nodes[-1].output[0] = self.result
+        return self.nodes
+
+
+def _divide_by_norm(graph: Any, node: Any, type: Any, version: int, onnx: Any) -> list[Any]:
+    """`LpNormalization`, by which zeros stay zeros: torch-mlir divides them by their norm."""
+    given = {each.name: onnx.helper.get_attribute_value(each) for each in node.attribute}
+    to = _Expansion(graph, node, version, onnx)
+    divided = to.add("LpNormalization", *node.input, **given)
+    greatest = to.reduce("ReduceMax", to.add("Abs", node.input[0]), [given.get("axis", -1)])
+    zero = to.constant("zero", np.zeros((), onnx.helper.tensor_dtype_to_np_dtype(type)))
+    to.add("Where", to.add("Equal", greatest, zero), node.input[0], divided)
+    return to.end()
+
+
+def _normalize(graph: Any, node: Any, rank: int, type: Any, version: int, onnx: Any) -> list[Any]:
+    """`InstanceNormalization`, and `GroupNormalization` as that of groups."""
+    x, scale, bias = node.input
+    given = {each.name: onnx.helper.get_attribute_value(each) for each in node.attribute}
+    to = _Expansion(graph, node, version, onnx)
+    add, constant = to.add, to.constant
+
+    def mean(of: str) -> str:
+        return to.reduce("ReduceMean", of, axes)
+
+    wide = add("Cast", x, to=onnx.TensorProto.FLOAT) if type not in (onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE) else x
+    is_wide = wide == x
+    is_grouped, axes = node.op_type == "GroupNormalization", [*range(2, rank)]
+    if is_grouped:
+        wide, axes = add("Reshape", wide, constant("groups", [0, given["num_groups"], -1])), [2]
+    rest = add("Sub", wide, mean(wide))
+    epsilon = constant("epsilon", np.array(given.get("epsilon", 1e-5), np.float64 if type == onnx.TensorProto.DOUBLE else np.float32))
+    normal = add("Div", rest, add("Sqrt", add("Add", mean(add("Mul", rest, rest)), epsilon)))
+    normal = add("Reshape", normal, add("Shape", x)) if is_grouped else normal
+    normal = normal if is_wide else add("Cast", normal, to=type)
+    shape = constant("shape", [-1] + [1] * (rank - 2))
+    add("Add", add("Mul", normal, add("Reshape", scale, shape)), add("Reshape", bias, shape))
+    return to.end()
+
+
+def _normalize_channels(graph: Any, node: Any, rank: int, type: Any, version: int, onnx: Any) -> list[Any]:
+    """`LRN`: torch-mlir has one channel too many before, if their number is even, and other extents have to be known."""
+    given = {"alpha": 1e-4, "beta": 0.75, "bias": 1.0, **{each.name: onnx.helper.get_attribute_value(each) for each in node.attribute}}
+    size, number = given["size"], onnx.helper.tensor_dtype_to_np_dtype(type)
+    to = _Expansion(graph, node, version, onnx)
+    before = [0, (size - 1) // 2] + [0] * (rank - 2)
+    after = [0, size // 2] + [0] * (rank - 2)
+    squares = to.add("Pad", to.add("Mul", node.input[0], node.input[0]), to.constant("pads", before + after))
+    total, axis = "", to.constant("axis", [1])
+    for first in range(size):
+        last = first - size + 1 or np.iinfo(np.int64).max
+        part = to.add("Slice", squares, to.constant(f"first{first}", [first]), to.constant(f"last{first}", [last]), axis)
+        total = to.add("Add", total, part) if total else part
+    numbers = {"factor": given["alpha"] / size, "bias": given["bias"], "beta": given["beta"]}
+    factor, bias, beta = (to.constant(name, np.array(value, number)) for name, value in numbers.items())
+    to.add("Div", node.input[0], to.add("Pow", to.add("Add", to.add("Mul", total, factor), bias), beta))
+    return to.end()
+
+
+def _shift(graph: Any, node: Any, type: Any, version: int, onnx: Any) -> list[Any]:
+    """`BitShift`, by which nothing is left from the width on: CPUs take the rest of the distance."""
+    number = onnx.helper.tensor_dtype_to_np_dtype(type)
+    to = _Expansion(graph, node, version, onnx)
+    is_less = to.add("Less", node.input[1], to.constant("width", np.array(number.itemsize * 8, number)))
+    given = {each.name: onnx.helper.get_attribute_value(each) for each in node.attribute}
+    to.add("Where", is_less, to.add("BitShift", *node.input, **given), to.constant("zero", np.zeros((), number)))
+    return to.end()
+
+
+def _gather(graph: Any, node: Any, index: int, version: int, onnx: Any) -> list[Any]:
+    """`GatherND` by a list of indices: torch-mlir takes all unknown extents of these but one to be 1."""
+    data, indices = node.input
+    to = _Expansion(graph, node, version, onnx)
+    rows = to.add("GatherND", data, to.add("Reshape", indices, to.constant("list", [-1, index])))
+    extents = to.add("Concat", to.add("Shape", indices, end=-1), to.add("Shape", data, start=index), axis=0)
+    to.add("Reshape", rows, extents)
+    return to.end()
+
+
+def _lengthen(graph: Any, node: Any, count: int, version: int, onnx: Any) -> list[Any]:
+    """`Expand` by a shape with as many extents as its operand has."""
+    to = _Expansion(graph, node, version, onnx)
+    to.add("Expand", node.input[0], to.add("Concat", to.constant("ones", [1] * count), node.input[1], axis=0))
+    return to.end()
+
+
+def _divide_by_magnitude(graph: Any, node: Any, type: Any, version: int, onnx: Any) -> list[Any]:
+    """`Softsign`, which is a function from opset 18 on."""
+    to = _Expansion(graph, node, version, onnx)
+    one = to.constant("one", np.ones((), onnx.helper.tensor_dtype_to_np_dtype(type)))
+    to.add("Div", node.input[0], to.add("Add", to.add("Abs", node.input[0]), one))
+    return to.end()
+
+
+def _go_forward(graph: Any, node: Any, given: Mapping[str, Any], version: int, onnx: Any) -> list[Any]:
+    """`GRU` of one or both directions by those that go forward, which alone torch-mlir has."""
+    to = _Expansion(graph, node, version, onnx)
+    directions = [True] if given["direction"] == b"reverse" else [False, True]
+    first, last, step = (to.constant(name, [number]) for name, number in (("first", -1), ("last", np.iinfo(np.int64).min), ("step", -1)))
+    axis, bounds = to.constant("axis", [0]), [to.constant(f"bound{k}", [k]) for k in range(len(directions) + 1)]
+    results: list[list[str]] = [[], []]
+
+    def turn(of: str, is_reversed: bool) -> str:
+        return to.add("Slice", of, first, last, axis, step) if is_reversed else of
+
+    x, *rest = node.input
+    for k, is_reversed in enumerate(directions):
+        parts = [to.add("Slice", each, bounds[k], bounds[k + 1], axis) if each else "" for each in rest]
+        options = {key: value for key, value in given.items() if key not in ("activations", "direction")}
+        if "activations" in given:
+            options["activations"] = given["activations"][2 * k : 2 * k + 2]
+        whole = to.add("GRU", turn(x, is_reversed), *parts, **options)
+        to.nodes[-1].output.append(f"{whole}.last")
+        results[0].append(turn(whole, is_reversed))
+        results[1].append(f"{whole}.last")
+    for output, parts, over in zip(node.output, results, (1, 0)):
+        if output:
+            to.nodes.append(onnx.helper.make_node("Concat", parts, [output], axis=over))
+    return to.nodes
+
+
+def expand_wrong(graph: Any, values: Mapping[str, Any], version: int, onnx: Any) -> None:
+    """Operations that torch-mlir gets wrong by others, as normalization by extents that are open."""
+    nodes: list[Any] = []
+    types = {name: each.type.tensor_type for name, each in values.items()}
+
+    def list_extents(name: str) -> list[int] | None:
+        """Those of a value; of them -1 is not known."""
+        type = types.get(name)
+        if type is None or not type.HasField("shape"):
+            return None
+        return [dim.dim_value if dim.HasField("dim_value") else -1 for dim in type.shape.dim]
+
+    for node in graph.node:
+        type: Any = types.get(node.input[0]) if node.input and not node.domain else None
+        extents = list_extents(node.input[0]) if type is not None else None
+        rank = None if extents is None else len(extents)
+        others = list_extents(node.input[1]) if rank is not None and len(node.input) > 1 else None
+        given = {each.name: onnx.helper.get_attribute_value(each) for each in node.attribute}
+        match node.op_type:
+            case "GroupNormalization" | "InstanceNormalization" if rank is not None:
+                nodes += _normalize(graph, node, rank, type.elem_type, version, onnx)
+            case "LpNormalization" if type is not None:
+                nodes += _divide_by_norm(graph, node, type.elem_type, version, onnx)
+            case "LRN" if rank is not None and version >= 13:
+                nodes += _normalize_channels(graph, node, rank, type.elem_type, version, onnx)
+            case "BitShift" if type is not None:
+                nodes += _shift(graph, node, type.elem_type, version, onnx)
+            case "Softsign" if type is not None and version < 18:
+                nodes += _divide_by_magnitude(graph, node, type.elem_type, version, onnx)
+            case "Expand" if rank is not None and others is not None and 0 <= others[0] < rank:
+                nodes += _lengthen(graph, node, rank - others[0], version, onnx)
+            case "GatherND" if others and others[-1] > 0 and others[:-1].count(-1) > 1 and version >= LEAST_OPSET:
+                if given.get("batch_dims", 0) or others[-1] == rank:
+                    nodes.append(node)
+                else:
+                    nodes += _gather(graph, node, others[-1], version, onnx)
+            case "GRU" if type is not None and given.get("direction", b"forward") != b"forward" and not given.get("layout"):
+                nodes += _go_forward(graph, node, given, version, onnx)
+            case _:
+                nodes.append(node)
+    replace(graph.node, nodes)

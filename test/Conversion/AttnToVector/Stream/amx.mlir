@@ -13,10 +13,10 @@
 // CHECK-LABEL: func @attend
 // The values, 32 keys at a time, are transposed in pairs.
 // CHECK: vector.interleave
-// CHECK: vector.store {{.+}} memref<64x160xbf16>, vector<32xbf16>
+// CHECK: vector.store {{.+}} memref<64x288xbf16>, vector<32xbf16>
 // CHECK: scf.for
 // CHECK-COUNT-4: amx.tile_mulf {{.+}} : !amx.tile<16x32xbf16>, !amx.tile<16x32xbf16>, !amx.tile<16x16xf32>
-// CHECK-COUNT-4: amx.tile_store {{.+}} : memref<128x64xf32>
+// CHECK-COUNT-4: amx.tile_store {{.+}} : memref<256x64xf32>
 // CHECK: arith.truncf {{.+}} : vector<16xf32> to vector<16xbf16>
 // CHECK-COUNT-4: amx.tile_mulf
 // CHECK-COUNT-4: amx.tile_store {{.+}} : memref<64x64xf32>

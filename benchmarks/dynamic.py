@@ -37,7 +37,12 @@ def parse_arguments():
     parser.add_argument("--seconds", type=float, default=1.0, help="for each row")
     parser.add_argument("--at-most-slower", type=float, default=3.0, metavar="PERCENT",
                         help="what the exit status allows (default: 3)")  # fmt: skip
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    for name in arguments.suite:
+        if not (suite.CONFIG / f"{name}.json").is_file():
+            known = sorted(path.stem for path in suite.CONFIG.glob("*.json"))
+            parser.error(f"--suite: found {name}, needed some of {', '.join(known)}")
+    return arguments
 
 
 def make_attention(workload, causal=False, window=None, **_):
@@ -87,7 +92,7 @@ def make_others(n=4096, width=64, words=512):
     u1, u2 = abs(q[..., :16]).copy(), abs(k[..., :16]).copy()
     ends = np.sort(numbers.integers(0, n, (2, n)), axis=0)
     masks = {"causal": fovea.Causal(), "intervals": fovea.RowInterval(*ends)}
-    sums = {name: fovea.low_rank(u1, u2, v, mask=mask) for name, mask in masks.items()}
+    low_rank = {name: fovea.low_rank(u1, u2, v, mask=mask) for name, mask in masks.items()}
     scores = numbers.standard_normal((1, 1, n, 256), dtype=np.float32)
     sizes = f"D={width}, N={n}"
     ranks = f"r=16, {sizes}"
@@ -95,7 +100,7 @@ def make_others(n=4096, width=64, words=512):
         **{f"low_rank {name}, {ranks}": lambda mask=mask: fovea.low_rank(u1, u2, v, mask=mask)
            for name, mask in masks.items()},
         **{f"gradient: low_rank {name}, {ranks}":
-           lambda name=name, mask=mask: fovea.low_rank_backward(q, u1, u2, v, sums[name], mask=mask)
+           lambda name=name, mask=mask: fovea.low_rank_backward(q, u1, u2, v, low_rank[name], mask=mask)
            for name, mask in masks.items()},
         **{f"conv, 8 bases, D={width}, N={tokens}":
            lambda tokens=tokens: fovea.conv(*(x[:, :, :tokens] for x in (q, k, v)), num_basis=8, window=16, delta=1.0, epsilon=0.01)
@@ -182,12 +187,13 @@ def main():
     suites = [suite.Suite(suite.CONFIG / f"{name}.json") for name in arguments.suite]
     rows = [(row.id, row.title, row.threads, lambda row=row: make_call(row)) for one in suites for row in one.rows]
     rows += [(title, title, 1, lambda call=call: call) for title, call in (make_others() | make_trees()).items()]
+    rows = [row for row in rows if not arguments.only or any(word in row[0] for word in arguments.only)]
+    if not rows:
+        raise SystemExit(f"--only: found no row of {', '.join(arguments.only)}")
     failed = False
     print("| row | static ms | dynamic ms | ratio | first call static ms | dynamic ms | bits |")
     print("|---|---|---|---|---|---|---|")
-    for name, title, threads, make in rows:
-        if arguments.only and not any(word in name for word in arguments.only):
-            continue
+    for _, title, threads, make in rows:
         call = make()
         if not call:
             continue

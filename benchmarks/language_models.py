@@ -29,6 +29,7 @@ import train_language_model as example  # noqa: E402
 from language_model_builder import Model  # noqa: E402
 
 PATTERNS = ("dense", "multipole", "vq", "conv", "compressed")
+HEADS = 4
 
 
 def parse_arguments():
@@ -37,17 +38,27 @@ def parse_arguments():
     parser.add_argument("--train", type=int, default=256, metavar="N", help="context that models are trained at")
     parser.add_argument("--contexts", type=int, nargs="*", default=[1024, 2048, 4096, 8192, 16384], metavar="N")
     parser.add_argument("--width", type=int, default=64)
-    parser.add_argument("--patterns", nargs="*", default=PATTERNS, choices=PATTERNS)
+    parser.add_argument("--patterns", nargs="+", default=PATTERNS, choices=PATTERNS)
     parser.add_argument("--out", type=pathlib.Path, help="folder of the figures; none without")
     arguments = parser.parse_args()
     # Said before minutes of work.
     if arguments.out and not arguments.out.is_dir():
         parser.error(f"--out: found no folder {arguments.out}")
+    if arguments.width < HEADS or arguments.width % HEADS:
+        parser.error(f"--width: found {arguments.width}, needed a multiple of {HEADS} heads")
+    for context in (arguments.train, *arguments.contexts):
+        if context < 1:
+            parser.error(f"--train, --contexts: found {context}, needed at least 1")
+        for name in arguments.patterns:
+            try:
+                make_model(name, context, arguments.width, 1, 1).check()
+            except ValueError as error:
+                parser.error(f"{name}: {error}")
     return arguments
 
 
 def make_model(attention, context, width, batch, layers):
-    return Model(batch, context, width, 4, width * 11 // 4, layers, attention)
+    return Model(batch, context, width, HEADS, width * 11 // 4, layers, attention)
 
 
 class Training:

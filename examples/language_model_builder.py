@@ -58,6 +58,14 @@ class Model:
     share: float = 0.25
     element: str = "f32"
 
+    def check(self):
+        """A ValueError for what its attention does not take."""
+        memory = self.context - self.predicted
+        if self.attention == "compressed" and (memory < self.ratio or memory % self.ratio):
+            raise ValueError(f"context: found {self.context}, needed more than {self.vip} by a multiple of {self.ratio}")
+        if self.attention == "conv" and self.head_width % 2:
+            raise ValueError(f"width: found {self.width}, needed a multiple of {2 * self.heads}: positions turn pairs of columns")
+
     @property
     def head_width(self):
         return self.width // self.heads

@@ -379,9 +379,10 @@ def main():
     hidden = arguments.hidden or arguments.width * 11 // 4
     model = Model(arguments.batch, arguments.context, arguments.width, arguments.heads, hidden,
                   arguments.layers, arguments.attention)  # fmt: skip
-    memory = model.context - model.predicted
-    if model.predicted < model.context and (memory < model.ratio or memory % model.ratio):
-        raise SystemExit(f"--context: found {model.context}, needed {model.vip} and a multiple of {model.ratio}")
+    try:
+        model.check()
+    except ValueError as error:
+        raise SystemExit(f"--{error}") from None
     if arguments.check_gradients:
         sys.exit(0 if check_gradients(model, arguments.seed, arguments.target) else 1)
     train(model, arguments)

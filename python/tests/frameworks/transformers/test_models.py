@@ -8,6 +8,7 @@ import torch
 import transformers
 from small_models import CONFIGURATIONS, ENCODERS, make, make_inputs
 
+import fovea.torch
 from fovea.torch import _transformers
 
 BOUND = 1e-5
@@ -105,6 +106,22 @@ def test_generate_with_tokens_that_are_looked_up(name, fallbacks):
     expected = model.generate(ids, **options)
     model.set_attn_implementation("fovea")
     assert torch.equal(model.generate(ids, prompt_lookup_num_tokens=2, **options), expected)
+    assert not fallbacks()
+
+
+def test_generate_batch(fallbacks):
+    """Of several lengths at once, in another thread."""
+    model = make("llama")
+    prompts = [[5, 6, 7, 8, 9, 10, 11], [3, 4], [20, 21, 22, 23, 24]]
+    options = dict(max_new_tokens=6, do_sample=False)
+    expected = [model.generate(torch.tensor([each]), **options)[0, len(each) :].tolist() for each in prompts]
+    model.set_attn_implementation("sdpa")
+    generation = transformers.GenerationConfig(**options, eos_token_id=-1, pad_token_id=0, use_cuda_graph=False)
+    with fovea.torch.sdpa():
+        # Else it takes what memory there is.
+        small = transformers.ContinuousBatchingConfig(num_blocks=16, max_batch_tokens=64)
+        found = model.generate_batch(inputs=prompts, generation_config=generation, continuous_batching_config=small)
+    assert [each.generated_tokens for each in found.values()] == expected
     assert not fallbacks()
 
 

@@ -341,6 +341,8 @@ def _find_wrong(node: Any, shapes: Mapping[str, Any], types: Mapping[str, int], 
             return next((name for name, value in usual.items() if given.get(name, value) != value), None)
         case "GridSample":
             return "the mode nearest" if given.get("mode") == b"nearest" else None
+        case "Pad":
+            return "the mode wrap" if given.get("mode") == b"wrap" else None
         case "SpaceToDepth":
             return "the mode CRD" if given.get("mode") == b"CRD" else None
         case "ArgMax" | "ArgMin":

@@ -124,6 +124,99 @@ def _gather(graph: Any, node: Any, index: int, version: int, onnx: Any) -> list[
     return to.end()
 
 
+def _repeat_inside(to: _Expansion, node: Any, mode: bytes, sizes: Sequence[int], pads: list[int] | None) -> list[Any]:
+    """`Pad` by what lies inside, as gathers along axes."""
+    zero, one, two = (to.constant(name, number) for name, number in (("zero", 0), ("one", 1), ("two", 2)))
+    x, rank = node.input[0], len(sizes)
+    for axis, size in enumerate(sizes):
+        if pads is not None and pads[axis] == pads[rank + axis] == 0:
+            continue
+        before, after = (to.add("Gather", node.input[1], to.constant(f"at{at}", at)) for at in (axis, rank + axis))
+        extent = to.add("Gather", to.add("Shape", x), to.constant(f"axis{axis}", axis))
+        if size < 0:
+            index = to.add("Range", to.add("Neg", before), to.add("Add", extent, after), one)
+        else:
+            index = to.add("Sub", to.constant(f"places{axis}", np.arange(size)), before)
+        match mode:
+            case b"edge":
+                index = to.add("Min", to.add("Max", index, zero), to.add("Sub", extent, one))
+            case b"reflect":
+                period = to.add("Max", to.add("Mul", to.add("Sub", extent, one), two), one)
+                index = to.add("Mod", index, period)
+                index = to.add("Min", index, to.add("Sub", period, index))
+            case _:
+                index = to.add("Mod", index, extent)
+        x = to.add("Gather", x, index, axis=axis)
+    if x == node.input[0]:
+        to.add("Identity", x)
+    return to.end()
+
+
+def _crop(to: _Expansion, node: Any, sizes: Sequence[int], pads: list[int] | None) -> list[Any]:
+    """`Pad` by a constant, and then slices where pads are negative."""
+    rank, zero = len(sizes), to.constant("zero", 0)
+    if pads is None:
+        axes = [axis for axis, size in enumerate(sizes) if size < 0]
+    else:
+        axes = [axis for axis in range(rank) if min(pads[axis], pads[rank + axis]) < 0]
+    whole = to.add("Pad", node.input[0], to.add("Max", node.input[1], zero), *node.input[2:])
+    if axes:
+        first, last = (to.constant(name, [offset + axis for axis in axes]) for name, offset in (("first", 0), ("last", rank)))
+        starts, less = (to.add("Max", to.add("Neg", to.add("Gather", node.input[1], at)), zero) for at in (first, last))
+        ends = to.add("Sub", to.add("Gather", to.add("Shape", whole), first), less)
+        to.add("Slice", whole, starts, ends, first)
+    return to.end()
+
+
+def _pad(
+    graph: Any, node: Any, given: Mapping[str, Any], sizes: Sequence[int], pads: list[int] | None, version: int, onnx: Any
+) -> list[Any]:  # fmt: skip
+    """`Pad`: torch-mlir does not end for `wrap`, reads elsewhere for numbers below 0, and needs numbers for `edge` and `reflect`."""
+    mode = given.get("mode", b"constant")
+    if pads is not None and min(pads, default=0) >= 0 and mode != b"wrap":
+        return [node]
+    to = _Expansion(graph, node, version, onnx)
+    return _crop(to, node, sizes, pads) if mode == b"constant" else _repeat_inside(to, node, mode, sizes, pads)
+
+
+def _divide_extents(graph: Any, node: Any, given: Mapping[str, Any], version: int, onnx: Any) -> list[Any]:
+    """`Div` and `Mod` by a natural number, of numbers that may be negative.
+
+    Where torch-mlir computes with numbers instead of tensors, it rounds quotients down, and rests have the sign of the dividend.
+    """
+    to = _Expansion(graph, node, version, onnx)
+    dividend, divisor = node.input
+    if node.op_type == "Mod" and not given.get("fmod"):
+        to.add("Mod", to.add("Add", to.add("Mod", dividend, divisor), divisor), divisor)
+        return to.end()
+    zero = to.constant("zero", 0)
+    parts = [to.add(node.op_type, to.add("Max", each, zero), divisor, **given) for each in (dividend, to.add("Neg", dividend))]
+    to.add("Sub", *parts)
+    return to.end()
+
+
+def _find_natural(graph: Any, onnx: Any) -> set[str]:
+    """Integers that are extents, or computed from these, and are not negative."""
+    moved = {"Cast", "Gather", "Identity", "Reshape", "Slice", "Squeeze", "Unsqueeze"}
+    found = set()
+    for each in graph.initializer:
+        if each.data_type == onnx.TensorProto.INT64 and len(each.dims) < 2 and (onnx.numpy_helper.to_array(each) >= 0).all():
+            found.add(each.name)
+    for node in graph.node:
+        match node.op_type:
+            case "Shape" | "Size":
+                is_natural = True
+            case "Max":
+                is_natural = any(name in found for name in node.input)
+            case "Add" | "Concat" | "Div" | "Min" | "Mod" | "Mul":
+                is_natural = all(name in found for name in node.input)
+            case _:
+                is_natural = node.op_type in moved and node.input[0] in found
+        if is_natural and not node.domain:
+            found.update(node.output)
+    return found
+
+
 def _lengthen(graph: Any, node: Any, count: int, version: int, onnx: Any) -> list[Any]:
     """`Expand` by a shape with as many extents as its operand has."""
     to = _Expansion(graph, node, version, onnx)
@@ -170,6 +263,8 @@ def expand_wrong(graph: Any, values: Mapping[str, Any], version: int, onnx: Any)
     """Operations that torch-mlir gets wrong by others, as normalization by extents that are open."""
     nodes: list[Any] = []
     types = {name: each.type.tensor_type for name, each in values.items()}
+    constants = {each.name: each for each in graph.initializer}
+    natural = _find_natural(graph, onnx)
 
     def list_extents(name: str) -> list[int] | None:
         """Those of a value; of them -1 is not known."""
@@ -202,6 +297,14 @@ def expand_wrong(graph: Any, values: Mapping[str, Any], version: int, onnx: Any)
                     nodes.append(node)
                 else:
                     nodes += _gather(graph, node, others[-1], version, onnx)
+            case "Div" | "Mod" if rank in (0, 1) and type.elem_type == onnx.TensorProto.INT64:
+                is_signed = node.input[0] not in natural and node.input[1] in natural
+                nodes += _divide_extents(graph, node, given, version, onnx) if is_signed else [node]
+            case "Pad" if rank is not None and version >= 11 and not any(node.input[3:]):
+                pads = constants.get(node.input[1])
+                numbers = None if pads is None else onnx.numpy_helper.to_array(pads).tolist()
+                sizes = list_extents(node.output[0]) or [-1] * rank
+                nodes += _pad(graph, node, given, sizes, numbers, version, onnx)
             case "GRU" if type is not None and given.get("direction", b"forward") != b"forward" and not given.get("layout"):
                 nodes += _go_forward(graph, node, given, version, onnx)
             case _:

@@ -131,3 +131,48 @@ def test_directions_of_recurrent_layers(direction, is_reset_first):
             h = (1 - update) * new + update * h
             near(y[step, k], h.astype(np.float32))
         near(last[k], h.astype(np.float32))
+
+
+@pytest.mark.parametrize("is_constant", [False, True], ids=["input", "constant"])
+@pytest.mark.parametrize("is_open", [False, True], ids=["known", "open"])
+@pytest.mark.parametrize("mode", ["constant", "edge", "reflect", "wrap"])
+def test_padding(mode, is_open, is_constant):
+    """By numbers that are known or not, also below 0; torch-mlir does not end for `wrap`, which `padding_mode="circular"` is."""
+    x = RNG.standard_normal((2, 3, 5, 4), np.float32)
+    extents = ("b", "c", "h", "w") if is_open else x.shape
+    node = helper.make_node("Pad", ["x", "pads"], ["y"], mode=mode)
+    for before, after in (((0, 0, 1, 2), (0, 0, 2, 1)), ((0, 1, 0, -1), (0, 0, -2, 3)), ((0,) * 4, (0,) * 4)):
+        pads = np.array([*before, *after])
+        inputs = [("x", FLOAT, extents), ("pads", INT64, (8,))][: 2 - is_constant]
+        constants = [("pads", pads)] if is_constant else []
+        program = fovea.import_onnx(make_model([node], inputs, [("y", FLOAT, ("b2", "c2", "h2", "w2"))], constants))
+        found = program(*((x,) if is_constant else (x, pads)))
+        wide = [(max(first, 0), max(last, 0)) for first, last in zip(before, after)]
+        if mode == "constant":
+            expected = np.pad(x, wide)[tuple(slice(max(-first, 0), min(last, 0) or None) for first, last in zip(before, after))]
+        else:
+            # Places outside count from the whole of an axis.
+            expected = x
+            for axis, (first, last) in enumerate(zip(before, after)):
+                places = np.pad(np.arange(x.shape[axis]), wide[axis], mode=mode)[max(-first, 0) : min(last, 0) or None]
+                expected = expected.take(places, axis)
+        near(found, expected)
+
+
+@pytest.mark.parametrize("name, options", [("Div", {}), ("Mod", {}), ("Mod", {"fmod": 1})], ids=str)
+@pytest.mark.parametrize("divisor", [2, 7])
+def test_quotients_of_negative_extents(divisor, name, options):
+    """As `-height % 2`, by which images are padded: extents are computed as tensors or as numbers."""
+    nodes = [
+        helper.make_node("Shape", ["x"], ["extent"]), helper.make_node("Squeeze", ["extent"], ["number"]),
+        helper.make_node("Mul", ["number", "minus"], ["negative"]), helper.make_node(name, ["negative", "divisor"], ["rest"], **options),
+        helper.make_node("Add", ["rest", "more"], ["sum"]), helper.make_node("Reshape", ["sum", "list"], ["shape"]),
+        helper.make_node("Expand", ["one", "shape"], ["y"]),
+    ]  # fmt: skip
+    numbers = {"minus": -1, "divisor": divisor, "more": 40, "list": [-1]}
+    constants = [("one", np.ones((), np.float32)), *((key, np.array(each)) for key, each in numbers.items())]
+    program = fovea.import_onnx(make_model(nodes, [("x", FLOAT, "n")], [("y", FLOAT, "m")], constants))
+    expected = {"Div": lambda n: -(n // divisor), "Mod": lambda n: -n % divisor}.get(name)
+    for count in (18, 19, 21):
+        number = -(count % divisor) if options else expected(count)
+        assert program(np.zeros(count, np.float32)).shape == (40 + number,)

@@ -155,3 +155,9 @@ func.func @blocks(%q: tensor<2x2x64x8xf32>, %k: tensor<2x2x64x8xf32>, %last: ind
   }
   return %found : tensor<2x2x64x8xf32>
 }
+
+func.func @copies(%q: tensor<1x2x1024x64xbf16>, %k: tensor<1x2x2048x64xbf16>, %init: tensor<1x2x1024x64xbf16>) -> tensor<1x2x1024x64xbf16> {
+  %0 = attn.dense ins(%q, %k, %k : tensor<1x2x1024x64xbf16>, tensor<1x2x2048x64xbf16>, tensor<1x2x2048x64xbf16>)
+      outs(%init : tensor<1x2x1024x64xbf16>) {scale = 0.125} -> tensor<1x2x1024x64xbf16>
+  return %0 : tensor<1x2x1024x64xbf16>
+}

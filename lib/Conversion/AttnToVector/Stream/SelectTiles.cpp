@@ -6,6 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "CopyingTasks.h"
 #include "PairProduct.h"
 #include "fovea/Conversion/Passes.h"
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
@@ -111,11 +112,16 @@ static TilesAttr chooseTiles(OpTy op, const CPUFacts &cpu, int64_t maxKeyTile) {
       run = std::clamp(rows / kMinTasks, kMinRun, kMaxRun);
     task = block * llvm::divideCeil(run, block);
   }
-  // Copies of keys and values are for all queries of a task: at most so many,
-  // --attn-tile-stream takes fewer of short sequences.
+  // Copies of keys and values are for all queries of a task.
   bool isShort = !ShapedType::isDynamic(rows) && rows <= kMinCopyingRun;
-  if (!block && !isShort && copiesRows(op, cpu))
+  if (!block && !isShort && copiesRows(op, cpu)) {
     task = kMaxCopyingRun;
+    if (!ShapedType::isDynamic(rows)) {
+      AffineExpr share = getCopyingShare(
+          getAffineConstantExpr(rows, op.getContext()), queries);
+      task = std::min(task, cast<AffineConstantExpr>(share).getValue());
+    }
+  }
   int64_t keyTile = maxKeyTile / keys * keys;
   return TilesAttr::get(op.getContext(), task, keyTile, lanes, vectors, keys,
                         /*columns=*/accumulators / vectors);

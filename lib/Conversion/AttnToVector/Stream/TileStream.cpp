@@ -6,6 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "CopyingTasks.h"
 #include "FewQueries.h"
 #include "fovea/Conversion/Passes.h"
 #include "fovea/Dialect/Attn/IR/AttnOps.h"
@@ -25,16 +26,14 @@ namespace fovea::attn {
 using namespace mlir;
 using namespace fovea::attn;
 
-/// The queries of a task: what the tiles say, but of tasks that copy keys and
-/// values for several blocks at least four for each head.
+/// The queries of a task: what the tiles say, but fewer of those that copy keys
+/// and values where only the call knows how many there are.
 static OpFoldResult getTaskQueries(OpBuilder &builder, StreamOp op) {
   TilesAttr tiles = *op.getTiles();
   if (op.getBlock() != 0 || tiles.getQuery() <= tiles.getQueryLanes())
     return builder.getIndexAttr(tiles.getQuery());
-  constexpr int64_t kMinTasks = 4;
-  AffineExpr numQueries = builder.getAffineSymbolExpr(0);
-  int64_t block = tiles.getQueryLanes();
-  AffineExpr share = (numQueries.floorDiv(kMinTasks * block) + 1) * block;
+  AffineExpr share =
+      getCopyingShare(builder.getAffineSymbolExpr(0), tiles.getQueryLanes());
   auto map = AffineMap::get(
       0, 1, {share, builder.getAffineConstantExpr(tiles.getQuery())},
       builder.getContext());

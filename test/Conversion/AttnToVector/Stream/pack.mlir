@@ -9,7 +9,7 @@
 
 // TILES-LABEL: func @strided
 // TILES: scf.forall {{.+}} to (2, 2000) step (1, 512)
-// TILES: tiles = #attn.tiles<query = 1024,
+// TILES: tiles = #attn.tiles<query = 512,
 // PACK-LABEL: func.func @strided
 // PACK: %[[KEYS:.+]] = arith.cmpi sgt, %strides#2, %c47
 // PACK: %[[VALUES:.+]] = arith.cmpi sgt, %{{.+}}#2, %c47

@@ -331,6 +331,8 @@ def _find_wrong(node: Any, shapes: Mapping[str, Any], types: Mapping[str, int], 
             if node.op_type == "GRU" and operands[0] not in shapes:
                 return "unknown extents"
             return "peepholes" if operands.get(7) else "clip" if given.get("clip") else None
+        case "AveragePool":
+            return "ceil_mode and count_include_pad" if given.get("ceil_mode") and given.get("count_include_pad") else None
         case "Abs" | "Clip" | "Div" | "MaxPool" | "Mod" | "TopK":
             return "unsigned integers" if is_unsigned else None
         case "DequantizeLinear":

@@ -217,6 +217,22 @@ def _find_natural(graph: Any, onnx: Any) -> set[str]:
     return found
 
 
+def _shuffle(graph: Any, node: Any, given: Mapping[str, Any], version: int, onnx: Any) -> list[Any]:
+    """`DepthToSpace`, which torch-mlir has wrong where channels come first, as `nn.PixelShuffle` is exported."""
+    to = _Expansion(graph, node, version, onnx)
+    x, size = node.input[0], given["blocksize"]
+    is_channel_first = given.get("mode") == b"CRD"
+    shape = to.add("Shape", x)
+    batch, channels, *image = (to.add("Gather", shape, to.constant(f"at{k}", [k])) for k in range(4))
+    block, both = to.constant("block", [size]), to.constant("both", [size * size])
+    channels = to.add("Div", channels, both)
+    depth = [channels, block, block] if is_channel_first else [block, block, channels]
+    parts = to.add("Reshape", x, to.add("Concat", batch, *depth, *image, axis=0))
+    turned = to.add("Transpose", parts, perm=[0, 1, 4, 2, 5, 3] if is_channel_first else [0, 3, 4, 1, 5, 2])
+    to.add("Reshape", turned, to.add("Concat", batch, channels, *(to.add("Mul", each, block) for each in image), axis=0))
+    return to.end()
+
+
 def _lengthen(graph: Any, node: Any, count: int, version: int, onnx: Any) -> list[Any]:
     """`Expand` by a shape with as many extents as its operand has."""
     to = _Expansion(graph, node, version, onnx)
@@ -297,6 +313,12 @@ def expand_wrong(graph: Any, values: Mapping[str, Any], version: int, onnx: Any)
                     nodes.append(node)
                 else:
                     nodes += _gather(graph, node, others[-1], version, onnx)
+            case "AveragePool" if not any(given.get("pads", [])) and given.get("auto_pad", b"NOTSET") in (b"NOTSET", b"VALID"):
+                # Without padding; torch-mlir counts places behind the input, where the last windows reach.
+                replace(node.attribute, [each for each in node.attribute if each.name != "count_include_pad"])
+                nodes.append(node)
+            case "DepthToSpace" if rank == 4:
+                nodes += _shuffle(graph, node, given, version, onnx)
             case "Div" | "Mod" if rank in (0, 1) and type.elem_type == onnx.TensorProto.INT64:
                 is_signed = node.input[0] not in natural and node.input[1] in natural
                 nodes += _divide_extents(graph, node, given, version, onnx) if is_signed else [node]

@@ -329,6 +329,10 @@ def test_normalization_of_unknown_extents():
         (helper.make_node("ArgMax", ["x"], ["y"], select_last_index=1), np.float32, "ArgMax with select_last_index of unknown extents"),
         (helper.make_node("RNN", ["s", "w", "w", "", "n"], ["y"], hidden_size=4), np.float32, "RNN with sequence_lens"),
         (helper.make_node("RNN", ["s", "w", "w"], ["y"], hidden_size=4, clip=1.0), np.float32, "RNN with clip"),
+        (
+            helper.make_node("AveragePool", ["x"], ["y"], kernel_shape=[3, 3], pads=[1] * 4, ceil_mode=1, count_include_pad=1),
+            np.float32, "AveragePool with ceil_mode and count_include_pad",
+        ),
         (helper.make_node("GRU", ["u", "w", "w"], ["y"], hidden_size=4), np.float32, "GRU with unknown extents"),
         (helper.make_node("GridSample", ["x", "g"], ["y"], mode="nearest"), np.float32, "GridSample with the mode nearest"),
         (helper.make_node("DequantizeLinear", ["q", "steps", "zeros"], ["y"]), np.uint8, "DequantizeLinear with unsigned integers"),

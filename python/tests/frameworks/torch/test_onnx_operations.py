@@ -176,3 +176,27 @@ def test_quotients_of_negative_extents(divisor, name, options):
     for count in (18, 19, 21):
         number = -(count % divisor) if options else expected(count)
         assert program(np.zeros(count, np.float32)).shape == (40 + number,)
+
+
+@pytest.mark.parametrize("extents", [(2, 12, 3, 5), ("b", 12, "h", "w"), ("b", "c", "h", "w")], ids=str)
+@pytest.mark.parametrize("mode", ["CRD", "DCR"])
+def test_depth_to_space(mode, extents):
+    """Where channels come first as well, as `nn.PixelShuffle` is exported."""
+    node = helper.make_node("DepthToSpace", ["x"], ["y"], blocksize=2, mode=mode)
+    program = fovea.import_onnx(make_model([node], [("x", FLOAT, extents)], [("y", FLOAT, ("b", "c2", "h2", "w2"))]))
+    x = RNG.standard_normal((2, 12, 3, 5), np.float32)
+    parts = x.reshape(2, 3, 2, 2, 3, 5) if mode == "CRD" else x.reshape(2, 2, 2, 3, 3, 5).transpose(0, 3, 1, 2, 4, 5)
+    near(program(x), parts.transpose(0, 1, 4, 2, 5, 3).reshape(2, 3, 6, 10))
+
+
+@pytest.mark.parametrize("extents", [(2, 3, 8, 11), ("b", "c", "h", "w")], ids=str)
+@pytest.mark.parametrize("counted", [0, 1])
+def test_averages_behind_the_input(counted, extents):
+    """Of what lies inside, where windows reach behind it: `nn.AvgPool2d(3, 2, ceil_mode=True)`."""
+    node = helper.make_node(
+        "AveragePool", ["x"], ["y"], kernel_shape=[3, 3], strides=[2, 2], ceil_mode=1, count_include_pad=counted
+    )  # fmt: skip
+    program = fovea.import_onnx(make_model([node], [("x", FLOAT, extents)], [("y", FLOAT, ("b", "c", "h2", "w2"))]))
+    x = RNG.standard_normal((2, 3, 8, 11), np.float32)
+    expected = np.stack([np.stack([x[:, :, i : i + 3, j : j + 3].mean((2, 3)) for j in range(0, 10, 2)], -1) for i in (0, 2, 4, 6)], -2)
+    near(program(x), expected)

@@ -114,14 +114,42 @@ def _shift(graph: Any, node: Any, type: Any, version: int, onnx: Any) -> list[An
     return to.end()
 
 
-def _gather(graph: Any, node: Any, index: int, version: int, onnx: Any) -> list[Any]:
-    """`GatherND` by a list of indices: torch-mlir takes all unknown extents of these but one to be 1."""
-    data, indices = node.input
-    to = _Expansion(graph, node, version, onnx)
-    rows = to.add("GatherND", data, to.add("Reshape", indices, to.constant("list", [-1, index])))
-    extents = to.add("Concat", to.add("Shape", indices, end=-1), to.add("Shape", data, start=index), axis=0)
+def _gather_list(to: _Expansion, data: str, indices: str, count: int) -> list[Any]:
+    """`GatherND` by one list of all indices."""
+    rows = to.add("GatherND", data, to.add("Reshape", indices, to.constant("list", [-1, count])))
+    extents = to.add("Concat", to.add("Shape", indices, end=-1), to.add("Shape", data, start=count), axis=0)
     to.add("Reshape", rows, extents)
     return to.end()
+
+
+def _gather_rows(to: _Expansion, data: str, indices: str, count: int, tail: Sequence[int]) -> list[Any]:
+    """`GatherND` as `Gather` of rows of all axes that indices are for."""
+    zero, shape = to.constant("zero", 0), to.add("Shape", data)
+    extents = [to.add("Gather", shape, to.constant(f"at{k}", k)) for k in range(count)]
+    place, outside, total = "", "", ""
+    for k, extent in enumerate(extents):
+        index = to.add("Gather", indices, to.constant(f"part{k}", k), axis=-1)
+        index = to.add("Where", to.add("Less", index, zero), to.add("Add", index, extent), index)
+        wrong = to.add("Or", to.add("Less", index, zero), to.add("GreaterOrEqual", index, extent))
+        place = to.add("Add", to.add("Mul", place, extent), index) if place else index
+        outside = to.add("Or", outside, wrong) if outside else wrong
+        total = to.add("Mul", total, extent) if total else extent
+    # A place that is none stays an error.
+    place = to.add("Where", outside, total, place)
+    to.add("Gather", to.add("Reshape", data, to.constant("rows", [-1, *tail])), place)
+    return to.end()
+
+
+def _gather(graph: Any, node: Any, extents: Sequence[int], others: Sequence[int], version: int, onnx: Any) -> list[Any]:
+    """`GatherND` of unknown extents, or by indices of these, of which torch-mlir takes all but one to be 1."""
+    count = others[-1]
+    if 0 < count < len(extents):
+        to, tail, (data, indices) = _Expansion(graph, node, version, onnx), extents[count:], node.input
+        if count > 1 and -1 in extents[:count] and min(tail) > 0:
+            return _gather_rows(to, data, indices, count, tail)
+        if others[:-1].count(-1) > 1:
+            return _gather_list(to, data, indices, count)
+    return [node]
 
 
 def _repeat_inside(to: _Expansion, node: Any, mode: bytes, sizes: Sequence[int], pads: list[int] | None) -> list[Any]:
@@ -308,11 +336,8 @@ def expand_wrong(graph: Any, values: Mapping[str, Any], version: int, onnx: Any)
                 nodes += _divide_by_magnitude(graph, node, type.elem_type, version, onnx)
             case "Expand" if rank is not None and others is not None and 0 <= others[0] < rank:
                 nodes += _lengthen(graph, node, rank - others[0], version, onnx)
-            case "GatherND" if others and others[-1] > 0 and others[:-1].count(-1) > 1 and version >= LEAST_OPSET:
-                if given.get("batch_dims", 0) or others[-1] == rank:
-                    nodes.append(node)
-                else:
-                    nodes += _gather(graph, node, others[-1], version, onnx)
+            case "GatherND" if extents and others and not given.get("batch_dims") and version >= LEAST_OPSET:
+                nodes += _gather(graph, node, extents, others, version, onnx)
             case "AveragePool" if not any(given.get("pads", [])) and given.get("auto_pad", b"NOTSET") in (b"NOTSET", b"VALID"):
                 # Without padding; torch-mlir counts places behind the input, where the last windows reach.
                 replace(node.attribute, [each for each in node.attribute if each.name != "count_include_pad"])

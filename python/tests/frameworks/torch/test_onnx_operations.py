@@ -85,6 +85,22 @@ def test_gathers_by_open_indices(count, tail):
         near(program(data, chosen), data[tuple(np.moveaxis(chosen, -1, 0))])
 
 
+@pytest.mark.parametrize("extents", [("n",), ("a", "b")], ids=str)
+def test_gathers_from_open_extents(extents):
+    """As embeddings of last tokens are picked by batch and length."""
+    node = helper.make_node("GatherND", ["data", "indices"], ["y"])
+    inputs = [("data", FLOAT, ("batch", "length", 4)), ("indices", INT64, (*extents, 2))]
+    program = fovea.import_onnx(make_model([node], inputs, [("y", FLOAT, (*extents, 4))]))
+    for batch, length in ((3, 5), (1, 7), (2, 1)):
+        data = RNG.standard_normal((batch, length, 4), np.float32)
+        sizes = (3, 2)[: len(extents)]
+        indices = np.stack([RNG.integers(-batch, batch, sizes), RNG.integers(-length, length, sizes)], -1)
+        near(program(data, indices), data[tuple(np.moveaxis(indices, -1, 0))])
+        indices.flat[1] = length
+        with pytest.raises(fovea.FoveaError, match="out of bounds"):
+            program(data, indices)
+
+
 @pytest.mark.parametrize("is_constant", [False, True], ids=["input", "constant"])
 def test_expansions_by_fewer_extents(is_constant):
     """They are those of the last axes."""

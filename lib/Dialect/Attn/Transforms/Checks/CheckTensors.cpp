@@ -46,6 +46,7 @@ private:
   void checkShape(tensor::ReshapeOp op);
   void checkShape(tensor::ConcatOp op);
   void checkSlice(OffsetSizeAndStrideOpInterface op, Value whole);
+  void checkPadding(tensor::PadOp op);
 
   /// Both are the same, or the call fails with `rule`.
   void checkSame(Operation *op, int64_t found, int64_t expected,
@@ -54,6 +55,7 @@ private:
                         ArrayRef<int64_t> expected, const Twine &rule);
   void checkAtMost(Operation *op, OpFoldResult found, OpFoldResult most,
                    const Twine &rule);
+  void checkNatural(Operation *op, OpFoldResult found, const Twine &rule);
   void emit(ImplicitLocOpBuilder &b, OpFoldResult found, OpFoldResult expected,
             const Twine &rule);
 
@@ -126,6 +128,22 @@ void TensorChecker::checkAtMost(Operation *op, OpFoldResult found,
   OpFoldResult least = affine::makeComposedFoldedAffineMin(
       b, b.getLoc(), AffineMap::get(0, 2, {first, second}, b.getContext()),
       {found, most});
+  emit(b, found, least, describe(op, rule));
+}
+
+/// The number is not negative.
+void TensorChecker::checkNatural(Operation *op, OpFoldResult found,
+                                 const Twine &rule) {
+  std::optional<int64_t> known = getConstantIntValue(found);
+  if (known && *known >= 0)
+    return;
+  ImplicitLocOpBuilder b(op->getLoc(), op);
+  OpFoldResult least = affine::makeComposedFoldedAffineMax(
+      b, b.getLoc(),
+      AffineMap::get(0, 1,
+                     {b.getAffineSymbolExpr(0), b.getAffineConstantExpr(0)},
+                     b.getContext()),
+      {found});
   emit(b, found, least, describe(op, rule));
 }
 
@@ -305,16 +323,8 @@ void TensorChecker::checkSlice(OffsetSizeAndStrideOpInterface op, Value whole) {
     AffineExpr first, second, third;
     bindSymbols(b.getContext(), first, second, third);
     for (auto [number, name] :
-         {std::pair(offset, "offset"), std::pair(size, "size")}) {
-      OpFoldResult least = affine::makeComposedFoldedAffineMax(
-          b, b.getLoc(),
-          AffineMap::get(0, 1, {first, b.getAffineConstantExpr(0)},
-                         b.getContext()),
-          {number});
-      if (!getConstantIntValue(number))
-        emit(b, number, least,
-             describe(op, Twine(name) + " " + Twine(dim) + " is negative"));
-    }
+         {std::pair(offset, "offset"), std::pair(size, "size")})
+      checkNatural(op, number, Twine(name) + " " + Twine(dim) + " is negative");
     OpFoldResult end = affine::makeComposedFoldedAffineApply(
         b, b.getLoc(), first + (second - 1) * third + 1,
         {offset, size, stride});
@@ -323,13 +333,23 @@ void TensorChecker::checkSlice(OffsetSizeAndStrideOpInterface op, Value whole) {
   }
 }
 
+/// What lies behind negative padding would be read and written.
+void TensorChecker::checkPadding(tensor::PadOp op) {
+  for (auto [dim, low, high] :
+       llvm::enumerate(op.getMixedLowPad(), op.getMixedHighPad()))
+    for (auto [number, name] : {std::pair(low, "low"), std::pair(high, "high")})
+      checkNatural(op, number,
+                   Twine(name) + " padding " + Twine(dim) + " is negative");
+}
+
 void TensorChecker::check(Operation *op) {
   llvm::TypeSwitch<Operation *>(op)
       .Case([&](linalg::LinalgOp op) { checkLoops(op); })
       .Case<tensor::CastOp, tensor::ExpandShapeOp, tensor::ReshapeOp,
             tensor::ConcatOp>([&](auto op) { checkShape(op); })
       .Case([&](tensor::ExtractSliceOp op) { checkSlice(op, op.getSource()); })
-      .Case([&](tensor::InsertSliceOp op) { checkSlice(op, op.getDest()); });
+      .Case([&](tensor::InsertSliceOp op) { checkSlice(op, op.getDest()); })
+      .Case([&](tensor::PadOp op) { checkPadding(op); });
 }
 
 void fovea::attn::emitTensorChecks(func::FuncOp function, RuntimeCalls &calls) {

@@ -10,6 +10,8 @@
 // CHECK-DAG: @[[$REACH:.+]]("linalg.conv_1d: reads too far along extent 0 of operand 0\00")
 // CHECK-DAG: @[[$NEGATIVE:.+]]("tensor.extract_slice: offset 0 is negative\00")
 // CHECK-DAG: @[[$BEYOND:.+]]("tensor.extract_slice: reaches beyond extent 0\00")
+// CHECK-DAG: @[[$LOW:.+]]("tensor.pad: low padding 1 is negative\00")
+// CHECK-DAG: @[[$HIGH:.+]]("tensor.pad: high padding 0 is negative\00")
 // CHECK-DAG: @[[$CONCAT:.+]]("tensor.concat: extent 1 of operand 1 must be that of operand 0\00")
 
 #id = affine_map<(d0) -> (d0)>
@@ -108,6 +110,23 @@ func.func @slices(%a: tensor<?x?xf32>, %b: tensor<3x?xf32>, %i: index) -> tensor
   %0 = tensor.extract_slice %a[%i, 0] [2, %n] [1, 1] : tensor<?x?xf32> to tensor<2x?xf32>
   %1 = tensor.concat dim(0) %0, %b : (tensor<2x?xf32>, tensor<3x?xf32>) -> tensor<?x?xf32>
   return %1 : tensor<?x?xf32>
+}
+
+// What is known not to be negative is not looked at.
+// CHECK-LABEL: func.func @paddings
+// CHECK: llvm.mlir.addressof @[[$HIGH]]
+// CHECK: call @fovea_rt_check_extent
+// CHECK: llvm.mlir.addressof @[[$LOW]]
+// CHECK: call @fovea_rt_check_extent
+// CHECK-NOT: call @fovea_rt_check_extent
+// CHECK: tensor.pad
+func.func @paddings(%a: tensor<?x?xf32>, %n: index) -> tensor<?x?xf32> {
+  %z = arith.constant 0.0 : f32
+  %0 = tensor.pad %a low[1, -1] high[%n, 2] {
+  ^bb0(%i: index, %j: index):
+    tensor.yield %z : f32
+  } : tensor<?x?xf32> to tensor<?x?xf32>
+  return %0 : tensor<?x?xf32>
 }
 
 // Rows of a table are those that there are; columns are all of them.

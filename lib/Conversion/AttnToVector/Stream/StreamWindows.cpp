@@ -94,7 +94,10 @@ Value StreamKernel::choosePacked(Value copies, Value rows) {
 int64_t StreamKernel::getWindowRows() {
   int64_t bytes = usesAMX ? 2 : b.getStateType().getIntOrFloatBitWidth() / 8;
   int64_t rows = kWindowBytes / (bytes * (width + valueWidth));
-  return llvm::alignTo(std::max(rows, kMinWindowRows), 2 * tiles.getKey());
+  // So that one and a half of them are whole tiles, too.
+  int64_t unit = 2 * tiles.getKey();
+  return std::max<int64_t>(llvm::alignDown(rows, unit),
+                           llvm::alignTo(kMinWindowRows, unit));
 }
 
 int64_t StreamKernel::getMaxWindowRows() { return 3 * getWindowRows() / 2; }
